@@ -1,0 +1,255 @@
+"""The rules on who may import whom, and the few others that hold for every file, read off the syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "graphcollab"
+
+# Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
+TIERS: tuple[tuple[str, ...], ...] = (
+    ("typing",),
+    ("stack", "comm", "keyed"),
+    ("tasks",),
+    ("datasets", "models", "local", "ops"),
+    ("nn", "transforms", "metrics"),
+    ("method",),
+    ("methods", "train"),
+    ("distributed", "report", "testing"),
+    ("cli", "__main__"),
+)
+TIER = {part: tier for tier, parts in enumerate(TIERS) for part in parts}
+
+# (importing part, imported part of the same tier): why.
+EQUALS: dict[tuple[str, str], str] = {}
+
+# The one file that may import a library, for those that need care.
+SOLE_IMPORTER = {
+    "torch.distributed": "graphcollab/distributed.py",
+    "torchvision": "graphcollab/datasets/_torchvision.py",
+}
+
+# Calls that change the state of a global random number generator.
+SEEDING = {
+    "numpy.random.seed",
+    "numpy.random.set_state",
+    "random.seed",
+    "random.setstate",
+    "torch.cuda.manual_seed",
+    "torch.cuda.manual_seed_all",
+    "torch.cuda.set_rng_state",
+    "torch.manual_seed",
+    "torch.random.manual_seed",
+    "torch.random.seed",
+    "torch.random.set_rng_state",
+    "torch.seed",
+    "torch.set_rng_state",
+    "torch_geometric.seed_everything",
+}
+
+# Code of others that draws from the global generator (initial parameters of a module, dropout) is run in
+# `with torch.random.fork_rng():`, which puts the old state back; only these may seed inside it.
+FORKS = ("graphcollab/local/", "graphcollab/stack.py")
+
+LONGEST = 350
+
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / PACKAGE).rglob("*.py"))
+EXAMPLES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.py"))
+
+
+def module_of(file: str) -> list[str]:
+    """The dotted name of a file's module, as a list: ``graphcollab/nn/__init__.py`` is graphcollab.nn."""
+    names = file.removesuffix(".py").split("/")
+    return names[:-1] if names[-1] == "__init__" else names
+
+
+def imports(file: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and absolute dotted name of everything a file imports, wherever in the file it does so."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            folder = file.removesuffix(".py").split("/")[: -node.level] if node.level else []
+            module = ".".join([*folder, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+
+
+def dotted(node: ast.AST) -> str | None:
+    """The dotted name that an expression spells, or None where it is something else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else None
+    return None
+
+
+def real_names(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the names a file uses with their import names put back: ``np.random.seed`` is numpy.random.seed."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            known.update({alias.asname: alias.name for alias in node.names if alias.asname})
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            known.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    for node in ast.walk(tree):
+        name = dotted(node)
+        if name:
+            first, dot, rest = name.partition(".")
+            yield node, known.get(first, first) + dot + rest
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def wrong_direction(file: str, tree: ast.AST) -> list[str]:
+    """Imports inside the package that do not point left."""
+    module = module_of(file)
+    if module == [PACKAGE]:  # the package's own face shows everything
+        return []
+    part, wrong = module[1], []
+    if part not in TIER:
+        return [f"{file}: {part!r} has no tier; add it to TIERS"]
+    for line, name in imports(file, tree):
+        if not within(name, PACKAGE):
+            continue
+        target = name.split(".")[1] if "." in name else None
+        if target not in TIER:
+            wrong.append(f"{file}:{line}: imports {name}; import from the module that defines what is used")
+        elif target != part and TIER[target] >= TIER[part] and (part, target) not in EQUALS:
+            wrong.append(f"{file}:{line}: {part!r} imports {target!r}, which does not stand left of it")
+    return wrong
+
+
+def wrong_importer(file: str, tree: ast.AST) -> list[str]:
+    """Uses of a library by another file than the one that may."""
+    used = [*imports(file, tree), *((getattr(node, "lineno", 0), name) for node, name in real_names(tree))]
+    return [
+        f"{file}:{line}: uses {library}; only {owner} does"
+        for library, owner in SOLE_IMPORTER.items()
+        if file != owner
+        for line in sorted({line for line, name in used if within(name, library)})
+    ]
+
+
+def imports_scripts(file: str, tree: ast.AST) -> list[str]:
+    """Imports from folders that are not part of the package."""
+    return [
+        f"{file}:{line}: imports {name}"
+        for line, name in imports(file, tree)
+        if within(name, "tests") or within(name, "examples")
+    ]
+
+
+def seeds_globally(file: str, tree: ast.AST) -> list[str]:
+    """Uses of a global seed, but for those inside ``fork_rng`` in the files that may."""
+    forked: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With) and any(
+            isinstance(item.context_expr, ast.Call)
+            and (dotted(item.context_expr.func) or "").split(".")[-1] == "fork_rng"
+            for item in node.items
+        ):
+            forked.update(inner for statement in node.body for inner in ast.walk(statement))
+    return [
+        f"{file}:{getattr(node, 'lineno', 0)}: {name} changes a global generator; use a keyed or own one"
+        for node, name in real_names(tree)
+        if name in SEEDING and not (node in forked and file.startswith(FORKS))
+    ]
+
+
+def lacks_all(file: str, tree: ast.Module) -> list[str]:
+    """A public file without ``__all__``; private files, and ``__init__.py`` files that hold no code, need none."""
+    name = file.split("/")[-1]
+    code = [node for node in tree.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    if (name == "__init__.py" and not code) or (name.startswith("_") and name != "__init__.py"):
+        return []
+    targets = [target for node in code if isinstance(node, ast.Assign) for target in node.targets]
+    targets += [node.target for node in code if isinstance(node, ast.AnnAssign | ast.AugAssign)]
+    return [] if "__all__" in map(dotted, targets) else [f"{file}: has no __all__"]
+
+
+def parse(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"), file)
+
+
+@pytest.mark.parametrize("rule", [wrong_direction, lacks_all], ids=lambda rule: rule.__name__)
+def test_package(rule):
+    assert [wrong for file in FILES for wrong in rule(file, parse(file))] == []
+
+
+@pytest.mark.parametrize("rule", [wrong_importer, imports_scripts, seeds_globally], ids=lambda rule: rule.__name__)
+def test_package_and_examples(rule):
+    assert [wrong for file in [*FILES, *EXAMPLES] for wrong in rule(file, parse(file))] == []
+
+
+def test_files_are_short():
+    lengths = {file: len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in FILES}
+    assert {file: length for file, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_equals_are_one_way_uses_within_a_tier():
+    used = {
+        (module_of(file)[1], name.split(".")[1])
+        for file in FILES
+        if file != f"{PACKAGE}/__init__.py"
+        for _, name in imports(file, parse(file))
+        if name.startswith(f"{PACKAGE}.")
+    }
+    assert set(EQUALS) <= used
+    assert all(TIER[one] == TIER[other] and (other, one) not in EQUALS for one, other in EQUALS)
+
+
+def test_datasets_folder_is_not_importable():
+    assert not (ROOT / "datasets" / "__init__.py").exists(), "it would shadow Hugging Face's datasets package"
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "source", "count"),
+    [
+        (wrong_direction, "graphcollab/ops/gram.py", "from graphcollab.stack import ParamSpec", 0),
+        (wrong_direction, "graphcollab/ops/gram.py", "from ..stack import ParamSpec", 0),
+        (wrong_direction, "graphcollab/ops/gram.py", "from . import simplex\nfrom .simplex import project", 0),
+        (wrong_direction, "graphcollab/ops/gram.py", "def f():\n    from ..nn import Mix", 1),
+        (wrong_direction, "graphcollab/ops/gram.py", "from graphcollab import keyed, nn", 1),
+        (wrong_direction, "graphcollab/ops/gram.py", "from graphcollab.local import fit", 1),
+        (wrong_direction, "graphcollab/ops/__init__.py", "from ..nn.mix import Mix", 1),
+        (wrong_direction, "graphcollab/ops/__init__.py", "from .gram import gram", 0),
+        (wrong_direction, "graphcollab/nn/weigh/base.py", "from ...method import Method", 1),
+        (wrong_direction, "graphcollab/nn/mix.py", "import graphcollab", 1),
+        (wrong_direction, "graphcollab/stray.py", "", 1),
+        (wrong_direction, "graphcollab/__init__.py", "from .train import run", 0),
+        (wrong_importer, "graphcollab/comm.py", "import torch.distributed as dist", 1),
+        (wrong_importer, "graphcollab/comm.py", "from torch import distributed", 1),
+        (wrong_importer, "graphcollab/comm.py", "import torch\ntorch.distributed.barrier()", 1),
+        (wrong_importer, "graphcollab/distributed.py", "import torch.distributed as dist", 0),
+        (wrong_importer, "graphcollab/datasets/images.py", "from torchvision.datasets import MNIST", 1),
+        (wrong_importer, "graphcollab/datasets/_torchvision.py", "import torchvision", 0),
+        (wrong_importer, "graphcollab/datasets/images.py", "from ._torchvision import torchvision", 0),
+        (imports_scripts, "graphcollab/comm.py", "from tests.conftest import data_root", 1),
+        (imports_scripts, "graphcollab/comm.py", "import examples.demo", 1),
+        (imports_scripts, "graphcollab/comm.py", "from .testing import check", 0),
+        (seeds_globally, "graphcollab/comm.py", "import torch\ntorch.manual_seed(0)", 1),
+        (seeds_globally, "graphcollab/comm.py", "from torch import manual_seed as seed\nseed(0)", 1),
+        (seeds_globally, "graphcollab/comm.py", "import numpy as np\nnp.random.seed(0)", 1),
+        (seeds_globally, "graphcollab/comm.py", "import torch\ntorch.Generator().manual_seed(0)", 0),
+        (seeds_globally, "graphcollab/stack.py", "import torch\ntorch.manual_seed(0)", 1),
+        (seeds_globally, "graphcollab/stack.py", "with torch.random.fork_rng():\n    torch.manual_seed(0)", 0),
+        (seeds_globally, "graphcollab/comm.py", "with torch.random.fork_rng():\n    torch.manual_seed(0)", 1),
+        (lacks_all, "graphcollab/comm.py", '"""Text."""\nx = 1', 1),
+        (lacks_all, "graphcollab/comm.py", '__all__ = ["x"]\nx = 1', 0),
+        (lacks_all, "graphcollab/_comm.py", "x = 1", 0),
+        (lacks_all, "graphcollab/nn/__init__.py", '"""Text."""', 0),
+        (lacks_all, "graphcollab/nn/__init__.py", "from .mix import Mix", 1),
+    ],
+)
+def test_rules_themselves(rule, file, source, count):
+    assert len(rule(file, ast.parse(source))) == count
