@@ -1,0 +1,248 @@
+"""What every transform needs to know about the edges of a ``Data``: checks, edge fields, order and ranks.
+
+An edge j -> i has its sender j in ``edge_index[0]`` and its receiver i in ``edge_index[1]``. Every tensor of a ``Data``
+whose name contains "edge" belongs to the edges: ``edge_index`` along its last dimension, all others along their first.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+__all__ = [
+    "check_edges",
+    "check_no_duplicates",
+    "edge_fields",
+    "edge_keys",
+    "edge_weights",
+    "neighbor_rank",
+    "node_count",
+    "node_ids",
+    "select_edges",
+    "sort_edges",
+]
+
+
+def node_count(data: Data) -> int:
+    """Return K, the number of nodes of ``data``.
+
+    Raises:
+        ValueError: If neither ``num_nodes`` nor a node field (``node_id``, ``x``) says how many nodes there are.
+
+    Example:
+        >>> node_count(Data(num_nodes=4))
+        4
+    """
+    if not any(name in data for name in ("num_nodes", "node_id", "x")):
+        raise ValueError(
+            "the number of nodes is unknown: this Data has none of num_nodes, node_id and x. "
+            "Set it explicitly: Data(num_nodes=K, ...)"
+        )
+    return int(data.num_nodes)
+
+
+def node_ids(data: Data) -> Tensor:
+    """Return the stable identities of the nodes: ``data.node_id``, or 0..K-1 where it is not set.
+
+    Shapes:
+        Output: [K], int64.
+
+    Raises:
+        ValueError: If ``node_id`` is not one distinct integer for each node.
+
+    Example:
+        >>> node_ids(Data(num_nodes=3)).tolist()
+        [0, 1, 2]
+    """
+    count = node_count(data)
+    if "node_id" not in data:
+        device = data.edge_index.device if "edge_index" in data else None
+        return torch.arange(count, device=device)
+    node_id = data.node_id
+    if node_id.shape != (count,) or node_id.is_floating_point():
+        raise ValueError(
+            f"node_id must hold one integer for each of the {count} nodes, "
+            f"got shape {tuple(node_id.shape)} and {node_id.dtype}"
+        )
+    values, repeats = node_id.unique(return_counts=True)
+    if values.numel() < count:
+        raise ValueError(
+            f"node_id must be distinct, but {int(values[repeats > 1][0])} is used by {int(repeats.max())} nodes"
+        )
+    return node_id.long()
+
+
+def check_edges(data: Data) -> None:
+    """Check that ``data.edge_index`` is a [2, E] integer tensor whose entries are nodes of ``data``.
+
+    Raises:
+        ValueError: If ``edge_index`` is missing, has another shape or type, or an edge names a node that does not
+            exist. The message names the first such edge.
+
+    Example:
+        >>> check_edges(Data(num_nodes=2, edge_index=torch.tensor([[0, 5], [1, 0]])))
+        Traceback (most recent call last):
+            ...
+        ValueError: edge 1 (5 -> 0) is out of range: its sender is 5, but the 2 nodes are numbered 0 to 1
+    """
+    count = node_count(data)
+    if "edge_index" not in data or data.edge_index is None:
+        raise ValueError("this Data has no edge_index: apply a topology first, for instance transforms.Complete()")
+    edge_index = data.edge_index
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, E], got {list(edge_index.shape)}")
+    if edge_index.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"edge_index must hold integers (torch.int64), got {edge_index.dtype}")
+    outside = (edge_index < 0) | (edge_index >= count)
+    if bool(outside.any()):
+        edge = int(outside.any(dim=0).nonzero()[0])
+        sender, receiver = edge_index[:, edge].tolist()
+        end, node = ("sender", sender) if bool(outside[0, edge]) else ("receiver", receiver)
+        numbered = f"the {count} nodes are numbered 0 to {count - 1}" if count else "there are no nodes"
+        raise ValueError(f"edge {edge} ({sender} -> {receiver}) is out of range: its {end} is {node}, but {numbered}")
+
+
+def check_no_duplicates(data: Data) -> None:
+    """Check that no edge of ``data`` occurs twice.
+
+    Raises:
+        ValueError: If an edge occurs more than once. The message names the first such edge.
+
+    Example:
+        >>> check_no_duplicates(Data(num_nodes=2, edge_index=torch.tensor([[0, 0], [1, 1]])))
+        Traceback (most recent call last):
+            ...
+        ValueError: edge 0 -> 1 occurs 2 times in edge_index; merge them first, for instance with data.coalesce()
+    """
+    keys, repeats = edge_keys(data.edge_index, node_count(data)).unique(return_counts=True)
+    if keys.numel() < data.edge_index.size(1):
+        first = int((repeats > 1).nonzero()[0])
+        receiver, sender = divmod(int(keys[first]), node_count(data))
+        raise ValueError(
+            f"edge {sender} -> {receiver} occurs {int(repeats[first])} times in edge_index; "
+            "merge them first, for instance with data.coalesce()"
+        )
+
+
+def edge_keys(edge_index: Tensor, count: int) -> Tensor:
+    """Return one number for each edge, ``receiver * K + sender``, whose order is the CSR order of the edges."""
+    return edge_index[1].long() * count + edge_index[0].long()
+
+
+def edge_fields(data: Data) -> dict[str, Tensor]:
+    """Return all tensors of ``data`` that belong to its edges, ``edge_index`` included.
+
+    Raises:
+        ValueError: If a tensor with "edge" in its name does not have one entry for each edge.
+    """
+    fields = {name: value for name, value in data if "edge" in name and isinstance(value, Tensor) and value.dim() > 0}
+    edges = data.edge_index.size(1)
+    for name, value in fields.items():
+        size = value.size(data.__cat_dim__(name, value))
+        if size != edges:
+            raise ValueError(
+                f"{name} must have one entry for each of the {edges} edges, got {size}; "
+                'names that contain "edge" are kept for fields of edges'
+            )
+    return fields
+
+
+def edge_weights(data: Data) -> Tensor:
+    """Return ``data.edge_weight`` after checking it.
+
+    Shapes:
+        Output: [E].
+
+    Raises:
+        ValueError: If there is no ``edge_weight``, or it is not one number for each edge, or one is NaN.
+    """
+    weight = data.edge_weight if "edge_weight" in data else None
+    if weight is None:
+        raise ValueError("this Data has no edge_weight: weigh the edges first, or set data.edge_weight to one per edge")
+    if weight.shape != (data.edge_index.size(1),):
+        raise ValueError(
+            f"edge_weight must have shape [E] = [{data.edge_index.size(1)}], got {list(weight.shape)}: "
+            "one number for each edge"
+        )
+    nan = weight.isnan()
+    if bool(nan.any()):
+        edge = int(nan.nonzero()[0])
+        sender, receiver = data.edge_index[:, edge].tolist()
+        raise ValueError(f"edge_weight of edge {edge} ({sender} -> {receiver}) is NaN")
+    return weight
+
+
+def select_edges(data: Data, index: Tensor) -> Data:
+    """Return a shallow copy of ``data`` with the given edges only, all edge fields aligned.
+
+    Args:
+        data: The graph.
+        index: Positions of the edges to keep, in the order wanted, or a mask over all edges.
+
+    Shapes:
+        index: [E'] int64 or [E] bool.
+
+    Example:
+        >>> data = Data(num_nodes=3, edge_index=torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.tensor([0.1, 0.2]))
+        >>> select_edges(data, torch.tensor([1])).edge_weight
+        tensor([0.2000])
+    """
+    if index.dtype == torch.bool:
+        index = index.nonzero().view(-1)
+    out = copy.copy(data)
+    for name, value in edge_fields(data).items():
+        plain = value.as_tensor() if isinstance(value, EdgeIndex) else value  # what it knew of its order is lost
+        out[name] = plain.index_select(data.__cat_dim__(name, value), index)
+    return out
+
+
+def sort_edges(data: Data) -> Data:
+    """Return a shallow copy of ``data`` with its edges sorted by receiver, then sender: the order of a CSR matrix.
+
+    Example:
+        >>> sort_edges(Data(num_nodes=3, edge_index=torch.tensor([[2, 0, 1], [1, 1, 0]]))).edge_index
+        tensor([[1, 0, 2],
+                [0, 1, 1]])
+    """
+    return select_edges(data, edge_keys(data.edge_index, node_count(data)).argsort(stable=True))
+
+
+def neighbor_rank(data: Data) -> tuple[Tensor, Tensor]:
+    """Rank the neighbours of every receiver by weight, the strongest first. Self-loops do not take part.
+
+    Among equal weights the sender with the smaller ``node_id`` comes first, so the order of edges and nodes in memory
+    does not matter.
+
+    Returns:
+        The rank of each edge among its receiver's neighbours, counted from 0, and how many neighbours its receiver has.
+        A self-loop has rank -1.
+
+    Shapes:
+        Output: two tensors [E], int64.
+
+    Example:
+        >>> edge_index = torch.tensor([[1, 2, 3, 0], [0, 0, 0, 0]])
+        >>> rank, degree = neighbor_rank(
+        ...     Data(num_nodes=4, edge_index=edge_index, edge_weight=torch.tensor([0.2, 0.5, 0.2, 0.9]))
+        ... )
+        >>> rank.tolist(), degree.tolist()
+        ([1, 0, 2, -1], [3, 3, 3, 3])
+    """
+    weight = edge_weights(data).detach()
+    sender, receiver = data.edge_index.long()
+    neighbors = (sender != receiver).nonzero().view(-1)
+    # Three stable sorts, the most significant last: by receiver, then by falling weight, then by the sender's node_id.
+    order = neighbors[node_ids(data)[sender[neighbors]].argsort(stable=True)]
+    order = order[weight[order].argsort(descending=True, stable=True)]
+    order = order[receiver[order].argsort(stable=True)]
+    # [K]: how many neighbours, and where each receiver's stretch of ``order`` begins.
+    degree = scatter(torch.ones_like(order), receiver[order], dim=0, dim_size=node_count(data), reduce="sum")
+    begin = degree.cumsum(0) - degree
+    rank = torch.full_like(sender, -1)
+    rank[order] = torch.arange(order.numel(), device=order.device) - begin[receiver[order]]
+    return rank, degree[receiver]

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import is_undirected
+
+from graphcollab.transforms import RandomRegular
+
+
+@pytest.mark.parametrize(("count", "degree"), [(10, 3), (7, 4), (4, 3), (100, 10)])
+def test_regular_and_undirected(count: int, degree: int) -> None:
+    edge_index = RandomRegular(degree, seed=4)(Data(num_nodes=count)).edge_index
+    assert edge_index[1].bincount(minlength=count).tolist() == [degree] * count
+    assert is_undirected(edge_index)
+
+
+def test_another_seed_gives_another_graph() -> None:
+    one, other = (RandomRegular(3, seed=seed)(Data(num_nodes=20)).edge_index for seed in (0, 1))
+    assert not torch.equal(one, other)
+
+
+def test_odd_product() -> None:
+    with pytest.raises(ValueError, match=r"K \* degree = 5 \* 3 is odd"):
+        RandomRegular(3)(Data(num_nodes=5))
+
+
+def test_degree_not_below_the_number_of_nodes() -> None:
+    with pytest.raises(ValueError, match="degree 4 must be below the number of nodes, 4; use a degree of at most 3"):
+        RandomRegular(4)(Data(num_nodes=4))
+
+
+def test_bad_degree() -> None:
+    with pytest.raises(ValueError, match="RandomRegular: degree must be at least 1, got 0"):
+        RandomRegular(0)

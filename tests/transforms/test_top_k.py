@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphcollab.transforms import TopK
+
+
+def test_the_largest_and_the_self_loop_stay() -> None:
+    data = Data(
+        num_nodes=4,
+        edge_index=torch.tensor([[0, 1, 2, 3, 0], [0, 0, 0, 0, 1]]),
+        edge_weight=torch.tensor([0.0, 0.2, 0.3, 0.5, 0.1]),
+    )
+    out = TopK(2)(data)
+    assert out.edge_index.tolist() == [[0, 2, 3, 0], [0, 0, 0, 1]]
+    assert TopK(2, renormalize=True)(data).edge_weight.tolist() == pytest.approx([0.0, 0.375, 0.625, 0.1])
+
+
+def test_bad_k() -> None:
+    with pytest.raises(ValueError, match="TopK: k must be at least 0, got -1"):
+        TopK(-1)
