@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcollab.metrics import AUC, METRICS, Accuracy, UserMetric, as_metric, mse
+
+
+def worst_error(outputs: Tensor, targets: Tensor) -> float:
+    return float((outputs - targets).abs().max())
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_names(name: str) -> None:
+    assert as_metric(name).name == name
+
+
+def test_known_metrics() -> None:
+    assert as_metric("accuracy") == Accuracy()
+    assert as_metric("auc") == AUC()
+    assert as_metric(mse) is mse
+    assert as_metric("mse", higher_is_better=False) is mse
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("Accuracy", "accuracy"), ("rmse", "mse"), ("roc_auc", "auc")])
+def test_the_nearest_name_is_suggested(name: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown metric '{name}'; did you mean '{nearest}'"):
+        as_metric(name)
+
+
+def test_a_function_sees_each_node_without_padding() -> None:
+    metric = as_metric(worst_error, higher_is_better=False)
+    assert (metric.name, metric.higher_is_better) == ("worst_error", False)
+    outputs = torch.tensor([[1.0, -3.0, 99.0], [2.0, 99.0, 99.0], [99.0, 99.0, 99.0]])
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
+    values = metric(outputs, torch.zeros(3, 3), mask)
+    assert values.dtype == torch.float64
+    assert values[:2].tolist() == [3.0, 2.0]
+    assert bool(values[2].isnan())
+
+
+def test_a_function_must_return_a_number() -> None:
+    metric = UserMetric("both", True, lambda outputs, targets: outputs)
+    with pytest.raises(TypeError, match="metric both: expected one number for row 0, got Tensor"):
+        metric(torch.zeros(1, 2), torch.zeros(1, 2))
+
+
+def test_what_is_wrong_is_said() -> None:
+    with pytest.raises(ValueError, match="worst_error is a function: say higher_is_better"):
+        as_metric(worst_error)
+    with pytest.raises(ValueError, match="mse has higher_is_better=False"):
+        as_metric("mse", higher_is_better=True)
+    with pytest.raises(TypeError, match="got int"):
+        as_metric(3)  # type: ignore[arg-type]

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from graphcollab.metrics import PairedDifference, paired_difference
+
+
+def test_five_pairs_against_a_table_of_student_t() -> None:
+    result = paired_difference([5.0, 7.0, 6.0, 9.0, 8.0], [4.0, 5.0, 3.0, 5.0, 3.0])
+    # differences 1..5: mean 3, standard deviation sqrt(2.5), t(4, .975) = 2.776445
+    reach = 2.776445 * math.sqrt(2.5 / 5)
+    assert result.mean == 3.0
+    assert result.std == pytest.approx(math.sqrt(2.5))
+    assert (result.low, result.high) == (pytest.approx(3 - reach, abs=1e-5), pytest.approx(3 + reach, abs=1e-5))
+    assert result.n == 5
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_against_scipy(confidence: float) -> None:
+    a, b = torch.randn(2, 9, generator=torch.Generator().manual_seed(0))
+    result = paired_difference(a, b, confidence)
+    test = stats.ttest_rel(a.double(), b.double())
+    interval = test.confidence_interval(confidence)
+    assert result.p_value == pytest.approx(test.pvalue)
+    assert (result.low, result.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
+
+
+def test_a_single_pair_has_no_interval() -> None:
+    result = paired_difference([2.0], [1.5])
+    assert (result.mean, result.n) == (0.5, 1)
+    assert all(map(math.isnan, (result.low, result.high, result.std, result.p_value)))
+
+
+def test_differences_that_are_all_equal() -> None:
+    assert paired_difference([2.0, 3.0], [1.0, 2.0]) == PairedDifference(1.0, 1.0, 1.0, 0.0, 2, 0.0)
+    assert paired_difference([2.0, 3.0], [2.0, 3.0]) == PairedDifference(0.0, 0.0, 0.0, 0.0, 2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "confidence", "message"),
+    [
+        ([], [], 0.95, "same length S >= 1"),
+        ([1.0, 2.0], [1.0], 0.95, r"got \[2\] and \[1\]"),
+        ([1.0, float("nan")], [1.0, 2.0], 0.95, "pair 1 is nan and 2.0"),
+        ([1.0, 2.0], [1.0, 2.0], 1.0, "confidence must be between 0 and 1, got 1.0"),
+    ],
+)
+def test_bad_inputs(a: list[float], b: list[float], confidence: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        paired_difference(a, b, confidence)
