@@ -1,0 +1,60 @@
+"""A multilayer perceptron."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+__all__ = ["MLP"]
+
+
+class MLP(nn.Module):
+    """Fully connected layers with ReLU between them, for inputs of any shape, which are flattened.
+
+    The model is ``head(backbone(inputs))``: ``backbone`` flattens and ends with the last hidden layer's ReLU, ``head``
+    is the linear classifier.
+
+    Args:
+        in_features: Numbers in one sample.
+        hidden: Width of the hidden layer, or a sequence of widths. An empty sequence gives a linear classifier.
+        num_classes: Number of outputs (logits).
+
+    Shapes:
+        inputs: [B, ...] with ``in_features`` numbers per sample.
+        output: [B, num_classes].
+
+    Raises:
+        ValueError: A size is smaller than 1.
+
+    Example:
+        >>> import torch
+        >>> model = MLP(64, 64, 10)
+        >>> model(torch.zeros(5, 1, 8, 8)).shape, sum(p.numel() for p in model.parameters())
+        (torch.Size([5, 10]), 4810)
+    """
+
+    def __init__(self, in_features: int, hidden: int | Sequence[int], num_classes: int) -> None:
+        super().__init__()
+        widths = [in_features, *([hidden] if isinstance(hidden, int) else hidden)]
+        if min(*widths, num_classes) < 1:
+            raise ValueError(
+                f"MLP: sizes must be at least 1, got in_features={in_features}, hidden={hidden}, "
+                f"num_classes={num_classes}"
+            )
+        layers: list[nn.Module] = [nn.Flatten()]
+        for width, next_width in itertools.pairwise(widths):
+            layers += [nn.Linear(width, next_width), nn.ReLU()]
+        self.backbone = nn.Sequential(*layers)
+        self.head = nn.Linear(widths[-1], num_classes)
+
+    @classmethod
+    def for_shape(cls, input_shape: Sequence[int], num_classes: int, hidden: int | Sequence[int] = 64) -> MLP:
+        """Build the model for samples of a given shape."""
+        return cls(math.prod(input_shape), hidden, num_classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the logits."""
+        return self.head(self.backbone(inputs))

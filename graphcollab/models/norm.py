@@ -1,0 +1,67 @@
+"""Group normalisation in place of batch normalisation."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchNorm and of the lazy variants
+
+__all__ = ["replace_batch_norm"]
+
+
+def replace_batch_norm(module: nn.Module, groups: int = 32, min_channels: int = 16) -> nn.Module:
+    """Replace every batch normalisation inside a module by group normalisation, **in place**, and return the module.
+
+    Batch normalisation estimates statistics over samples. Where nodes see different classes these do not fit another
+    node's data, and averaging them makes it worse. `Group normalisation <https://arxiv.org/abs/1803.08494>`_ (Wu
+    and He, 2018) takes them over groups of channels of one sample and has no running statistics.
+
+    The number of groups is the largest divisor of the number of channels that is at most ``groups`` and leaves at least
+    ``min_channels`` channels to a group, or 1 if there is none. The defaults are the two settings which that article
+    recommends, 32 groups and 16 channels a group, whichever gives fewer groups: small layers would otherwise be
+    normalised over one or two numbers. So 32 channels get 2 groups, 64 get 4, and 512 or more get 32.
+
+    Weight and bias stay the same parameters, and ``eps`` and training mode are kept; running statistics are dropped.
+
+    Args:
+        module: The model. If it is itself a batch normalisation, the return value is its replacement.
+        groups: Largest number of groups.
+        min_channels: Smallest number of channels in a group.
+
+    Raises:
+        ValueError: ``groups`` or ``min_channels`` is smaller than 1, or a layer does not know its size yet.
+
+    Example:
+        >>> from torch import nn
+        >>> model = replace_batch_norm(nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64)))
+        >>> type(model[1]).__name__, model[1].num_groups
+        ('GroupNorm', 4)
+    """
+    if groups < 1 or min_channels < 1:
+        raise ValueError(f"groups and min_channels must be at least 1, got {groups} and {min_channels}")
+    replaced: dict[nn.Module, nn.Module] = {}  # a layer that is used in two places stays one layer
+
+    def replacement(child: _BatchNorm, name: str) -> nn.Module:
+        if child not in replaced:
+            replaced[child] = _group_norm(child, name, groups, min_channels)
+        return replaced[child]
+
+    if isinstance(module, _BatchNorm):
+        return replacement(module, "the module")
+    for path, parent in list(module.named_modules()):
+        # not named_children(), which leaves out a second use of the same child
+        for name, child in parent._modules.items():
+            if isinstance(child, _BatchNorm):
+                setattr(parent, name, replacement(child, f"{path}.{name}".lstrip(".")))
+    return module
+
+
+def _group_norm(norm: _BatchNorm, name: str, groups: int, min_channels: int) -> nn.GroupNorm:
+    channels = norm.num_features
+    if channels < 1:  # a lazy layer before its first batch
+        raise ValueError(f"{name} does not know its number of channels yet; run the model once on a batch first")
+    most = max(1, min(groups, channels // min_channels))
+    num_groups = next(count for count in range(most, 0, -1) if channels % count == 0)
+    group_norm = nn.GroupNorm(num_groups, channels, eps=norm.eps, affine=False)
+    if norm.affine:
+        group_norm.affine, group_norm.weight, group_norm.bias = True, norm.weight, norm.bias
+    return group_norm.train(norm.training)
