@@ -1,0 +1,86 @@
+"""Datasets as :class:`LabelledArrays`: loaders by name, and the user's own arrays.
+
+Importing this package reads no data and imports neither torchvision, scikit-learn nor Pillow; loaders do that when
+called. What each dataset is, where it comes from and how it lies on disk is told in the cards in ``datasets/``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from graphcollab.datasets.digits import *  # noqa: F403
+from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.datasets.mini_imagenet import *  # noqa: F403
+from graphcollab.datasets.npz import from_arrays, from_npz
+from graphcollab.datasets.vision import *  # noqa: F403
+
+DATASETS: Mapping[str, Callable[..., LabelledArrays]] = MappingProxyType(
+    {
+        name: getattr(module, name)
+        for module in (import_module(f"{__name__}.{file}") for file in ("digits", "vision", "mini_imagenet"))
+        for name in module.__all__
+    }
+)
+"""Loaders by name."""
+
+__all__ = ["DATASETS", "LabelledArrays", "from_arrays", "from_npz", "load_dataset", *DATASETS]
+
+
+def load_dataset(
+    name: str, root: str | os.PathLike[str] | None = None, download: bool = False, **options: Any
+) -> LabelledArrays:
+    """Load a dataset by name.
+
+    Args:
+        name: A name in :data:`DATASETS`, or the path of an ``.npz`` file for :func:`from_npz`.
+        root: Folder with the files. Default: the environment variable ``GRAPHCOLLAB_DATA``. Datasets that come with
+            an installed package, such as the digits, do without.
+        download: Fetch missing files, for datasets that torchvision can fetch.
+        **options: Further arguments of the loader.
+
+    Raises:
+        ValueError: The name is unknown (the nearest known one is named), the dataset needs a root and there is none,
+            or it cannot be downloaded.
+        TypeError: The loader has no such option.
+
+    Example:
+        >>> load_dataset("digits", seed=1)
+        LabelledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
+        >>> load_dataset("CIFAR-1O")
+        Traceback (most recent call last):
+        ...
+        ValueError: unknown dataset 'CIFAR-1O'; did you mean 'cifar10'? Known: digits, cifar10, ...
+    """
+    if name.endswith(".npz"):
+        return from_npz(name, **options)
+    if name not in DATASETS:
+        nearest = difflib.get_close_matches(name.lower().replace("-", "_"), DATASETS, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"unknown dataset {name!r}; did you mean {nearest!r}? Known: {', '.join(DATASETS)}, "
+            "or the path of an .npz file"
+        )
+    loader = DATASETS[name]
+    accepted = inspect.signature(loader).parameters
+    unknown = [option for option in options if option not in accepted]
+    if unknown:
+        raise TypeError(f"dataset {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted)}")
+    if "root" not in accepted:  # part of an installed package: there is nothing to find or fetch
+        return loader(**options)
+    root = root if root is not None else os.environ.get("GRAPHCOLLAB_DATA")
+    if not root:
+        raise ValueError(
+            f"dataset {name!r} is read from files: give root=FOLDER or set the environment variable GRAPHCOLLAB_DATA"
+        )
+    if "download" in accepted:
+        return loader(root, download=download, **options)
+    if download:
+        raise ValueError(
+            f"dataset {name!r} cannot be downloaded automatically; datasets/{name}.md says where it is from"
+        )
+    return loader(root, **options)

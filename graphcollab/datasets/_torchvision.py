@@ -1,0 +1,67 @@
+"""The one place where graphcollab imports torchvision.
+
+PyPI's torchvision wheel is built against PyTorch with CUDA. Beside a CPU-only PyTorch its compiled extension cannot be
+loaded, which torchvision tolerates: everything written in Python, such as its datasets, would work. But on import it
+also attaches shape rules to the operators ``nms`` and ``qnms``, whose declarations are in the extension, and so fails
+with ``RuntimeError: operator torchvision::nms does not exist``. Declaring the missing operators, without
+implementations, is all that the import needs. Datasets do not call them; a call would fail with PyTorch's own message
+that there is no kernel.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from types import ModuleType
+
+import torch
+
+__all__ = ["torchvision_datasets"]
+
+_SCHEMAS = {
+    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+_MISSING_OPERATOR = re.compile(r"operator torchvision::(\w+) does not exist")
+
+# A declaration lasts as long as its library object, so these must stay referenced.
+_declared: dict[str, torch.library.Library] = {}
+
+
+def torchvision_datasets() -> ModuleType:
+    """Return the module ``torchvision.datasets``, imported on first use.
+
+    Where torchvision imports normally, nothing but the import happens.
+
+    Raises:
+        ModuleNotFoundError: torchvision is not installed.
+
+    Example:
+        >>> torchvision_datasets().MNIST.__name__
+        'MNIST'
+    """
+    while True:
+        try:
+            return importlib.import_module("torchvision.datasets")
+        except ModuleNotFoundError as error:
+            if error.name != "torchvision":
+                raise
+            raise ModuleNotFoundError(
+                "this dataset is read by torchvision, which is not installed; `pip install torchvision` adds it",
+                name="torchvision",
+            ) from error
+        except RuntimeError as error:
+            found = _MISSING_OPERATOR.search(str(error))
+            if found is None or found[1] not in _SCHEMAS or found[1] in _declared:
+                raise
+            _declare(found[1])
+
+
+def _declare(operator: str) -> None:
+    """Declare one operator of torchvision and forget the half-finished import, so that the next one starts afresh."""
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    library.define(_SCHEMAS[operator])
+    _declared[operator] = library
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]

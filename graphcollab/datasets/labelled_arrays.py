@@ -1,0 +1,159 @@
+"""A labelled dataset in memory, checked once when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+__all__ = ["LabelledArrays"]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledArrays:
+    """A dataset for classification: training and test samples with their labels, as tensors.
+
+    Every loader of :mod:`graphcollab.datasets` returns this value, and everything that divides a dataset among nodes
+    starts from it. It checks itself when it is built, so later stages need not.
+
+    Args:
+        name: What the dataset is called in messages and tables.
+        train_inputs: Training samples, float32.
+        train_targets: Their labels, int64, each in ``0 .. num_classes - 1``.
+        test_inputs: Test samples, float32, of the same shape as a training sample. May be empty.
+        test_targets: Their labels, int64.
+        class_names: One name per class. The position is the label.
+
+    Shapes:
+        train_inputs: [N, C, H, W] for images, [N, features] or any other [N, ...] otherwise.
+        train_targets: [N].
+        test_inputs, test_targets: as for training, with their own number of samples.
+
+    Raises:
+        TypeError: A field is not a tensor or has another dtype.
+        ValueError: Numbers of inputs and labels differ, there is no training sample, training and test samples have
+            different shapes, an input is NaN or infinite, or a label is outside the classes.
+
+    Example:
+        >>> import torch
+        >>> labels = torch.tensor([0, 1, 0])
+        >>> data = LabelledArrays("toy", torch.zeros(3, 2), labels, torch.ones(1, 2), labels[:1], ("cat", "dog"))
+        >>> data.num_classes, data.input_shape
+        (2, (2,))
+        >>> data.select_classes([1]).train_targets
+        tensor([1])
+    """
+
+    name: str
+    train_inputs: Tensor
+    train_targets: Tensor
+    test_inputs: Tensor
+    test_targets: Tensor
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "class_names", tuple(self.class_names))
+        if not self.class_names:
+            raise ValueError(f"{self.name}: class_names is empty; give one name per class")
+        for split, inputs, targets in (
+            ("train", self.train_inputs, self.train_targets),
+            ("test", self.test_inputs, self.test_targets),
+        ):
+            self._check_types(split, inputs, targets)
+            self._check_values(split, inputs, targets)
+        if len(self.train_inputs) == 0:
+            raise ValueError(f"{self.name}: there is no training sample")
+        if self.train_inputs.shape[1:] != self.test_inputs.shape[1:]:
+            raise ValueError(
+                f"{self.name}: a training sample has shape {tuple(self.train_inputs.shape[1:])}, "
+                f"a test sample {tuple(self.test_inputs.shape[1:])}; they must agree"
+            )
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample, such as (1, 28, 28)."""
+        return tuple(self.train_inputs.shape[1:])
+
+    def select_classes(self, classes: Sequence[int], relabel: bool = False) -> LabelledArrays:
+        """Return the dataset with the samples of some classes only, in their original order.
+
+        Args:
+            classes: The labels to keep, each at most once.
+            relabel: If True, ``classes[0]`` becomes label 0, ``classes[1]`` label 1 and so on, and ``class_names``
+                shrinks accordingly. If False, labels and ``class_names`` stay, so models keep their output size.
+
+        Raises:
+            ValueError: No class is given, one is given twice, is unknown, or none has a training sample.
+        """
+        chosen = [int(label) for label in classes]
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise ValueError(f"{self.name}: classes must be one or more different labels, got {chosen}")
+        unknown = [label for label in chosen if not 0 <= label < self.num_classes]
+        if unknown:
+            raise ValueError(f"{self.name}: there is no class {unknown[0]}; labels are 0 .. {self.num_classes - 1}")
+        # new_label[old label] is the label to write, or -1 for a class that is dropped
+        new_label = torch.full((self.num_classes,), -1, dtype=torch.int64)
+        new_label[chosen] = torch.arange(len(chosen)) if relabel else torch.tensor(chosen)
+        train, test = new_label[self.train_targets], new_label[self.test_targets]
+        return replace(
+            self,
+            train_inputs=self.train_inputs[train >= 0],
+            train_targets=train[train >= 0],
+            test_inputs=self.test_inputs[test >= 0],
+            test_targets=test[test >= 0],
+            class_names=tuple(self.class_names[label] for label in chosen) if relabel else self.class_names,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.name!r}, train={len(self.train_inputs)}, test={len(self.test_inputs)}, "
+            f"input_shape={self.input_shape}, num_classes={self.num_classes})"
+        )
+
+    def _check_types(self, split: str, inputs: Tensor, targets: Tensor) -> None:
+        for field, value, dtype in (
+            (f"{split}_inputs", inputs, torch.float32),
+            (f"{split}_targets", targets, torch.int64),
+        ):
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"{self.name}: {field} must be a tensor, got {type(value).__name__}; "
+                    "graphcollab.datasets.from_arrays converts NumPy arrays"
+                )
+            if value.dtype != dtype:
+                raise TypeError(
+                    f"{self.name}: {field} must be {dtype}, got {value.dtype}; "
+                    "convert it with .to(), or let graphcollab.datasets.from_arrays do it"
+                )
+
+    def _check_values(self, split: str, inputs: Tensor, targets: Tensor) -> None:
+        if inputs.dim() < 2 or targets.dim() != 1:
+            raise ValueError(
+                f"{self.name}: {split}_inputs must be [N, ...] with at least two axes and {split}_targets [N], "
+                f"got {list(inputs.shape)} and {list(targets.shape)}"
+            )
+        if len(inputs) != len(targets):
+            raise ValueError(
+                f"{self.name}: {split}_inputs has {len(inputs)} samples, {split}_targets {len(targets)} labels"
+            )
+        if not torch.isfinite(inputs.sum()):  # cheap: one number; only a suspicious sum is looked into
+            bad = (~torch.isfinite(inputs)).flatten(1).any(dim=1).nonzero()
+            if len(bad):
+                raise ValueError(
+                    f"{self.name}: {split}_inputs must be finite, but sample {int(bad[0])} holds NaN or infinity "
+                    f"({len(bad)} such samples); remove or repair them"
+                )
+        outside = ((targets < 0) | (targets >= self.num_classes)).nonzero()
+        if len(outside):
+            first = int(outside[0])
+            raise ValueError(
+                f"{self.name}: {split}_targets must be 0 .. {self.num_classes - 1} for {self.num_classes} classes, "
+                f"but sample {first} has label {int(targets[first])}"
+            )

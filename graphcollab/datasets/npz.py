@@ -1,0 +1,173 @@
+"""Datasets from the user's own arrays, in memory or in an ``.npz`` file."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.datasets._images import scale_images
+from graphcollab.datasets.labelled_arrays import LabelledArrays
+
+__all__ = ["from_arrays", "from_npz"]
+
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+_CHANNELS = (1, 3, 4)  # grey, RGB, RGB with alpha
+
+
+def from_arrays(
+    train_inputs: np.ndarray | Tensor,
+    train_targets: np.ndarray | Tensor,
+    test_inputs: np.ndarray | Tensor,
+    test_targets: np.ndarray | Tensor,
+    name: str = "arrays",
+    class_names: Sequence[str] | None = None,
+) -> LabelledArrays:
+    """Build a dataset from NumPy arrays or tensors. The arrays are copied, so later changes to them do not matter.
+
+    Floating-point inputs are kept as they are (as float32). Inputs of type uint8 are taken for pixels or other bytes:
+    they are divided by 255, and images become [N, C, H, W]. Standardisation is left to the caller.
+
+    Args:
+        train_inputs: Training samples.
+        train_targets: Their labels, of any integer type, counted from 0.
+        test_inputs: Test samples.
+        test_targets: Their labels.
+        name: What to call the dataset in messages.
+        class_names: One name per label. Default: "0", "1", ... up to the largest label in either part.
+
+    Shapes:
+        Floating-point inputs: [N, ...], kept.
+        uint8 inputs: [N, H, W] becomes [N, 1, H, W]; [N, H, W, C] with 1, 3 or 4 channels becomes [N, C, H, W];
+            [N, C, H, W] with 1, 3 or 4 channels and [N, features] keep their axes. Where the last axis and the second
+            could both be channels, the last one is.
+        Targets: [N] or [N, 1].
+
+    Raises:
+        TypeError: Inputs are neither floating point nor uint8, or labels are not integers.
+        ValueError: The axes of images are not clear, or :class:`LabelledArrays` refuses the result.
+
+    Example:
+        >>> import numpy as np
+        >>> images, labels = np.full((4, 8, 8, 3), 255, dtype=np.uint8), np.array([0, 1, 0, 1])
+        >>> data = from_arrays(images, labels, images[:2], labels[:2], class_names=["cat", "dog"])
+        >>> data.input_shape, data.train_inputs.max().item()
+        ((3, 8, 8), 1.0)
+    """
+    targets = {
+        "train_targets": _to_targets(f"{name}: train_targets", train_targets),
+        "test_targets": _to_targets(f"{name}: test_targets", test_targets),
+    }
+    if class_names is None:
+        largest = max((int(values.max()) for values in targets.values() if values.numel()), default=-1)
+        class_names = [str(label) for label in range(largest + 1)]
+    return LabelledArrays(
+        name=name,
+        train_inputs=_to_inputs(f"{name}: train_inputs", train_inputs),
+        test_inputs=_to_inputs(f"{name}: test_inputs", test_inputs),
+        class_names=tuple(class_names),
+        **targets,
+    )
+
+
+def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> LabelledArrays:
+    """Read a dataset from an ``.npz`` file with the arrays x_train, y_train, x_test and y_test.
+
+    The arrays are treated as in :func:`from_arrays`. Files are read without pickle, so reading never runs code.
+
+    Args:
+        path: The file. Its name without ``.npz`` becomes the name of the dataset.
+        class_names: One name per label. Default: the labels themselves.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is not an ``.npz`` file, lacks an array, or holds pickled objects.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     x, y = np.zeros((3, 5), dtype=np.float32), np.arange(3)
+        ...     np.savez(f"{folder}/mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+        ...     from_npz(f"{folder}/mine.npz")
+        LabelledArrays('mine', train=3, test=3, input_shape=(5,), num_classes=3)
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; expected an .npz file with the arrays {', '.join(_KEYS)}")
+    with path.open("rb") as file:  # np.load would leave a damaged file open
+        try:
+            stored = np.load(file, allow_pickle=False)
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is not an intact .npz file; write it with numpy.savez") from error
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise ValueError(f"{path} holds a single array; expected an .npz file, written with numpy.savez")
+        missing = [key for key in _KEYS if key not in stored]
+        if missing:
+            raise ValueError(
+                f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
+                f"found {', '.join(stored.files) or 'none'}"
+            )
+        arrays = {key: _read(path, stored, key) for key in _KEYS}
+    return from_arrays(
+        arrays["x_train"],
+        arrays["y_train"],
+        arrays["x_test"],
+        arrays["y_test"],
+        name=path.stem,
+        class_names=class_names,
+    )
+
+
+def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
+    try:
+        return stored[key]
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path}: cannot read {key}: {error}; arrays of Python objects are not read, as that could run code"
+        ) from error
+
+
+def _to_tensor(what: str, values: np.ndarray | Tensor) -> Tensor:
+    """Return a tensor that shares no memory with ``values``."""
+    if isinstance(values, Tensor):
+        return values.detach().clone()
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{what} must be an array of numbers, got dtype {array.dtype}")
+    # torch reads arrays in the machine's byte order and with positive strides only
+    return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+
+
+def _to_targets(what: str, values: np.ndarray | Tensor) -> Tensor:
+    targets = _to_tensor(what, values)
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        raise TypeError(f"{what} must be integers (the number of the class, from 0), got {targets.dtype}")
+    if targets.dim() == 2 and targets.shape[1] == 1:  # [N, 1] -> [N], as Keras stores labels
+        targets = targets[:, 0]
+    return targets.long()
+
+
+def _to_inputs(what: str, values: np.ndarray | Tensor) -> Tensor:
+    inputs = _to_tensor(what, values)
+    if inputs.is_floating_point():
+        return inputs.float()
+    if inputs.dtype != torch.uint8:
+        raise TypeError(
+            f"{what} must be floating point, or uint8 for pixels 0 .. 255, got {inputs.dtype}; convert it first, "
+            "for example with x.astype('float32')"
+        )
+    if inputs.dim() == 3:  # [N, H, W] -> [N, 1, H, W]
+        inputs = inputs.unsqueeze(1)
+    elif inputs.dim() == 4 and inputs.shape[3] in _CHANNELS:  # [N, H, W, C] -> [N, C, H, W]
+        inputs = inputs.permute(0, 3, 1, 2).contiguous()
+    elif inputs.dim() == 4 and inputs.shape[1] not in _CHANNELS:
+        raise ValueError(
+            f"{what}: images of type uint8 must be [N, H, W, C] or [N, C, H, W] with C = 1, 3 or 4, "
+            f"got {list(inputs.shape)}; pass floating-point inputs to have them kept as they are"
+        )
+    return scale_images(inputs)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphcollab.datasets import LabelledArrays
+
+
+def make(**changes: Any) -> LabelledArrays:
+    fields = {
+        "name": "toy",
+        "train_inputs": torch.arange(8.0).view(4, 2),
+        "train_targets": torch.tensor([0, 1, 2, 1]),
+        "test_inputs": torch.tensor([[9.0, 9.0], [8.0, 8.0]]),
+        "test_targets": torch.tensor([1, 0]),
+        "class_names": ("a", "b", "c"),
+    }
+    return LabelledArrays(**{**fields, **changes})
+
+
+def test_properties() -> None:
+    data = make()
+    assert (data.num_classes, data.input_shape) == (3, (2,))
+    assert repr(data) == "LabelledArrays('toy', train=4, test=2, input_shape=(2,), num_classes=3)"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        data.name = "other"  # type: ignore[misc]
+
+
+def test_select_classes_keeps_labels() -> None:
+    kept = make().select_classes([2, 1])
+    assert kept.train_inputs.tolist() == [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
+    assert kept.train_targets.tolist() == [1, 2, 1]
+    assert kept.test_targets.tolist() == [1]
+    assert kept.class_names == ("a", "b", "c")
+
+
+def test_select_classes_relabels_in_the_order_given() -> None:
+    kept = make().select_classes([2, 1], relabel=True)
+    assert kept.train_targets.tolist() == [1, 0, 1]
+    assert kept.test_targets.tolist() == [1]
+    assert kept.class_names == ("c", "b")
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.sets(st.integers(0, 4), min_size=1))
+def test_select_classes_loses_and_invents_nothing(labels: list[int], classes: set[int]) -> None:
+    labels = [*labels, *classes]  # every chosen class has a sample
+    data = LabelledArrays(
+        "any",
+        torch.arange(float(len(labels)))[:, None],
+        torch.tensor(labels),
+        torch.zeros(0, 1),
+        torch.zeros(0, dtype=torch.int64),
+        tuple("abcde"),
+    )
+    chosen = sorted(classes)
+    kept = data.select_classes(chosen, relabel=True)
+    expected = [(float(i), chosen.index(label)) for i, label in enumerate(labels) if label in classes]
+    assert list(zip(kept.train_inputs[:, 0].tolist(), kept.train_targets.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [([], "one or more different"), ([1, 1], "different labels"), ([0, 3], "no class 3; labels are 0 .. 2")],
+)
+def test_select_classes_refuses(classes: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make().select_classes(classes)
+
+
+def test_select_classes_refuses_a_class_without_training_samples() -> None:
+    with pytest.raises(ValueError, match="no training sample"):
+        make(train_targets=torch.tensor([0, 1, 0, 1])).select_classes([2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_targets": torch.tensor([0, 1, 2])}, "train_inputs has 4 samples, train_targets 3 labels"),
+        ({"test_targets": torch.tensor([0])}, "test_inputs has 2 samples, test_targets 1 labels"),
+        ({"train_targets": torch.tensor([0, 1, 3, 3])}, "must be 0 .. 2 for 3 classes, but sample 2 has label 3"),
+        ({"test_targets": torch.tensor([0, -1])}, "test_targets .* but sample 1 has label -1"),
+        ({"test_inputs": torch.zeros(2, 3)}, r"training sample has shape \(2,\), a test sample \(3,\)"),
+        ({"train_inputs": torch.zeros(4)}, r"at least two axes .* got \[4\] and \[4\]"),
+        ({"train_targets": torch.zeros(4, 1, dtype=torch.int64)}, r"got \[4, 2\] and \[4, 1\]"),
+        ({"class_names": ()}, "class_names is empty"),
+        ({"train_inputs": torch.zeros(0, 2), "train_targets": torch.zeros(0).long()}, "no training sample"),
+    ],
+)
+def test_refuses_values(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**changes)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_names_the_first_sample_that_is_not_finite(bad: float) -> None:
+    inputs = torch.zeros(4, 2)
+    inputs[2, 1] = inputs[3, 0] = bad
+    with pytest.raises(ValueError, match=r"sample 2 holds NaN or infinity \(2 such samples\)"):
+        make(train_inputs=inputs)
+
+
+def test_accepts_finite_inputs_whose_sum_overflows() -> None:
+    assert make(train_inputs=torch.full((4, 2), 3e38)).input_shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"train_inputs": torch.zeros(4, 2, dtype=torch.float64)},
+            "train_inputs must be torch.float32, got torch.float64",
+        ),
+        ({"test_targets": torch.tensor([0.0, 1.0])}, "test_targets must be torch.int64, got torch.float32"),
+        ({"train_inputs": [[0.0, 1.0]]}, "train_inputs must be a tensor, got list"),
+    ],
+)
+def test_refuses_types(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(**changes)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import numpy as np
+import pytest
+
+import graphcollab.datasets
+from graphcollab.datasets import DATASETS, LabelledArrays, load_dataset
+
+CARDS = Path(__file__).parents[2] / "datasets"
+
+
+def test_names() -> None:
+    assert list(DATASETS) == ["digits", "cifar10", "cifar100", "fashion_mnist", "mnist", "svhn", "mini_imagenet"]
+
+
+def test_every_public_name_of_the_folder_is_exported() -> None:
+    names = {
+        name
+        for module in iter_modules(graphcollab.datasets.__path__)
+        if not module.name.startswith("_")
+        for name in import_module(f"graphcollab.datasets.{module.name}").__all__
+    }
+    assert names | {"DATASETS", "load_dataset"} == set(graphcollab.datasets.__all__)
+    assert all(hasattr(graphcollab.datasets, name) for name in names)
+
+
+def test_every_dataset_has_a_card_that_is_listed() -> None:
+    listed = (CARDS / "README.md").read_text()
+    for name in (*DATASETS, "arrays"):
+        assert (CARDS / f"{name}.md").is_file()
+        assert f"({name}.md)" in listed
+
+
+def test_cards_cannot_be_imported() -> None:
+    assert list(CARDS.rglob("*.py")) == []
+
+
+def test_the_digits_need_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAPHCOLLAB_DATA", raising=False)
+    assert len(load_dataset("digits", test_fraction=0.5).test_inputs) == 899
+    assert len(load_dataset("digits", root="nowhere", download=True).test_inputs) == 450
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("CIFAR-10", "cifar10"),
+        ("fashionmnist", "fashion_mnist"),
+        ("MiniImageNet", "mini_imagenet"),
+        ("digit", "digits"),
+    ],
+)
+def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown dataset '{name}'; did you mean '{nearest}'"):
+        load_dataset(name)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, load in DATASETS.items() if "root" in inspect.signature(load).parameters]
+)
+def test_without_a_root(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAPHCOLLAB_DATA", raising=False)
+    with pytest.raises(ValueError, match=f"'{name}' is read from files: give root=FOLDER or set .*GRAPHCOLLAB_DATA"):
+        load_dataset(name)
+
+
+def test_root_from_the_environment(cifar100_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCOLLAB_DATA", str(cifar100_root))
+    assert load_dataset("cifar100").name == "cifar100"
+    with pytest.raises(FileNotFoundError, match="elsewhere"):
+        load_dataset("cifar100", root=cifar100_root / "elsewhere")
+
+
+def test_options_are_passed_on(mini_imagenet_root: Path) -> None:
+    data = load_dataset("mini_imagenet", root=mini_imagenet_root, size=9)
+    assert data.input_shape == (3, 9, 9)
+
+
+def test_unknown_option() -> None:
+    with pytest.raises(TypeError, match="'digits' has no option 'size'; it takes test_fraction, seed"):
+        load_dataset("digits", size=3)
+
+
+def test_mini_imagenet_cannot_be_downloaded(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be downloaded automatically"):
+        load_dataset("mini_imagenet", root=tmp_path, download=True)
+
+
+def test_a_file_as_name(tmp_path: Path) -> None:
+    x, y = np.zeros((2, 3)), np.array([0, 1])
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    data = load_dataset(str(tmp_path / "own.npz"), class_names=["no", "yes"])
+    assert isinstance(data, LabelledArrays)
+    assert data.class_names == ("no", "yes")

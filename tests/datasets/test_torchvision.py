@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import functools
+import importlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from graphcollab.datasets import _torchvision
+
+
+@functools.cache
+def in_new_process(code: str) -> str:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+PLAIN_IMPORT = """
+try:
+    import torchvision
+    print("works")
+except RuntimeError as error:
+    print(error)
+"""
+
+OURS = """
+from graphcollab.datasets import _torchvision
+print(_torchvision.torchvision_datasets().SVHN.__name__, *sorted(_torchvision._declared))
+import torchvision
+from torchvision import transforms
+assert torchvision.datasets is _torchvision.torchvision_datasets()
+"""
+
+DECLARED_ELSEWHERE = """
+import torch
+library = torch.library.Library("torchvision", "FRAGMENT")
+for operator in ("nms", "qnms"):
+    library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+import torchvision
+"""
+
+
+def test_declares_exactly_what_the_installed_torchvision_lacks() -> None:
+    plain = in_new_process(PLAIN_IMPORT)
+    expected = "SVHN" if plain == "works" else "SVHN nms qnms"
+    assert in_new_process(OURS) == expected
+
+
+def test_recovers_from_an_import_that_failed_before() -> None:
+    assert in_new_process(PLAIN_IMPORT + OURS).splitlines()[-1].startswith("SVHN")
+
+
+def test_declares_nothing_where_torchvision_imports() -> None:
+    plain = in_new_process(PLAIN_IMPORT)
+    assert in_new_process(("" if plain == "works" else DECLARED_ELSEWHERE) + OURS) == "SVHN"
+
+
+def test_importing_the_package_imports_no_heavy_library() -> None:
+    code = (
+        "import sys, graphcollab.datasets; print(*(m for m in ('torchvision', 'sklearn', 'PIL') if m in sys.modules))"
+    )
+    assert in_new_process(code) == ""
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def import_module(name: str) -> ModuleType:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+def test_without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, ModuleNotFoundError("No module named 'torchvision'", name="torchvision"))
+    with pytest.raises(ModuleNotFoundError, match="pip install torchvision"):
+        _torchvision.torchvision_datasets()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("something else"),
+        RuntimeError("operator torchvision::unheard_of does not exist"),
+        ModuleNotFoundError("No module named 'PIL'", name="PIL"),
+    ],
+)
+def test_other_errors_pass(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    failing(monkeypatch, error)
+    with pytest.raises(type(error)) as caught:
+        _torchvision.torchvision_datasets()
+    assert caught.value is error
+
+
+def test_does_not_declare_the_same_operator_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, RuntimeError("operator torchvision::nms does not exist"))
+    monkeypatch.setattr(_torchvision, "_declared", {"nms": None})
+    with pytest.raises(RuntimeError, match="nms does not exist"):
+        _torchvision.torchvision_datasets()
