@@ -18,7 +18,7 @@ ARGS ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --quiet install --constraint constraints.txt
+PIP := $(PY) -m pip -qq install --constraint constraints.txt
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
 .PHONY: help setup demo test lint types doctest examples clean distclean
@@ -29,6 +29,7 @@ help: ## list the targets
 	@echo "  Without a GPU, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu makes the download of PyTorch small."
 
 setup: $(VENV)/.package $(VENV)/.scatter ## build .venv, or what is missing of it
+	@:
 
 demo: setup ## compare local, FedAvg, DPSGD, L2C and meta-L2C on handwritten digits
 	@$(PY) examples/train_meta_l2c.py $(ARGS)
@@ -95,11 +96,11 @@ $(VENV)/.package: $(VENV)/.torch pyproject.toml constraints.txt
 
 # Optional: without torch-scatter, mixing uses its CSR and dense kernels. A missing compiler is cheap to look for, so it leaves
 # no stamp and is looked for again; a failed build costs minutes, so it does. pip may hold a wheel that it built against
-# another PyTorch: a wheel that does not work is built again. Left to itself, the build would run one compiler at a time.
+# another PyTorch: a wheel that does not work is built again.
 $(VENV)/.scatter: $(VENV)/.torch
 	@log=$(VENV)/scatter.log; : >$$log; \
 	scatter=$$(sed -n '/^torch-scatter==/p' constraints.txt); \
-	without="going on without torch-scatter: mixing uses its CSR and dense kernels instead"; \
+	without="going on without torch-scatter (mixing uses its CSR and dense kernels instead)"; \
 	say() { printf '%s\n' "$$@"; }; \
 	install() { $(PIP) --no-build-isolation --no-deps "$$@" "$$scatter" >>$$log 2>&1; }; \
 	works() { $(PY) -c 'import torch as t, torch_scatter as s; s.segment_csr(t.ones(2), t.tensor([0, 2]))' >>$$log 2>&1; }; \
@@ -110,13 +111,11 @@ $(VENV)/.scatter: $(VENV)/.torch
 	  if [ ! -e "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]; then \
 	    say "[setup 4/4] no Python.h: $$without" "            to have it: install it (Debian: python3-dev), then make setup"; exit 0; \
 	  fi; \
-	  say "[setup 4/4] building torch-scatter, once (2 to 5 minutes; a moment if pip has built it before)"; \
-	  printf '[build_ext]\nparallel = %s\n' "$$(nproc)" >$(VENV)/build.cfg; \
-	  export DIST_EXTRA_CONFIG="$$PWD/$(VENV)/build.cfg"; \
+	  say "[setup 4/4] building torch-scatter, once (about 4 minutes; a moment if pip has built it before)"; \
 	  if install && { works || { install --force-reinstall --no-cache-dir && works; }; }; then \
 	    say "            done after $$SECONDS s"; \
 	  else \
-	    $(PY) -m pip --quiet uninstall --yes torch-scatter 2>/dev/null || true; \
+	    $(PY) -m pip -qq uninstall --yes torch-scatter 2>/dev/null || true; \
 	    say "            its build failed (see $$log): $$without" "            to try again: rm $(VENV)/.scatter && make setup"; \
 	  fi; \
 	fi; \

@@ -68,9 +68,17 @@ def module_of(file: str) -> list[str]:
     return names[:-1] if names[-1] == "__init__" else names
 
 
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk a syntax tree without the blocks that only type checkers read."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.If) and dotted(child.test) == "TYPE_CHECKING"):
+            yield from running(child)
+
+
 def imports(file: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and absolute dotted name of everything a file imports, wherever in the file it does so."""
-    for node in ast.walk(tree):
+    """Yield the line and absolute dotted name of everything a file imports when it runs, wherever in the file."""
+    for node in running(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name

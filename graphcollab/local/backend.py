@@ -1,0 +1,142 @@
+"""The contract of the two backends, and what they share: batches by index and randomness inside layers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.keyed import keyed_seed
+from graphcollab.local.objective import Objective
+from graphcollab.local.optimizer import RowOptimizer
+from graphcollab.stack import ParamSpec
+from graphcollab.tasks import Pool, Schedule
+
+__all__ = ["Backend", "Feed", "is_random", "is_samplewise", "keyed_layers"]
+
+_LAYER_STREAM = 105
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The batches of R rows over S steps, drawn from one shared pool on its device.
+
+    Rows are sorted by decreasing number of steps, so the rows still at work at a step are always the first ones.
+
+    Args:
+        pool: The samples.
+        index: Pool position of every sample, [R, S, B].
+        schedule: Lengths of the batches.
+        node_id: Identity of every row's node, [R]: the key of randomness inside layers.
+        seed: Seed of the run.
+        round_: Round.
+    """
+
+    pool: Pool
+    index: Tensor
+    schedule: Schedule
+    node_id: Tensor
+    seed: int
+    round_: int
+
+    def batch(self, rows: Tensor | slice | int, step: int, width: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of some rows at a step, [r, width, ...] (or [width, ...] for a single row)."""
+        index = self.index[rows, step, :width]
+        flat = index.reshape(-1)
+        inputs, targets = self.pool.inputs.index_select(0, flat), self.pool.targets.index_select(0, flat)
+        return inputs.view(*index.shape, *inputs.shape[1:]), targets.view(*index.shape, *targets.shape[1:])
+
+
+class Backend(ABC):
+    """Computes with the models of one architecture. Both backends give the same numbers up to rounding.
+
+    Args:
+        module: One module of the architecture; its parameters serve as working memory.
+        spec: Its columns.
+        autocast: Compute forward passes in bfloat16.
+    """
+
+    name: str
+
+    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False) -> None:
+        self.module = module
+        self.spec = spec
+        self.autocast = autocast
+        self.samplewise = is_samplewise(module)
+        self.random = is_random(module)
+
+    @abstractmethod
+    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
+        """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""
+
+    @abstractmethod
+    def gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] in evaluation mode; ``weight`` [r, m] as in `Context`."""
+
+    @abstractmethod
+    def fit(
+        self,
+        flat: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+        anchor: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Take every row's local steps.
+
+        Args:
+            flat: Models, [r, columns]; not changed.
+            feed: Their batches.
+            optimizer: The update.
+            objective: What is minimised.
+            state: Optimiser state by slot, [r, P]; not changed.
+            step: Optimiser steps taken before, [r].
+            anchor: Parameters to stay close to, [r, P].
+
+        Returns:
+            New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
+        """
+
+    def _autocast(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.autocast)
+
+
+def is_samplewise(module: nn.Module) -> bool:
+    """Tell whether a sample's output does not depend on the others in its batch (no batch normalisation)."""
+    return not any(
+        isinstance(m, nn.modules.batchnorm._NormBase) and not isinstance(m, nn.modules.instancenorm._InstanceNorm)
+        for m in module.modules()
+    )
+
+
+def is_random(module: nn.Module) -> bool:
+    """Tell whether the module has layers with randomness of their own."""
+    return any(
+        isinstance(m, nn.modules.dropout._DropoutNd | nn.RReLU) and getattr(m, "p", 1.0) > 0 for m in module.modules()
+    )
+
+
+@contextmanager
+def keyed_layers(enabled: bool, device: torch.device, *keys: int) -> Iterator[None]:
+    """Key the randomness inside layers (dropout) by integers and leave the caller's generators as they were."""
+    if not enabled:
+        yield
+        return
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(keyed_seed(_LAYER_STREAM, *keys) % 2**63)
+        yield

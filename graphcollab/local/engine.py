@@ -1,0 +1,297 @@
+"""The row primitives ``loss``, ``grad``, ``fit`` and ``predict`` that all methods are built on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from graphcollab.local.backend import Backend, Feed
+from graphcollab.local.objective import Context, Objective, as_objective
+from graphcollab.local.optimizer import RowOptimizer
+from graphcollab.local.plan import BACKENDS, Plan, make_plan
+from graphcollab.local.rows import Rows
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
+
+__all__ = ["Engine", "Fitted", "Outputs"]
+
+CPU_BATCH_BYTES = 4 * 2**20
+CUDA_BATCH_BYTES = 2**29
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `Engine.fit` returns for R rows.
+
+    Args:
+        models: New models; position r is row r.
+        loss: Mean training loss over a row's steps, [R].
+        bad_step: First step whose loss was not finite, [R]; -1 where all were.
+        state: Optimiser state by slot, zero in the columns of buffers.
+        step: Optimiser steps taken, [R].
+    """
+
+    models: Stacks
+    loss: Tensor
+    bad_step: Tensor
+    state: Mapping[str, Stacks]
+    step: Tensor
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of some rows on a split, padded to the longest of them.
+
+    Args:
+        rows: Which rows, [r].
+        outputs: [r, n, ...].
+        targets: [r, n, ...].
+        mask: True for real samples, [r, n].
+    """
+
+    rows: Tensor
+    outputs: Tensor
+    targets: Tensor
+    mask: Tensor
+
+
+class Engine:
+    """Computes with rows: (parameters, whose data).
+
+    Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk, so
+    neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges.
+
+    Args:
+        tasks: The nodes' data.
+        modules: One module per architecture, in the order of the stacks.
+        specs: Their columns.
+        backend: ``"auto"``, ``"vmap"`` or ``"loop"``; see `make_plan`.
+        chunk: Rows at a time. Default: by `make_plan`'s rule.
+        plans: Stored plans to repeat, instead of choosing anew.
+        autocast: Compute forward passes in bfloat16.
+    """
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        modules: Sequence[nn.Module],
+        specs: Sequence[ParamSpec],
+        *,
+        backend: str = "auto",
+        chunk: int | None = None,
+        plans: Sequence[Plan] | None = None,
+        autocast: bool = False,
+    ) -> None:
+        self.tasks = tasks
+        self.objective = as_objective(tasks.loss)
+        split = tasks.splits["train"]
+        pool = tasks.pools[split.pool]
+        sample = pool.inputs[split.index[:1]], pool.targets[split.index[:1]]
+        self.plans = tuple(
+            plans
+            or (make_plan(m, s, sample, self.objective, backend, chunk) for m, s in zip(modules, specs, strict=True))
+        )
+        self.backends: tuple[Backend, ...] = tuple(
+            BACKENDS[plan.backend](m, s, autocast) for plan, m, s in zip(self.plans, modules, specs, strict=True)
+        )
+
+    def fit(
+        self,
+        rows: Rows,
+        *,
+        optimizer: RowOptimizer,
+        seed: int,
+        round_: int,
+        batch_size: int,
+        epochs: int = 1,
+        steps: int | None = None,
+        objective: Objective | None = None,
+        anchor: Stacks | None = None,
+        state: Mapping[str, Stacks] | None = None,
+        step: Tensor | None = None,
+    ) -> Fitted:
+        """Train every row on its node's training samples.
+
+        Args:
+            rows: What to train, on whose data.
+            optimizer: The update.
+            seed: Seed of the run.
+            round_: Round; with the seed and the node's identity it fixes the batches.
+            batch_size: B; the last batch of a pass may be shorter.
+            epochs: Passes over the node's training samples.
+            steps: Number of local steps, instead of ``epochs``.
+            objective: What is minimised. Default: the task's loss.
+            anchor: One anchor per row, where the objective asks for one.
+            state: Optimiser state by slot, one row each. Default: zero.
+            step: Optimiser steps taken before, [R]. Default: zero.
+        """
+        objective = objective or self.objective
+        split = self.tasks.splits["train"]
+        counts = split.sizes[rows.node]
+        taken = torch.zeros_like(rows.node) if step is None else step
+        models = [rows.source.tensors[s].new_empty(n, backend.spec.num_columns) for s, n, backend in self._layout(rows)]
+        slots = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        loss = torch.zeros(len(rows), device=rows.node.device)
+        bad = torch.full_like(rows.node, -1)
+        members: list[Tensor] = []
+        planned = local_steps(counts, batch_size, epochs, steps)
+        for place, (s, where) in enumerate(self._stacks(rows)):
+            members.append(where)
+            for local in self._chunks(s, planned[where]):
+                take = where[local]
+                nodes = rows.node[take]
+                schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, batch_size, epochs, steps)
+                index = split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position)
+                feed = Feed(self.tasks.pools[split.pool], index, schedule, self.tasks.ids[nodes], seed, round_)
+                flat = rows.parameters(s, take)
+                width = self.backends[s].spec.num_parameters
+                old = {
+                    slot: flat.new_zeros(len(take), width)
+                    if state is None
+                    else state[slot].tensors[place][local, :width]
+                    for slot in optimizer.slots
+                }
+                near = None if anchor is None else anchor.tensors[place][local][:, :width]
+                new, moved, losses = self.backends[s].fit(flat, feed, optimizer, objective, old, taken[take], near)
+                models[place][local] = new
+                for slot, values in moved.items():
+                    slots[slot][place][local, :width] = values
+                loss[take] = losses.nansum(0) / schedule.steps
+                bad[take] = _first_bad(losses, schedule)
+        specs = tuple(self.backends[s].spec for s, _, _ in self._layout(rows))
+        new_models = Stacks(specs, tuple(models), tuple(members))
+        return Fitted(
+            new_models, loss, bad, {slot: new_models.like(many) for slot, many in slots.items()}, taken + planned
+        )
+
+    def grad(
+        self,
+        rows: Rows,
+        split: str,
+        *,
+        reduce: Callable[[Tensor, Tensor], Tensor] | None = None,
+        objective: Objective | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return every row's mean loss on a split of its node's data and that loss's gradient.
+
+        Args:
+            rows: Models and whose data they meet. All must be of architectures that ``reduce`` can treat alike; without
+                ``reduce`` they must be of one architecture.
+            split: ``"train"``, ``"val"`` or ``"test"``.
+            reduce: Called for every chunk with its gradients [r, P] and row numbers [r]; its results [r, ...] are kept
+                in place of the gradients.
+            objective: Default: the task's loss.
+
+        Returns:
+            Losses [R], and gradients [R, P] or the reduced values [R, ...].
+        """
+        objective = objective or self.objective
+        losses = torch.zeros(len(rows), device=rows.node.device)
+        kept: Tensor | None = None
+        for s, where in self._stacks(rows):
+            for local in self._chunks(s, self.tasks.sizes(split)[rows.node[where]]):
+                take = where[local]
+                value, grads = self._chunk_grad(s, rows, take, split, objective)
+                result = grads if reduce is None else reduce(grads, take)
+                if kept is None:
+                    kept = result.new_empty(len(rows), *result.shape[1:])
+                losses[take], kept[take] = value, result
+        if kept is None:
+            raise ValueError("there are no rows to compute gradients of")
+        return losses, kept
+
+    def predict(self, rows: Rows, split: str) -> Iterator[Outputs]:
+        """Yield the outputs of all rows on a split of their nodes' data, chunk by chunk, in evaluation mode."""
+        for s, where in self._stacks(rows):
+            sizes = self.tasks.sizes(split)[rows.node[where]]
+            for local in self._chunks(s, sizes):
+                take = where[local]
+                if int(sizes[local].max()) == 0:
+                    continue
+                flat = rows.parameters(s, take)
+                outputs, targets, masks = [], [], []
+                for inputs, target, mask in self._samples(rows.node[take], split):
+                    outputs.append(self.backends[s].predict(flat, inputs))
+                    targets.append(target)
+                    masks.append(mask)
+                yield Outputs(take, torch.cat(outputs, 1), torch.cat(targets, 1), torch.cat(masks, 1))
+
+    def loss(self, rows: Rows, split: str) -> Tensor:
+        """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
+        out = torch.full((len(rows),), float("nan"), device=rows.node.device)
+        for chunk in self.predict(rows, split):
+            out[chunk.rows] = self.losses_of(chunk)
+        return out
+
+    def losses_of(self, chunk: Outputs) -> Tensor:
+        """Return the task's loss of outputs already computed, one per row, [r]."""
+        if not self.objective.weighs:
+            return torch.stack(
+                [
+                    self.objective(o[m], t[m], Context(None, {})) if bool(m.any()) else o.new_tensor(float("nan"))
+                    for o, t, m in zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)
+                ]
+            )
+        weight = chunk.mask / chunk.mask.sum(1, keepdim=True)
+        return vmap(lambda o, t, w: self.objective(o, t, Context(w, {})))(chunk.outputs, chunk.targets, weight)
+
+    def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
+        flat, backend = rows.parameters(s, take), self.backends[s]
+        nodes = rows.node[take]
+        counts = self.tasks.sizes(split)[nodes]
+        loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
+        if objective.weighs and backend.samplewise:
+            for inputs, targets, mask in self._samples(nodes, split):
+                value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None], objective)
+                loss += value
+                grads += part
+            return loss, grads
+        for count in counts.unique().tolist():
+            group = (counts == count).nonzero().flatten()
+            inputs, targets, _ = next(self._samples(nodes[group], split, whole=True))
+            loss[group], grads[group] = backend.gradient(flat[group], inputs, targets, None, objective)
+        return loss, grads
+
+    def _samples(self, nodes: Tensor, split: str, whole: bool = False) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m] of the nodes' samples, a few at a time."""
+        owned = self.tasks.splits[split]
+        pool, counts = self.tasks.pools[owned.pool], owned.sizes[nodes]
+        longest = int(counts.max())
+        sample = pool.inputs[0].numel() * pool.inputs.element_size()
+        budget = CPU_BATCH_BYTES if pool.inputs.device.type == "cpu" else CUDA_BATCH_BYTES
+        width = longest if whole else min(max(budget // (sample * len(nodes)), 32), longest)
+        for start in range(0, longest, width):
+            place = torch.arange(start, min(start + width, longest), device=nodes.device)
+            index = owned.gather(nodes, place.expand(len(nodes), -1))
+            flat = index.reshape(-1)
+            inputs = pool.inputs.index_select(0, flat).view(*index.shape, *pool.inputs.shape[1:])
+            targets = pool.targets.index_select(0, flat).view(*index.shape, *pool.targets.shape[1:])
+            yield inputs, targets, place < counts[:, None]
+
+    def _stacks(self, rows: Rows) -> Iterator[tuple[int, Tensor]]:
+        """Yield for every architecture among the rows which rows are of it."""
+        owner = rows.index if rows.index.dim() == 1 else rows.index[:, 0]
+        for s, where, _ in rows.source.locate(owner):
+            yield s, where
+
+    def _layout(self, rows: Rows) -> list[tuple[int, int, Backend]]:
+        """List architecture, number of rows and backend of the stacks among the rows."""
+        return [(s, len(where), self.backends[s]) for s, where in self._stacks(rows)]
+
+    def _chunks(self, stack: int, work: Tensor) -> Iterator[Tensor]:
+        """Cut rows, those with most work first, into chunks of nearly equal length."""
+        order = work.argsort(descending=True, stable=True)
+        pieces = -(-len(order) // self.plans[stack].chunk)
+        yield from order.tensor_split(max(pieces, 1))
+
+
+def _first_bad(losses: Tensor, schedule: Schedule) -> Tensor:
+    """Return the first step whose loss is not finite, [r], -1 where all are."""
+    took = torch.arange(len(losses), device=losses.device)[:, None] < schedule.steps
+    bad = took & ~torch.isfinite(losses)
+    return torch.where(bad.any(0), bad.int().argmax(0), -1)

@@ -1,0 +1,112 @@
+"""The local slot: every node at work trains on its own data."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.local.objective import Objective
+from graphcollab.local.optimizer import SGD, RowOptimizer
+from graphcollab.local.rows import Rows
+from graphcollab.stack import Stacks
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["Fit"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Train every node whose ``data.trains`` is set for some local steps from where it stands.
+
+    Nodes at rest keep their models and their optimiser state. Reads ``data.x``; writes ``x``, ``train_loss`` [K],
+    ``bad_step`` [K] (first local step whose loss was not finite, else -1), and the optimiser's state if it is kept.
+
+    Args:
+        epochs: Passes over a node's training samples.
+        steps: Number of local steps, instead of ``epochs``.
+        batch_size: B.
+        optimizer: The update. Default: SGD with step size 0.01 and weight decay 5e-4, as in the L2C paper.
+        objective: Added to the task's loss; it may read the round's start as its anchor.
+        keep_state: Keep the optimiser's state from round to round; else every round starts afresh.
+
+    Raises:
+        ValueError: If epochs, steps or batch size is not positive.
+    """
+
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 10
+    optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
+    objective: Objective | None = None
+    keep_state: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.batch_size, 1 if self.steps is None else self.steps) < 1:
+            raise ValueError(
+                f"epochs, steps and batch_size must be positive, got {self.epochs}, {self.steps}, {self.batch_size}"
+            )
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Create the optimiser's state where it is kept."""
+        if not self.keep_state:
+            return data
+        data = copy.copy(data)
+        data.fit_step = torch.zeros_like(data.node_id)
+        data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Take the round's local steps."""
+        nodes = data.trains.nonzero().flatten()
+        data = copy.copy(data)
+        data.bad_step = torch.full_like(data.node_id, -1)
+        if len(nodes) == 0:
+            return data
+        every = len(nodes) == data.num_nodes
+        objective = env.engine.objective if self.objective is None else env.engine.objective + self.objective
+        state = step = None
+        if self.keep_state:
+            state = {slot: _take(values, nodes, every) for slot, values in data.fit_state.items()}
+            step = data.fit_step[nodes]
+        fitted = env.engine.fit(
+            Rows.own(data.x, nodes),
+            optimizer=self.optimizer,
+            seed=env.seed,
+            round_=data.round,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            steps=self.steps,
+            objective=objective,
+            anchor=_take(data.x_start, nodes, every) if objective.anchored else None,
+            state=state,
+            step=step,
+        )
+        data.x = _put(data.x, nodes, fitted.models, every)
+        data.train_loss = data.train_loss.index_copy(0, nodes, fitted.loss)
+        data.bad_step = data.bad_step.index_copy(0, nodes, fitted.bad_step)
+        if self.keep_state:
+            data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
+            data.fit_state = {s: _put(v, nodes, fitted.state[s], every) for s, v in data.fit_state.items()}
+        return data
+
+
+def _take(stacks: Stacks, nodes: Tensor, every: bool) -> Stacks:
+    return stacks if every else stacks.select(nodes)
+
+
+def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:
+    """Return stacks in which the given nodes have new rows; position r of ``new`` is node ``nodes[r]``."""
+    if every:
+        return new
+    tensors = list(stacks.tensors)
+    source = list(new.locate(torch.arange(len(nodes), device=nodes.device)))
+    for (s, _, target_rows), (t, _, source_rows) in zip(stacks.locate(nodes), source, strict=True):
+        tensors[s] = tensors[s].index_copy(0, target_rows, new.tensors[t][source_rows])
+    return stacks.like(tensors)

@@ -1,0 +1,130 @@
+"""The loop backend: one row after the other through one module, whose parameters are views of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.local.backend import Backend, Feed, keyed_layers
+from graphcollab.local.objective import Context, Objective
+from graphcollab.local.optimizer import RowOptimizer
+
+__all__ = ["LoopBackend"]
+
+
+class LoopBackend(Backend):
+    """Row by row, every local step of a row before the next row: for layers without a stacked form, and for
+    convolutions on a CPU, where stacking gains nothing.
+
+    No module is copied: the one module's parameters point into the row at hand.
+    """
+
+    name = "loop"
+
+    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
+        """Return outputs [r, m, ...] in evaluation mode."""
+        self.module.eval()
+        with torch.no_grad(), self._autocast(flat.device):
+            outputs = []
+            for row, x in zip(flat, inputs, strict=True):
+                self._bind(row)
+                outputs.append(self.module(x).float())
+        return torch.stack(outputs)
+
+    def gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] in evaluation mode."""
+        self.module.eval()
+        losses, grads = [], flat.new_empty(len(flat), self.spec.num_parameters)
+        for r, row in enumerate(flat):
+            params = self._bind(row)
+            near = None if anchor is None else anchor[r]
+            loss = self._loss(params, inputs[r], targets[r], None if weight is None else weight[r], objective, near)
+            parts = torch.autograd.grad(loss, params, materialize_grads=True)
+            torch.cat([g.flatten() for g in parts], out=grads[r])
+            losses.append(loss.detach())
+        return torch.stack(losses), grads
+
+    def fit(
+        self,
+        flat: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+        anchor: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Take every row's local steps, row after row; see `Backend.fit`."""
+        self.module.train()
+        new = flat.detach().clone(memory_format=torch.contiguous_format)
+        moments = {slot: values.detach().clone() for slot, values in state.items()}
+        sizes, first, idents = feed.schedule.size.tolist(), step.tolist(), feed.node_id.tolist()
+        losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
+        for r, row in enumerate(new):
+            params = self._bind(row)
+            moved = {slot: self._split(values[r]) for slot, values in moments.items()}
+            near = None if anchor is None else anchor[r]
+            seen = []
+            with keyed_layers(self.random, flat.device, feed.seed, idents[r], feed.round_):
+                for s, size in enumerate(sizes[r]):
+                    if size == 0:
+                        break
+                    inputs, targets = feed.batch(r, s, size)
+                    loss = self._loss(params, inputs, targets, None, objective, near)
+                    grads = torch.autograd.grad(loss, params, materialize_grads=True)
+                    with torch.no_grad():
+                        optimizer.update(params, grads, moved, first[r] + s)
+                    seen.append(loss.detach())
+            losses[: len(seen), r] = torch.stack(seen)
+            self._unbind(row)
+        return new, moments, losses
+
+    def _loss(
+        self,
+        params: list[nn.Parameter],
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None,
+    ) -> Tensor:
+        names = self.spec.names[: len(params)]
+        near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
+        with self._autocast(inputs.device):
+            outputs = self.module(inputs)
+        return objective(outputs.float(), targets, Context(weight, dict(zip(names, params, strict=True)), near))
+
+    def _bind(self, row: Tensor) -> list[nn.Parameter]:
+        """Point the module's parameters into a row and copy its buffers in; return the parameters in column order."""
+        named, buffers = dict(self.module.named_parameters()), dict(self.module.named_buffers())
+        params = []
+        for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
+            if name in named:
+                named[name].data = view
+                params.append(named[name])
+            else:
+                buffers[name].copy_(view)
+        return params
+
+    def _unbind(self, row: Tensor) -> None:
+        """Copy the module's buffers back into a row."""
+        buffers = dict(self.module.named_buffers())
+        for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
+            if name in buffers:
+                view.copy_(buffers[name])
+
+    def _split(self, values: Tensor) -> list[Tensor]:
+        """Split a row's [P] numbers into one view per parameter."""
+        count = self.spec.num_named_parameters
+        pieces = values.split(self.spec.sizes[:count])
+        return [piece.view(shape) for piece, shape in zip(pieces, self.spec.shapes[:count], strict=True)]

@@ -1,0 +1,186 @@
+"""What a node minimises: objectives written for one node, which add with ``+``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = [
+    "BinaryCrossEntropy",
+    "Context",
+    "CrossEntropy",
+    "Objective",
+    "Proximal",
+    "SquaredError",
+    "Sum",
+    "UserLoss",
+    "as_objective",
+]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an objective may read besides outputs and targets, all of one node.
+
+    Args:
+        weight: Weight of every sample, [B], summing to one over the samples that count; None: all count equally.
+        params: The node's parameters by name.
+        anchor: Parameters to stay close to, by name, where the objective asks for them.
+    """
+
+    weight: Tensor | None
+    params: Mapping[str, Tensor]
+    anchor: Mapping[str, Tensor] | None = None
+
+    def mean(self, per_sample: Tensor) -> Tensor:
+        """Average a loss [B] over the samples that count."""
+        return per_sample.mean() if self.weight is None else (per_sample * self.weight).sum()
+
+
+class Objective(ABC):
+    """A loss of one node: ``objective(outputs, targets, context) -> scalar``. It knows nothing of K.
+
+    Attributes:
+        weighs: Whether it averages with ``context.mean``. Then batches of unequal length are computed together, padded
+            with samples of weight zero; otherwise nodes are grouped by batch length.
+        anchored: Whether it reads ``context.anchor``.
+    """
+
+    weighs: bool = True
+    anchored: bool = False
+
+    @abstractmethod
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the loss as a scalar."""
+
+    def __add__(self, other: Objective) -> Objective:
+        """Return the sum of two objectives."""
+        return Sum((self, other))
+
+
+@dataclass(frozen=True)
+class Sum(Objective):
+    """Sum of objectives."""
+
+    terms: tuple[Objective, ...]
+
+    @property
+    def weighs(self) -> bool:  # type: ignore[override]
+        """All terms do."""
+        return all(term.weighs for term in self.terms)
+
+    @property
+    def anchored(self) -> bool:  # type: ignore[override]
+        """Any term does."""
+        return any(term.anchored for term in self.terms)
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Add the terms."""
+        total = self.terms[0](outputs, targets, context)
+        for term in self.terms[1:]:
+            total = total + term(outputs, targets, context)
+        return total
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Objective):
+    """Cross-entropy of logits [B, C] and labels [B]."""
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the mean over the samples."""
+        return context.mean(F.cross_entropy(outputs, targets, reduction="none"))
+
+
+@dataclass(frozen=True)
+class SquaredError(Objective):
+    """Mean squared error; outputs [B] or [B, 1] fit targets [B]."""
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the mean over samples and components."""
+        return context.mean(
+            (_like(outputs, targets) - targets).square().flatten(1).mean(1)
+            if targets.dim() > 1
+            else (_like(outputs, targets) - targets).square()
+        )
+
+
+@dataclass(frozen=True)
+class BinaryCrossEntropy(Objective):
+    """Binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B]."""
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the mean over the samples."""
+        logits = _like(outputs, targets)
+        return context.mean(F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none"))
+
+
+@dataclass(frozen=True)
+class UserLoss(Objective):
+    """A user's own loss ``function(outputs, targets) -> scalar`` of one node's batch.
+
+    Raises:
+        TypeError: When called, if the function does not return a scalar tensor.
+    """
+
+    function: Callable[[Tensor, Tensor], Any]
+    weighs = False
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Call the function."""
+        loss = self.function(outputs, targets)
+        if not isinstance(loss, Tensor) or loss.dim() != 0:
+            got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise TypeError(f"a loss must return one number per batch (a scalar tensor), got {got}: average it")
+        return loss
+
+
+@dataclass(frozen=True)
+class Proximal(Objective):
+    """Half the squared distance to the anchor, times ``mu``: (mu / 2) ‖θ − anchor‖²."""
+
+    mu: float
+    anchored = True
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the penalty; outputs and targets play no part."""
+        if context.anchor is None:
+            raise ValueError("Proximal needs an anchor: use it in a local update that provides one")
+        terms = [(context.params[name] - anchor).square().sum() for name, anchor in context.anchor.items()]
+        return 0.5 * self.mu * torch.stack(terms).sum()
+
+
+def _like(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Drop a trailing dimension of one; refuse silent broadcasting."""
+    if outputs.dim() == targets.dim() + 1 and outputs.shape[-1] == 1:
+        outputs = outputs[..., 0]
+    if outputs.shape != targets.shape:
+        raise ValueError(f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} must have the same shape")
+    return outputs
+
+
+_NAMED: dict[str, Objective] = {"cross_entropy": CrossEntropy(), "mse": SquaredError(), "bce": BinaryCrossEntropy()}
+
+
+def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
+    """Turn a name, a user's function or an objective into an objective.
+
+    Raises:
+        ValueError: If there is no such name.
+
+    Example:
+        >>> as_objective("mse")
+        SquaredError()
+    """
+    if isinstance(loss, Objective):
+        return loss
+    if isinstance(loss, str):
+        if loss not in _NAMED:
+            raise ValueError(f"unknown loss {loss!r}: use one of {sorted(_NAMED)} or a function (outputs, targets)")
+        return _NAMED[loss]
+    return UserLoss(loss)

@@ -1,0 +1,108 @@
+"""How the models of one architecture are computed: backend and chunk, by a fixed rule that is stored with the run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.local.backend import Backend, is_random
+from graphcollab.local.loop_backend import LoopBackend
+from graphcollab.local.objective import Objective
+from graphcollab.local.vmap_backend import VmapBackend
+from graphcollab.stack import ParamSpec
+
+__all__ = ["BACKENDS", "Plan", "make_plan"]
+
+BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (VmapBackend, LoopBackend)}
+
+CPU_CHUNK_BYTES = 8 * 2**20
+CUDA_CHUNK_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Backend and chunk of one architecture, and why.
+
+    Args:
+        backend: ``"vmap"`` or ``"loop"``.
+        chunk: Rows computed at a time.
+        reason: The rule that decided, in words.
+    """
+
+    backend: str
+    chunk: int
+    reason: str
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Return the plan as plain values."""
+        return asdict(self)
+
+
+def make_plan(
+    module: nn.Module,
+    spec: ParamSpec,
+    sample: tuple[Tensor, Tensor],
+    objective: Objective,
+    backend: str = "auto",
+    chunk: int | None = None,
+) -> Plan:
+    """Choose backend and chunk.
+
+    The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); layers with randomness of
+    their own: loop (where it is keyed per node); convolutions on a CPU: loop (stacked they run up to twice as slow);
+    a module that fails under vmap on one sample: loop, with the failure as the reason; anything else: vmap.
+
+    A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU.
+
+    Args:
+        module: The architecture.
+        spec: Its columns.
+        sample: Inputs [1, ...] and targets [1, ...] of the kind it will see.
+        objective: What is minimised.
+        backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
+        chunk: Rows at a time. Default: by the rule.
+
+    Raises:
+        ValueError: If the backend is unknown, or ``"vmap"`` was asked for and the module has no stacked form.
+    """
+    if backend not in ("auto", *BACKENDS):
+        raise ValueError(f"unknown backend {backend!r}: use 'auto' or one of {sorted(BACKENDS)}")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be at least 1 row, got {chunk}")
+    device = sample[0].device
+    budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES
+    chunk = chunk or max(budget // (4 * spec.num_columns), 1)
+    if backend == "loop":
+        return Plan("loop", chunk, "asked for")
+    kinds = {type(m) for m in module.modules()}
+    if backend == "auto":
+        recurrent = sorted(kind.__name__ for kind in kinds if issubclass(kind, nn.RNNBase | nn.RNNCellBase))
+        if recurrent:
+            return Plan("loop", chunk, f"{recurrent[0]} has no stacked form")
+        if is_random(module):
+            return Plan("loop", chunk, "randomness inside layers is keyed per node there")
+        convolution = sorted(kind.__name__ for kind in kinds if issubclass(kind, nn.modules.conv._ConvNd))
+        if convolution and device.type == "cpu":
+            return Plan("loop", chunk, f"{convolution[0]} on a CPU gains nothing from stacking")
+    failure = _vmap_failure(module, spec, sample, objective)
+    if failure is None:
+        return Plan("vmap", chunk, "asked for" if backend == "vmap" else "all layers have a stacked form")
+    if backend == "vmap":
+        raise ValueError(f"{type(module).__name__} cannot be stacked ({failure}): use backend 'loop' or 'auto'")
+    return Plan("loop", chunk, f"no stacked form: {failure}")
+
+
+def _vmap_failure(
+    module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
+) -> str | None:
+    """Return why a module cannot be stacked, judged by a gradient of two rows that share a sample."""
+    flat = torch.stack([spec.flatten(module)] * 2)
+    inputs, targets = (torch.stack([part] * 2) for part in sample)
+    anchor = flat[:, : spec.num_parameters] if objective.anchored else None
+    try:
+        VmapBackend(module, spec).gradient(flat, inputs, targets, None, objective, anchor)
+    except (RuntimeError, NotImplementedError) as error:
+        return str(error).strip().splitlines()[0][:160]
+    return None

@@ -1,0 +1,93 @@
+"""`Rows`: which parameters meet whose data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcollab.stack import Stacks
+
+__all__ = ["Rows"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """R rows, each (parameters, whose data). Parameters are named, not copied; they are made a chunk at a time.
+
+    Args:
+        source: The models that rows refer to.
+        node: Node whose data a row meets, [R].
+        index: Whose model it is, [R]; or the models it is combined of, [R, m].
+        coefficient: Coefficients of the combination, [R, m], where ``index`` is [R, m].
+
+    Example:
+        >>> from graphcollab.stack import ParamSpec
+        >>> models = Stacks.single(ParamSpec.from_module(torch.nn.Linear(1, 1)), torch.tensor([[0.0, 0.0], [2.0, 4.0]]))
+        >>> half = torch.full((1, 2), 0.5)
+        >>> Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), half).parameters(0, torch.tensor([0])).tolist()
+        [[1.0, 2.0]]
+    """
+
+    source: Stacks
+    node: Tensor
+    index: Tensor
+    coefficient: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.node) != len(self.index):
+            raise ValueError(
+                f"{len(self.index)} rows name the data of {len(self.node)} nodes: one node per row is needed"
+            )
+        if (self.index.dim() == 2) != (self.coefficient is not None):
+            raise ValueError(
+                "combined rows need an index [R, m] and coefficients [R, m]; plain rows an index [R] alone"
+            )
+        if self.coefficient is not None and self.coefficient.shape != self.index.shape:
+            raise ValueError(f"index {tuple(self.index.shape)} and coefficients {tuple(self.coefficient.shape)} differ")
+
+    @classmethod
+    def own(cls, models: Stacks, nodes: Tensor | None = None) -> Rows:
+        """Every node's own model on its own data, for all nodes or some."""
+        nodes = torch.arange(models.num_nodes, device=models.device) if nodes is None else nodes
+        return cls(models, nodes, nodes)
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def parameters(self, stack: int, rows: Tensor) -> Tensor:
+        """Return the parameters [r, columns] of some rows, all of one architecture; a view where that is possible.
+
+        Args:
+            stack: The architecture.
+            rows: Which rows, [r].
+
+        Raises:
+            ValueError: If a combination reaches into another architecture.
+        """
+        index = self.index[rows]
+        tensor = self.source.tensors[stack]
+        local = _positions(self.source, stack, index)
+        if self.coefficient is not None:
+            out = torch.zeros(len(rows), tensor.shape[1], dtype=tensor.dtype, device=tensor.device)
+            for column, weight in zip(local.T, self.coefficient[rows].T, strict=True):
+                out.addcmul_(tensor[column], weight[:, None].to(tensor.dtype))
+            return out
+        first = int(local[0])
+        if bool((local == torch.arange(first, first + len(local), device=local.device)).all()):
+            return tensor[first : first + len(local)]
+        return tensor[local]
+
+
+def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
+    """Return where nodes stand in one architecture's stack."""
+    if len(source.specs) == 1:
+        return nodes
+    where = torch.full((source.num_nodes,), -1, device=nodes.device)
+    members = source.members[stack]
+    where[members] = torch.arange(len(members), device=nodes.device)
+    local = where[nodes]
+    if bool((local < 0).any()):
+        raise ValueError("a row combines models of different architectures: only models of one shape can be combined")
+    return local

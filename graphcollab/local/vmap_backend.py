@@ -1,0 +1,164 @@
+"""The stacked backend: one forward and backward pass for all rows of a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from graphcollab.local.backend import Backend, Feed, keyed_layers
+from graphcollab.local.objective import Context, Objective
+from graphcollab.local.optimizer import RowOptimizer
+from graphcollab.local.stacked_ops import stacked_ops
+
+__all__ = ["VmapBackend"]
+
+Leaves = list[Tensor]
+
+
+class VmapBackend(Backend):
+    """Models of a chunk as stacked tensors: vmap over the forward pass and the loss, plain autograd behind it.
+
+    Only the forward pass runs under vmap. Its backward pass is ordinary autograd over stacked tensors, so a step costs one
+    dispatch per operation whatever the number of rows.
+
+    Randomness inside layers is seeded per chunk here and is exempt from the rule that results do not depend on the chunk;
+    `LoopBackend` keys it per node.
+    """
+
+    name = "vmap"
+
+    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
+        """Return outputs [r, m, ...] in evaluation mode."""
+        self.module.eval()
+        with torch.no_grad(), stacked_ops(), self._autocast(flat.device):
+            return vmap(self._outputs, randomness="different")(self.spec.views(flat), inputs).float()
+
+    def gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] in evaluation mode."""
+        self.module.eval()
+        views = [view.detach() for view in self.spec.views(flat)]
+        count = self.spec.num_named_parameters
+        params = [view.requires_grad_() for view in views[:count]]
+        losses = self._losses(params, views[count:], inputs, targets, weight, objective, self._anchor(anchor))
+        grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
+        return losses.detach(), torch.cat([grad.flatten(1) for grad in grads], 1)
+
+    def fit(
+        self,
+        flat: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+        anchor: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Take every row's local steps, all rows in lockstep; see `Backend.fit`."""
+        self.module.train()
+        count = self.spec.num_named_parameters
+        leaves = [_own(view) for view in self.spec.views(flat)]
+        moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
+        anchors = self._anchor(anchor)
+        sizes = feed.schedule.size.cpu()
+        losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
+        together = objective.weighs and self.samplewise
+        first = _common(step)
+        key = (feed.seed, int(feed.node_id[0]), feed.round_)
+        with keyed_layers(self.random, flat.device, *key):
+            for s, size in enumerate(sizes.T):
+                for rows, width, weight in _groups(size, together, flat.device):
+                    part = [leaf[rows] for leaf in leaves]
+                    params = [leaf.detach().requires_grad_() for leaf in part[:count]]
+                    inputs, targets = feed.batch(rows, s, width)
+                    near = None if anchors is None else [a[rows] for a in anchors]
+                    values = self._losses(params, part[count:], inputs, targets, weight, objective, near)
+                    grads = torch.autograd.grad(values.sum(), params, materialize_grads=True)
+                    losses[s, rows] = values.detach()
+                    taken = (first if isinstance(first, int) else step[rows]) + s
+                    moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
+                    with torch.no_grad():
+                        optimizer.update(part[:count], grads, moved, taken)
+                        if not isinstance(rows, slice):  # a copy was changed: write it back
+                            for target, source in zip(leaves, part, strict=True):
+                                target[rows] = source
+                            for slot, many in moments.items():
+                                for target, source in zip(many, moved[slot], strict=True):
+                                    target[rows] = source
+        new = torch.cat([leaf.flatten(1) for leaf in leaves], 1)
+        return new, {slot: torch.cat([m.flatten(1) for m in many], 1) for slot, many in moments.items()}, losses
+
+    def _outputs(self, views: Leaves, inputs: Tensor) -> Tensor:
+        return functional_call(self.module, dict(zip(self.spec.names, views, strict=True)), (inputs,))
+
+    def _losses(
+        self,
+        params: Leaves,
+        buffers: Leaves,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Leaves | None,
+    ) -> Tensor:
+        """Return one loss per row, [r], with a graph back to ``params``."""
+        names = self.spec.names[: len(params)]
+
+        def one(own: Leaves, extra: Leaves, x: Tensor, y: Tensor, w: Tensor | None, near: Leaves | None) -> Tensor:
+            context = Context(
+                w,
+                dict(zip(names, own, strict=True)),
+                None if near is None else dict(zip(names, near, strict=True)),
+            )
+            return objective(self._outputs([*own, *extra], x).float(), y, context)
+
+        dims = (0, 0, 0, 0, None if weight is None else 0, None if anchor is None else 0)
+        stacked: Callable[..., Tensor] = vmap(one, in_dims=dims, randomness="different")
+        with stacked_ops(), self._autocast(inputs.device):
+            return stacked(params, buffers, inputs, targets, weight, anchor)
+
+    def _split(self, values: Tensor) -> Leaves:
+        """Split [r, P] into one view per parameter."""
+        count = self.spec.num_named_parameters
+        pieces = values.split(self.spec.sizes[:count], dim=-1)
+        return [p.unflatten(-1, s) if s else p[..., 0] for p, s in zip(pieces, self.spec.shapes[:count], strict=True)]
+
+    def _anchor(self, anchor: Tensor | None) -> Leaves | None:
+        return None if anchor is None else self._split(anchor)
+
+
+def _own(view: Tensor) -> Tensor:
+    return view.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _common(step: Tensor) -> int | None:
+    """Return the step count all rows share, if they do."""
+    first = int(step[0])
+    return first if bool((step == first).all()) else None
+
+
+def _groups(size: Tensor, together: bool, device: torch.device) -> list[tuple[slice | Tensor, int, Tensor | None]]:
+    """Group the rows at work by batch length, or pad them to one length with weights.
+
+    Returns:
+        For every group its rows, its batch length, and the weight of every sample [r, length], None where all are equal.
+    """
+    active = int((size > 0).sum())
+    lengths = size[:active].unique().tolist()
+    if len(lengths) == 1:
+        return [(slice(0, active), lengths[0], None)]
+    if together:
+        width = lengths[-1]
+        inside = torch.arange(width) < size[:active, None]
+        return [(slice(0, active), width, (inside / size[:active, None]).to(device))]
+    return [((size == length).nonzero().flatten().to(device), length, None) for length in lengths]

@@ -1,0 +1,29 @@
+"""Layers on the collaboration graph: mixing, exchange, and what learns the edge weights."""
+
+from graphcollab.nn.exchange import Exchange, NoExchange, ServerAverage
+from graphcollab.nn.mix import Mix
+from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.weigh import (
+    ChannelAttention,
+    FixedWeigher,
+    LearnedLogits,
+    Metropolis,
+    NoWeights,
+    SampleCounts,
+    Uniform,
+)
+
+__all__ = [
+    "ChannelAttention",
+    "Exchange",
+    "FixedWeigher",
+    "LearnedLogits",
+    "Metropolis",
+    "Mix",
+    "Mixer",
+    "NoExchange",
+    "NoWeights",
+    "SampleCounts",
+    "ServerAverage",
+    "Uniform",
+]

@@ -1,0 +1,181 @@
+"""The exchange slot: a base plus a weighted sum of what nodes send."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.comm import Relation
+from graphcollab.nn.mix import Mix
+from graphcollab.ops import edge_products
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["Exchange", "NoExchange", "ServerAverage"]
+
+TERMS = ("zero", "x", "x_start", "update")
+
+
+@dataclass(frozen=True)
+class NoExchange:
+    """Nodes keep what they learned themselves."""
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Nothing to create."""
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Leave every model as it is."""
+        return data
+
+    def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
+        """There is no dependence on weights."""
+        return torch.zeros_like(data.edge_weight)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    r"""Every node's new model is a base plus a weighted sum over the edges it listens along:
+
+    .. math::
+        x_i \leftarrow b_i + \sum_{j \to i} w_{ij} m_j
+
+    Base and message are each one of ``"x"`` (after the local update), ``"x_start"`` (before it), ``"update"``
+    (x − x_start) and ``"zero"``. Model averaging is ``Exchange("zero", "x")``, L2C ``Exchange("x_start", "update")``,
+    DPSGD ``Exchange("update", "x_start")``.
+
+    Args:
+        base: b.
+        message: m.
+        part: Part of the model that is exchanged; the rest stays with the node.
+        neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalisation).
+        buffers: ``"keep"``: every node keeps its buffers (running statistics); ``"mix"``: average them with the
+            same weights.
+        payload: Messages of the part's size that cross an edge.
+
+    Shapes:
+        Reads ``x`` and ``x_start`` (K rows each) and ``edge_weight`` [E]; writes ``x``, and ``x_local``, the models
+        before the exchange.
+
+    Raises:
+        ValueError: If base, message or buffers is not one of those named.
+    """
+
+    base: str = "zero"
+    message: str = "x"
+    part: str = "all"
+    neighbors_only: bool = False
+    buffers: str = "keep"
+    payload: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.base not in TERMS or self.message not in TERMS[1:]:
+            raise ValueError(
+                f"base must be one of {TERMS} and message one of {TERMS[1:]}, got {self.base}, {self.message}"
+            )
+        if self.buffers not in ("keep", "mix"):
+            raise ValueError(f"buffers must be 'keep' or 'mix', got {self.buffers!r}")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that the part can be shared."""
+        data.x.part(self.part)
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Exchange and mix."""
+        message = _term(data, self.message, self.part)
+        edge_index, weight = data.edge_index, self._weights(data)
+        mixed = Mix()(env.comm.halo(message, edge_index), edge_index, weight, (len(message), data.num_nodes))
+        if self.base != "zero":
+            mixed = mixed + _term(data, self.base, self.part)
+        new = data.x.with_part(self.part, mixed)
+        if self.buffers == "mix" and all("buffers" in spec.parts for spec in data.x.specs):
+            new = new.with_part("buffers", Mix()(data.x.part("buffers"), edge_index, weight))
+        crossing = (edge_index[0] != edge_index[1]) & (weight != 0)
+        data = env.comm.count(data, edge_index[0, crossing], self.payload * message.shape[1])
+        data = copy.copy(data)
+        data.x, data.x_local = new, data.x
+        return data
+
+    def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
+        """Return ∂L_i/∂w_ij = ⟨∂L_i/∂x_i, m_j⟩ for every edge, [E]; call it in the round of the exchange."""
+        sent = copy.copy(data)
+        sent.x = data.x_local
+        message = env.comm.halo(_term(sent, self.message, self.part), data.edge_index)
+        gradient = edge_products(cotangent, message, data.edge_index)
+        return gradient.masked_fill(data.edge_index[0] == data.edge_index[1], 0) if self.neighbors_only else gradient
+
+    def _weights(self, data: Data) -> Tensor:
+        loops = data.edge_index[0] == data.edge_index[1]
+        return data.edge_weight.masked_fill(loops, 0) if self.neighbors_only else data.edge_weight
+
+
+@dataclass(frozen=True)
+class ServerAverage:
+    """Averages through server nodes: nodes at work send up, every node takes the average down.
+
+    Two bipartite mixes in place of a complete graph, so the cost is 2 K d and not K² d. Weights are sample counts,
+    normalised over the nodes at work (those that both train and serve). A server that hears from nobody changes nothing.
+    A node that sends is charged d floats up and d down; the others get the average only to be judged by it.
+
+    Args:
+        part: Part of the model that is averaged.
+        buffers: ``"mix"``: buffers (running statistics) are averaged too; ``"keep"``: they stay with the node.
+    """
+
+    part: str = "all"
+    buffers: str = "mix"
+
+    def __post_init__(self) -> None:
+        if self.buffers not in ("keep", "mix"):
+            raise ValueError(f"buffers must be 'keep' or 'mix', got {self.buffers!r}")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Connect every node to one server."""
+        data.x.part(self.part)
+        data = copy.copy(data)
+        node = torch.arange(data.num_nodes, device=data.node_id.device)
+        counts = env.engine.tasks.sizes("train").to(data.x.tensors[0].dtype)
+        data.server = Relation(torch.stack([node, torch.zeros_like(node)]), counts, (data.num_nodes, 1))
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Average up, send down."""
+        server = data.server
+        node, place = server.edge_index
+        count = server.values * (data.trains & data.serves)[node]
+        total = torch.zeros(server.size[1], dtype=count.dtype, device=count.device).index_add_(0, place, count)
+        weight = count / total[place].clamp(min=torch.finfo(count.dtype).tiny)
+        heard = (total > 0)[place]
+        new = data.x
+        parts = [self.part] + ["buffers"] * (self.buffers == "mix" and all("buffers" in s.parts for s in new.specs))
+        width = 0
+        for part in parts:
+            old = new.part(part)
+            average = Mix()(env.comm.halo(old, server.edge_index), server.edge_index, weight, server.size)
+            down = Mix()(
+                average, server.edge_index[:, heard].flip(0), torch.ones_like(weight[heard]), server.size[::-1]
+            )
+            reached = torch.zeros(len(old), dtype=torch.bool, device=old.device).index_fill_(0, node[heard], True)
+            new = new.with_part(part, torch.where(reached[:, None], down, old))
+            width += old.shape[1]
+        data = env.comm.count(data, node[count > 0], 2 * width)
+        data.x, data.x_local = new, data.x
+        return data
+
+    def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
+        """Return zeros: the average does not depend on edge weights."""
+        return torch.zeros_like(data.edge_weight)
+
+
+def _term(data: Data, name: str, part: str) -> Tensor:
+    """Return one of the terms of an exchange, [K, P_part]."""
+    if name == "update":
+        return data.x.part(part) - data.x_start.part(part)
+    return data[name].part(part)

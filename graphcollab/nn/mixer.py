@@ -1,0 +1,174 @@
+"""`Mixer`: the channel-shared encoders of meta-L2C, as a value that can be saved, loaded and used elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphcollab.keyed import keyed_seed
+from graphcollab.stack import ParamSpec
+
+__all__ = ["Mixer"]
+
+_MIXER_STREAM = 106
+FORMAT = "graphcollab-mixer-1"
+
+Piece = tuple[int, int]
+Layers = dict[str, tuple[int, list[Piece]]]
+
+
+@dataclass(frozen=True)
+class Mixer:
+    r"""Encodes a change of a model: the same small network on every filter of a layer (eq. 7 and 8 of L2C):
+
+    .. math::
+        \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L]
+
+    A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU between.
+    (The paper gives the output sizes 10 and 5 and leaves activation and biases open.)
+
+    Args:
+        widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
+        tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``bias1``, ``weight2``, ``bias2``.
+
+    Example:
+        >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
+        >>> mixer = Mixer.create(spec, seed=0)
+        >>> mixer.encode(torch.zeros(7, 8), spec).shape
+        torch.Size([7, 10])
+    """
+
+    widths: Mapping[str, int]
+    tensors: Mapping[str, Tensor]
+
+    @classmethod
+    def create(cls, spec: ParamSpec, part: str = "all", hidden: int = 10, out: int = 5, seed: int = 0) -> Mixer:
+        """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
+        generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)
+        widths, tensors = {}, {}
+        for layer, (_, pieces) in layers_of(spec, part).items():
+            widths[layer] = sum(width for _, width in pieces)
+            sizes = {"weight1": (hidden, widths[layer]), "bias1": (hidden,), "weight2": (out, hidden), "bias2": (out,)}
+            for name, size in sizes.items():
+                bound = 1 / math.sqrt(widths[layer] if name.endswith("1") else hidden)
+                tensors[f"{layer}/{name}"] = (torch.rand(size, generator=generator) * 2 - 1) * bound
+        return cls(widths, tensors)
+
+    def check(self, spec: ParamSpec, part: str = "all") -> None:
+        """Check that the encoders fit an architecture.
+
+        Raises:
+            ValueError: If a layer is missing or its filters have another length; the layer is named.
+        """
+        layers = layers_of(spec, part)
+        for layer, (_, pieces) in layers.items():
+            width = sum(w for _, w in pieces)
+            if layer not in self.widths:
+                raise ValueError(f"the mixer has no encoder for layer {layer!r}; it knows {sorted(self.widths)}")
+            if self.widths[layer] != width:
+                raise ValueError(
+                    f"layer {layer!r} has filters of {width} numbers, the mixer was trained on filters of "
+                    f"{self.widths[layer]}: it transfers between architectures whose filters have the same shape"
+                )
+        if unused := sorted(set(self.widths) - set(layers)):
+            raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")
+
+    def encode(self, change: Tensor, spec: ParamSpec, part: str = "all") -> Tensor:
+        """Encode changes of models [K, P_part] as [K, Σ_l 5 C_l]."""
+        codes = []
+        for layer, (channels, pieces) in layers_of(spec, part).items():
+            first, code = self.tensors[f"{layer}/weight1"], None
+            offset = 0
+            for start, width in pieces:
+                # [K, C, width] @ [width, hidden]
+                filters = change[:, start : start + channels * width].unflatten(1, (channels, width))
+                term = F.linear(filters, first[:, offset : offset + width])
+                code = term if code is None else code + term
+                offset += width
+            hidden = torch.relu(code + self.tensors[f"{layer}/bias1"])
+            codes.append(F.linear(hidden, self.tensors[f"{layer}/weight2"], self.tensors[f"{layer}/bias2"]).flatten(1))
+        return torch.cat(codes, 1)
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of all encoders."""
+        return sum(tensor.numel() for tensor in self.tensors.values())
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Mixer:
+        """Return the mixer with other parameters."""
+        return replace(self, tensors=dict(tensors))
+
+    def to(self, *args: object, **kwargs: object) -> Mixer:
+        """Move to a device."""
+        return self.with_tensors({n: t.to(*args, **kwargs) for n, t in self.tensors.items()})  # type: ignore[call-overload]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the mixer as safetensors; the file is there whole or not at all."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        metadata = {"format": FORMAT, "widths": json.dumps(dict(self.widths))}
+        save_file({name: t.detach().cpu().contiguous() for name, t in self.tensors.items()}, part, metadata)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Mixer:
+        """Read a mixer; nothing in the file is executed.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If it is not a mixer's file.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no mixer at {path}: train one and save it with Mixer.save")
+        try:
+            with safe_open(path, "pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        except SafetensorError as error:
+            raise ValueError(f"{path} is not a safetensors file: {error}") from error
+        if metadata.get("format") != FORMAT:
+            raise ValueError(f"{path} is not a mixer ({FORMAT}); its format is {metadata.get('format')!r}")
+        return cls(json.loads(metadata["widths"]), tensors)
+
+
+def layers_of(spec: ParamSpec, part: str) -> Layers:
+    """List a part's layers: number of filters C, and (first column in the part, width) of every parameter of a filter.
+
+    Parameters of one module whose first dimension agrees are the columns of its filters; a parameter that stands alone
+    forms a layer of its own.
+    """
+    columns, start = spec.columns(part), 0
+    groups: dict[str, list[tuple[str, int, tuple[int, ...]]]] = {}
+    for name, size, shape in zip(spec.names, spec.sizes, spec.shapes, strict=True):
+        if columns.start <= start < columns.stop:
+            groups.setdefault(name.rpartition(".")[0], []).append((name, start - columns.start, shape))
+        start += size
+    layers: Layers = {}
+    for module, members in groups.items():
+        channels = {shape[0] if shape else 1 for _, _, shape in members}
+        if len(channels) == 1:
+            layers[module or "model"] = (channels.pop(), [(first, _width(shape)) for _, first, shape in members])
+        else:
+            layers.update(
+                {name: (shape[0] if shape else 1, [(first, _width(shape))]) for name, first, shape in members}
+            )
+    return layers
+
+
+def _width(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[1:]) if shape else 1

@@ -1,0 +1,142 @@
+"""Meta-L2C's weigher: attention between encoded changes of models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import softmax
+
+from graphcollab.local import Adam, RowOptimizer
+from graphcollab.nn.mixer import Mixer
+from graphcollab.ops import Structure, edge_products
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["ChannelAttention"]
+
+
+@dataclass(frozen=True)
+class ChannelAttention:
+    r"""Attention over channel-shared encodings, from `Learning to Collaborate in Decentralized Learning of Personalized
+    Models (Li et al., CVPR 2022)`, eq. 4 and 5:
+
+    .. math::
+        w_{ij} = \mathrm{softmax}_{j \in \{i\} \cup N(i)} \langle E(\hat\Delta_i; \phi), E(\hat\Delta_j; \phi) \rangle,
+        \qquad \hat\Delta_i = x_i - x_i^{init}
+
+    without temperature. The encoders learn from the validation losses of the mixed models; the gradient flows through the
+    weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce).
+
+    Args:
+        part: Part of the model that is compared.
+        hidden: Hidden units of an encoder.
+        out: Numbers that encode a filter.
+        optimizer: Update of the encoders. The paper's is Adam, lr 0.1, weight decay 0.01 (coupled).
+        scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
+            coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
+        pretrained: A `Mixer`, or its file, to start from.
+        frozen: Use the encoders as they are; nodes then need no validation samples.
+
+    Shapes:
+        Keeps ``mixer`` and one ``mixer_<slot>`` per slot of the optimiser; writes ``edge_weight`` [E].
+
+    Raises:
+        ValueError: If ``scale`` is unknown, or frozen encoders are asked for without pretrained ones.
+    """
+
+    part: str = "all"
+    hidden: int = 10
+    out: int = 5
+    optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
+    scale: str = "sum"
+    pretrained: Mixer | str | Path | None = field(default=None, repr=False)
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scale not in ("sum", "mean"):
+            raise ValueError(f"scale must be 'sum' or 'mean', got {self.scale!r}")
+        if self.frozen and self.pretrained is None:
+            raise ValueError("frozen encoders must have been trained: give `pretrained`, a Mixer or its file")
+
+    @property
+    def learns(self) -> bool:
+        """Whether the encoders are trained."""
+        return not self.frozen
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Validation samples, to learn from."""
+        return () if self.frozen else ("val",)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Draw the encoders, or take the pretrained ones."""
+        spec = data.x.specs[0]
+        if self.pretrained is None:
+            mixer = Mixer.create(spec, self.part, self.hidden, self.out, env.seed)
+        else:
+            mixer = self.pretrained if isinstance(self.pretrained, Mixer) else Mixer.load(self.pretrained)
+            mixer.check(spec, self.part)
+        data = copy.copy(data)
+        data.mixer = mixer.to(data.x.device)
+        for slot in self.optimizer.slots if self.learns else ():
+            data[f"mixer_{slot}"] = data.mixer.with_tensors(
+                {n: torch.zeros_like(t) for n, t in data.mixer.tensors.items()}
+            )
+        data.mixer_step = 0
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
+        with torch.no_grad():
+            code = data.mixer.encode(self._change(data), data.x.specs[0], self.part)
+            weight = self._attend(code, data, env)
+        sender, receiver = data.edge_index
+        floats = data.x_init.part(self.part).shape[1] if self.learns else code.shape[1]
+        data = env.comm.count(data, sender[sender != receiver], floats)
+        data.edge_weight = weight
+        return data
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Take one step on the encoders."""
+        before = copy.copy(data)
+        before.x = data.x_local
+        names = list(data.mixer.tensors)
+        params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
+        mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
+        weight = self._attend(mixer.encode(self._change(before), data.x.specs[0], self.part), data, env)
+        if self.scale == "mean":
+            gradient = gradient / data.num_nodes
+        grads = [env.comm.reduce(g) for g in torch.autograd.grad(weight, params, gradient)]
+        moments: dict[str, Mapping[str, Tensor]] = {
+            slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
+        }
+        params = [param.detach() for param in params]
+        state = {slot: list(many.values()) for slot, many in moments.items()}
+        self.optimizer.update(params, grads, state, data.mixer_step)
+        # all-reduce of the encoders: each node sends 2 (K - 1) / K of their parameters
+        everyone = torch.arange(data.num_nodes, device=data.node_id.device)
+        share = 2 * (data.num_nodes - 1) / data.num_nodes
+        data = env.comm.count(data, everyone, share * data.mixer.num_parameters)
+        data.mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
+        for slot, many in moments.items():
+            data[f"mixer_{slot}"] = data.mixer.with_tensors(many)
+        data.mixer_step = data.mixer_step + 1
+        return data
+
+    def _change(self, data: Data) -> Tensor:
+        """Return every node's change since the run's start, [K, P_part]."""
+        return data.x.part(self.part) - data.x_init.part(self.part)
+
+    def _attend(self, code: Tensor, data: Data, env: Env) -> Tensor:
+        """Return the softmax over every receiver's edges of the codes' inner products, [E]."""
+        structure = Structure.from_edges(data.edge_index, (len(code), data.num_nodes))
+        score = edge_products(code, env.comm.halo(code, data.edge_index), structure)
+        return softmax(score, data.edge_index[1], num_nodes=data.num_nodes)

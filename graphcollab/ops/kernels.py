@@ -1,0 +1,101 @@
+"""Kernels for Y = W X and for dL/dW, with sparse W: interchangeable, chosen by a fixed rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from graphcollab.ops.structure import Structure
+
+__all__ = ["PRODUCTS", "choose_product", "edge_dot"]
+
+BLOCK_BYTES = 6 * 2**20
+DENSE_DENSITY = 0.2
+DENSE_NODES = 8192
+
+
+def _blocks(width: int, rows: int, element_size: int) -> Iterator[slice]:
+    """Cut columns so that ``rows`` of a block fit the cache."""
+    step = max(BLOCK_BYTES // (max(rows, 1) * element_size), 256)
+    for start in range(0, width, step):
+        yield slice(start, min(start + step, width))
+
+
+def _dense(structure: Structure, weight: Tensor) -> Tensor:
+    matrix = weight.new_zeros(structure.num_receivers, structure.num_senders)
+    return matrix.index_put_((structure.receiver, structure.sender), weight, accumulate=True)
+
+
+def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """Multiply with W as a dense matrix: the fastest where most pairs are edges."""
+    return _dense(structure, weight) @ x
+
+
+def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """Multiply with W in compressed rows, a block of columns at a time so that the block's rows stay in the cache."""
+    matrix = structure.adjacency(weight)
+    blocks = list(_blocks(x.shape[1], len(x), x.element_size()))
+    if len(blocks) == 1 or x.device.type != "cpu":
+        return matrix @ x
+    out = x.new_empty(structure.num_receivers, x.shape[1])
+    for block in blocks:
+        out[:, block] = matrix @ x[:, block].contiguous()
+    return out
+
+
+def segment_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """Sum messages with torch-scatter's segment kernel, a block of columns at a time.
+
+    Raises:
+        ImportError: If torch-scatter is not installed.
+    """
+    try:
+        from torch_scatter import segment_csr
+    except ImportError as error:
+        raise ImportError("the 'segment' kernel needs torch-scatter: pip install graphcollab[scatter]") from error
+    out = x.new_empty(structure.num_receivers, x.shape[1])
+    for block in _blocks(x.shape[1], structure.num_edges, x.element_size()):
+        out[:, block] = segment_csr(x[structure.sender, block] * weight[:, None], structure.ptr, reduce="sum")
+    return out
+
+
+PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {
+    "dense": dense_product,
+    "csr": csr_product,
+    "segment": segment_product,
+}
+
+
+def choose_product(structure: Structure, x: Tensor) -> str:
+    """Return the kernel for a graph: ``dense`` for dense or tiny graphs, ``csr`` for sparse ones.
+
+    For number types without a sparse product (half precision), sparse graphs take ``segment`` if torch-scatter is
+    installed, else ``dense``.
+    """
+    if min(structure.num_senders, structure.num_receivers) <= 4 or structure.density >= DENSE_DENSITY:
+        return "dense"
+    if x.dtype in (torch.float32, torch.float64):
+        return "csr"
+    return "segment" if find_spec("torch_scatter") else "dense"
+
+
+def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
+    """Return ⟨a[i], b[j]⟩ for every edge j → i, in the structure's order (a sampled dense-dense product).
+
+    Shapes:
+        a: [D, P]; b: [S, P]; output: [E].
+    """
+    pairs = structure.num_receivers * structure.num_senders
+    if structure.density >= DENSE_DENSITY and pairs <= DENSE_NODES**2:
+        return (a @ b.T)[structure.receiver, structure.sender]
+    total = a.new_zeros(structure.num_edges)
+    for block in _blocks(a.shape[1], 64, a.element_size()):
+        left, right = a[:, block], b[:, block]
+        step = max(BLOCK_BYTES // (left.shape[1] * a.element_size()), 1)
+        for start in range(0, structure.num_edges, step):
+            edges = slice(start, start + step)
+            total[edges] += torch.linalg.vecdot(left[structure.receiver[edges]], right[structure.sender[edges]])
+    return total

@@ -1,0 +1,121 @@
+"""The mixing operator out_i = Σ_j w_ij x_j and its companion ⟨a_i, b_j⟩ per edge, each the other's gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from graphcollab.ops.kernels import PRODUCTS, choose_product, edge_dot
+from graphcollab.ops.structure import Structure
+
+__all__ = ["edge_products", "mix"]
+
+
+def _product(structure: Structure, weight: Tensor, x: Tensor, kernel: str | None) -> Tensor:
+    return PRODUCTS[kernel or choose_product(structure, x)](structure, weight, x)
+
+
+class _Mix(torch.autograd.Function):
+    """Forward: a sparse-dense product. Backward: the transposed product for x, a sampled dense-dense one for w."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, structure: Structure, kernel: str | None) -> Tensor:
+        weight = structure.sort(weight)
+        ctx.structure, ctx.kernel = structure, kernel
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
+        return _product(structure, weight, x, kernel)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        to_x = to_weight = None
+        if ctx.needs_input_grad[0]:
+            back = ctx.structure.transposed
+            to_x = _product(back, back.sort(weight), grad, ctx.kernel)
+        if ctx.needs_input_grad[1]:
+            to_weight = ctx.structure.unsort(edge_dot(ctx.structure, grad, x))
+        return to_x, to_weight, None, None
+
+
+class _EdgeProducts(torch.autograd.Function):
+    """Forward: a sampled dense-dense product. Backward: two sparse-dense products."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, structure: Structure) -> Tensor:
+        ctx.structure = structure
+        ctx.save_for_backward(a, b)
+        return structure.unsort(edge_dot(structure, a, b))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (a, b), structure = ctx.saved_tensors, ctx.structure
+        grad, back = structure.sort(grad), structure.transposed
+        to_a = _product(structure, grad, b, None) if ctx.needs_input_grad[0] else None
+        to_b = _product(back, back.sort(grad), a, None) if ctx.needs_input_grad[1] else None
+        return to_a, to_b, None
+
+
+def mix(
+    x: Tensor,
+    weight: Tensor,
+    edges: Tensor | Structure,
+    num_receivers: int | None = None,
+    kernel: str | None = None,
+) -> Tensor:
+    r"""Return :math:`y_i = \sum_{j \to i} w_{ij} x_j` without building messages [E, P].
+
+    Args:
+        x: What senders send, [S, P].
+        weight: What every receiver gives every sender it hears, [E].
+        edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
+        num_receivers: D. Default: S.
+        kernel: ``"dense"``, ``"csr"`` or ``"segment"``. Default: by density and number type, see `choose_product`.
+
+    Shapes:
+        Output: [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only where they are needed.
+
+    Raises:
+        ValueError: If an edge is out of range, shapes do not fit, or the kernel is unknown.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 1], [0, 0, 1]])
+        >>> mix(torch.tensor([[2.0], [4.0]]), torch.tensor([0.5, 0.5, 1.0]), edge_index).tolist()
+        [[3.0], [4.0]]
+    """
+    structure = (
+        edges if isinstance(edges, Structure) else Structure.from_edges(edges, (len(x), num_receivers or len(x)))
+    )
+    if kernel is not None and kernel not in PRODUCTS:
+        raise ValueError(f"unknown kernel {kernel!r}: use one of {sorted(PRODUCTS)}")
+    if x.dim() != 2 or len(x) != structure.num_senders:
+        raise ValueError(f"x must have shape [{structure.num_senders}, P], got {tuple(x.shape)}")
+    if weight.shape != (structure.num_edges,):
+        raise ValueError(f"{structure.num_edges} edges need weights [{structure.num_edges}], got {tuple(weight.shape)}")
+    return _Mix.apply(x, weight.to(x.dtype), structure, kernel)
+
+
+def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
+    r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E], without gathering [E, P].
+
+    Args:
+        a: One vector per receiver, [D, P].
+        b: One vector per sender, [S, P].
+        edges: ``edge_index`` [2, E], or a `Structure`.
+
+    Example:
+        >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])
+        >>> edge_products(a, b, torch.tensor([[0, 1], [1, 0]])).tolist()
+        [4.0, 5.0]
+    """
+    structure = edges if isinstance(edges, Structure) else Structure.from_edges(edges, (len(b), len(a)))
+    if a.shape[1:] != b.shape[1:] or len(a) != structure.num_receivers or len(b) != structure.num_senders:
+        raise ValueError(
+            f"vectors {tuple(a.shape)} of {structure.num_receivers} receivers and {tuple(b.shape)} of "
+            f"{structure.num_senders} senders do not fit together"
+        )
+    return _EdgeProducts.apply(a, b, structure)

@@ -1,0 +1,184 @@
+"""Who gets which samples of a dataset: the procedure of L2C's Fig. 2 and equal groups that share a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from graphcollab.keyed import keyed_order
+from graphcollab.tasks.pool import Pool, Split
+from graphcollab.tasks.tasks import Tasks
+
+__all__ = ["Labelled", "class_shards", "grouped_tasks", "shard_tasks"]
+
+_SHARD_STREAM, _GROUP_STREAM = 102, 103
+
+
+class Labelled(Protocol):
+    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`."""
+
+    @property
+    def train_inputs(self) -> Tensor: ...
+    @property
+    def train_targets(self) -> Tensor: ...
+    @property
+    def test_inputs(self) -> Tensor: ...
+    @property
+    def test_targets(self) -> Tensor: ...
+
+
+def class_shards(
+    targets: Tensor, classes: Sequence[int], shards: int, seed: int = 0, size: int | None = None
+) -> list[list[Tensor]]:
+    """Cut the samples of every class at random into shards of (almost) equal size.
+
+    Args:
+        targets: Class labels, [N].
+        classes: The classes to cut.
+        shards: P, shards of every class.
+        seed: Seed of the shuffle inside a class.
+        size: Samples of a shard. Default: all samples of the class are used.
+
+    Returns:
+        For every class, P index tensors.
+
+    Raises:
+        ValueError: If a class has no samples, or fewer than its shards need.
+    """
+    out = []
+    for c in classes:
+        index = (targets == c).nonzero().flatten()
+        need = shards * (size or 1)
+        if len(index) == 0:
+            raise ValueError(f"class {c} has no samples: leave it out of `classes` or use data that has it")
+        if len(index) < need:
+            raise ValueError(
+                f"class {c} has {len(index)} samples, which cannot fill {shards} shards of "
+                f"{size or 'at least one'}: use fewer shards{' or smaller ones' if size else ''}"
+            )
+        index = index[keyed_order(seed, _SHARD_STREAM, c, torch.arange(len(index)))]
+        out.append(list(index[:need].split(size)) if size else list(index.tensor_split(shards)))
+    return out
+
+
+def shard_tasks(
+    data: Labelled,
+    shards: int = 20,
+    classes_per_node: int = 2,
+    seed: int = 0,
+    *,
+    classes: Sequence[int] | None = None,
+    shard_size: int | None = None,
+    val_fraction: float = 0.2,
+    **kwargs: Any,
+) -> Tasks:
+    """Draw K = M P / N non-IID tasks by the procedure of Fig. 2 of `Learning to Collaborate in Decentralized Learning of
+    Personalized Models (Li et al., CVPR 2022)`.
+
+    (a) The samples of each of the M classes are cut into P shards; (b) one shard of every class, at random, makes a group,
+    P groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test data are
+    all test samples of its classes; they are stored once and shared by index.
+
+    Args:
+        data: A dataset with training and test samples.
+        shards: P.
+        classes_per_node: N.
+        seed: Seed of the partition.
+        classes: The M classes used. Default: all that occur.
+        shard_size: Samples of a shard. Default: all samples are dealt out.
+        val_fraction: Share of a node's samples set aside for validation.
+        kwargs: ``loss``, ``metric`` and other fields of `Tasks`.
+
+    Raises:
+        ValueError: If N does not divide M (a node could get a class twice), or a class cannot fill its shards.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> x, y = torch.zeros(40, 1), torch.arange(40) % 4
+        >>> tasks = shard_tasks(SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y), shards=2)
+        >>> tasks.num_nodes, tasks.classes.sum(1).tolist()
+        (4, [2, 2, 2, 2])
+    """
+    classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
+    many = len(classes)
+    if classes_per_node < 1 or shards < 1:
+        raise ValueError(f"shards and classes_per_node must be positive, got {shards} and {classes_per_node}")
+    if many % classes_per_node:
+        raise ValueError(
+            f"{many} classes cannot be dealt {classes_per_node} to a node without giving a node one class twice: "
+            f"choose a divisor of {many}"
+        )
+    cut = class_shards(data.train_targets, classes, shards, seed, shard_size)
+    row, place = torch.arange(many)[:, None], torch.arange(shards)[None]
+    shard_of_group = keyed_order(seed, _GROUP_STREAM, row, place, 0)  # [M, P]: group p takes this shard of class m
+    order = keyed_order(seed, _GROUP_STREAM, place.T, row.T, 1)  # [P, M]: classes of group p from left to right
+    dealt = []
+    for p in range(shards):
+        for left in range(0, many, classes_per_node):
+            members = order[p, left : left + classes_per_node].tolist()
+            dealt.append((members, torch.cat([cut[m][int(shard_of_group[m, p])] for m in members])))
+    return _with_tests(
+        data,
+        [[classes[m] for m in members] for members, _ in dealt],
+        [i for _, i in dealt],
+        seed,
+        val_fraction,
+        **kwargs,
+    )
+
+
+def grouped_tasks(
+    data: Labelled,
+    groups: int = 5,
+    nodes_per_group: int = 3,
+    seed: int = 0,
+    *,
+    classes: Sequence[int] | None = None,
+    shard_size: int | None = None,
+    val_fraction: float = 0.2,
+    **kwargs: Any,
+) -> Tasks:
+    """Split the classes at random into groups and give every group's task to several nodes (Fig. 4 of L2C).
+
+    The nodes of a group each get an equal share of its samples; ``cluster`` holds the true group.
+
+    Args:
+        data: A dataset with training and test samples.
+        groups: Number of tasks; must divide the number of classes.
+        nodes_per_group: Nodes that share a task.
+        seed: Seed of the partition.
+        classes: The classes used. Default: all that occur.
+        shard_size: Samples of one class at one node. Default: all samples are dealt out.
+        val_fraction: Share of a node's samples set aside for validation.
+        kwargs: Fields of `Tasks`.
+
+    Raises:
+        ValueError: If the classes cannot be split evenly, or a class cannot fill its shards.
+    """
+    classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
+    if len(classes) % groups:
+        raise ValueError(f"{len(classes)} classes cannot be split evenly into {groups} groups")
+    cut = class_shards(data.train_targets, classes, nodes_per_group, seed, shard_size)
+    order = keyed_order(seed, _GROUP_STREAM, torch.arange(len(classes)), 2)
+    members = [chunk.tolist() for chunk in order.view(groups, -1)]
+    index = [torch.cat([cut[m][k] for m in group]) for group in members for k in range(nodes_per_group)]
+    labels = [[classes[m] for m in group] for group in members for _ in range(nodes_per_group)]
+    cluster = torch.arange(groups).repeat_interleave(nodes_per_group)
+    return _with_tests(data, labels, index, seed, val_fraction, cluster=cluster, **kwargs)
+
+
+def _with_tests(
+    data: Labelled, labels: list[list[int]], index: list[Tensor], seed: int, val_fraction: float, **kwargs: Any
+) -> Tasks:
+    """Attach all test samples of every node's classes and hold out validation samples."""
+    of_class = {c: (data.test_targets == c).nonzero().flatten() for group in labels for c in group}
+    lacking = sorted(c for c, where in of_class.items() if not len(where))
+    if lacking:
+        raise ValueError(f"classes {lacking} have no test samples: models of their nodes could not be judged")
+    pools = {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
+    tests = [torch.cat([of_class[c] for c in sorted(group)]) for group in labels]
+    splits = {"train": Split.from_lists("train", index), "test": Split.from_lists("test", tests)}
+    return Tasks(pools, splits, **kwargs).hold_out(val_fraction, seed)

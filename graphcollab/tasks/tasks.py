@@ -1,0 +1,237 @@
+"""`Tasks`: the private data of all nodes, with the loss and the metric they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from graphcollab.keyed import keyed_order
+from graphcollab.tasks.pool import Pool, Split
+
+__all__ = ["Samples", "Tasks"]
+
+Samples = tuple[Any, Any] | Dataset[Any]
+"""A node's samples: a pair (inputs, targets) of arrays or tensors, or a torch ``Dataset`` of such pairs."""
+
+_SPLIT_STREAM = 101
+
+
+def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
+    """Turn a node's samples into two tensors: float32 inputs (whole numbers stay), int64 or float32 targets."""
+    if isinstance(samples, Dataset):
+        size = len(samples)  # type: ignore[arg-type]
+        if size == 0:
+            raise ValueError(f"{who} has an empty dataset: every node needs training samples")
+        samples = next(iter(DataLoader(samples, batch_size=size)))
+        if len(samples) != 2:
+            raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(samples)} values")
+    inputs, targets = (torch.as_tensor(np.asarray(v) if isinstance(v, list) else v) for v in samples)
+    if len(inputs) != len(targets):
+        raise ValueError(f"{who} has {len(inputs)} inputs and {len(targets)} targets: each input needs one target")
+    if inputs.is_floating_point() or inputs.dtype == torch.uint8:
+        inputs = inputs.float()
+    targets = targets.float() if targets.is_floating_point() else targets.long()
+    return inputs, targets
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What the nodes own: samples by index, split into training, validation and test, and how they are judged.
+
+    Args:
+        pools: Samples, each stored once.
+        splits: ``"train"``, and where there are such ``"val"`` and ``"test"``: who uses which samples.
+        names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
+        loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's batch.
+        metric: ``"accuracy"``, ``"mse"``, ``"mae"``, ``"auc"``, or a function ``(outputs, targets) -> number`` of one
+            node's samples (bigger is better unless it has an attribute ``higher_is_better = False``).
+        node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
+        cluster: True cluster of every node where it is known, [K].
+
+    Raises:
+        ValueError: If a node has no training samples, an index is outside its pool, names are not one per node, or
+            two nodes have the same ``node_id``.
+
+    Example:
+        >>> x, y = torch.randn(20, 3), torch.randint(2, (20,))
+        >>> tasks = Tasks.from_samples([(x[:8], y[:8]), (x[8:], y[8:])], names=["north", "south"])
+        >>> tasks.num_nodes, tasks.sizes("train").tolist(), tasks.sizes("val").tolist()
+        (2, [6, 10], [2, 2])
+    """
+
+    pools: Mapping[str, Pool] = field(repr=False)
+    splits: Mapping[str, Split] = field(repr=False)
+    names: tuple[str, ...] = ()
+    loss: str | Callable[..., Any] = "cross_entropy"
+    metric: str | Callable[..., Any] = "accuracy"
+    node_id: Tensor | None = field(default=None, repr=False)
+    cluster: Tensor | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if "train" not in self.splits:
+            raise ValueError(f"tasks need a split 'train', got {sorted(self.splits)}")
+        count = self.splits["train"].num_nodes
+        if count == 0:
+            raise ValueError("tasks need at least one node, got none")
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"node {k}" for k in range(count)))
+        if self.node_id is None:
+            object.__setattr__(self, "node_id", torch.arange(count))
+        if len(self.names) != count or len(self.ids) != count:
+            raise ValueError(f"{count} nodes have {len(self.names)} names and {len(self.ids)} ids: one each is needed")
+        if len(self.ids.unique()) != count:
+            raise ValueError("two nodes have the same node_id: it is a node's identity and must be unique")
+        for name, split in self.splits.items():
+            if split.num_nodes != count:
+                raise ValueError(f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}")
+            if split.pool not in self.pools:
+                raise ValueError(f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(self.pools)}")
+            size = len(self.pools[split.pool])
+            if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
+                raise ValueError(
+                    f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
+                    f"its pool {split.pool!r} holds 0 to {size - 1}"
+                )
+        empty = (self.sizes("train") == 0).nonzero().flatten().tolist()
+        if empty:
+            raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
+
+    @classmethod
+    def from_samples(
+        cls,
+        train: Sequence[Samples],
+        val: Sequence[Samples] | None = None,
+        test: Sequence[Samples] | None = None,
+        *,
+        val_fraction: float = 0.2,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> Tasks:
+        """Build tasks from every node's own arrays or datasets.
+
+        Args:
+            train: One pair (inputs, targets) or torch ``Dataset`` per node.
+            val: Validation samples per node. Default: ``val_fraction`` of the training samples, drawn at random.
+            test: Test samples per node, if there are any.
+            val_fraction: Share of training samples set aside for validation when ``val`` is not given.
+            seed: Seed of that draw.
+            kwargs: ``names``, ``loss``, ``metric``, ``node_id``, ``cluster``.
+        """
+        pools, splits = {}, {}
+        names = kwargs.get("names") or [f"node {k}" for k in range(len(train))]
+        for name, samples in (("train", train), ("val", val), ("test", test)):
+            if samples is None:
+                continue
+            if len(samples) != len(train):
+                raise ValueError(f"{name!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
+            pairs = [_pair(s, f"{who!s} ({name})") for s, who in zip(samples, names, strict=True)]
+            shapes = {tuple(x.shape[1:]) for x, _ in pairs}
+            if len(shapes) > 1:
+                raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
+            bounds = torch.tensor([0, *(len(x) for x, _ in pairs)]).cumsum(0)
+            pools[name] = Pool(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
+            splits[name] = Split(name, torch.arange(int(bounds[-1])), bounds)
+        tasks = cls(pools, splits, **{**kwargs, "names": tuple(kwargs.get("names") or ())})
+        return tasks if val is not None else tasks.hold_out(val_fraction, seed)
+
+    @property
+    def ids(self) -> Tensor:
+        """``node_id`` [K]."""
+        if self.node_id is None:
+            raise AttributeError("node_id is set when tasks are made")
+        return self.node_id
+
+    @property
+    def num_nodes(self) -> int:
+        """K."""
+        return self.splits["train"].num_nodes
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the samples."""
+        return self.ids.device
+
+    @property
+    def classes(self) -> Tensor | None:
+        """Which classes occur among every node's training samples, [K, C] bool; None unless labels are integers."""
+        split = self.splits["train"]
+        targets = self.pools[split.pool].targets
+        if targets.is_floating_point() or targets.dim() > 1:
+            return None
+        count = 1 + int(max(int(pool.targets.max()) for pool in self.pools.values() if len(pool)))
+        owner = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.device), split.sizes)
+        out = torch.zeros(self.num_nodes, count, dtype=torch.bool, device=self.device)
+        out[owner, targets[split.index]] = True
+        return out
+
+    def sizes(self, split: str) -> Tensor:
+        """Samples of every node in a split, [K]; zeros where there is no such split."""
+        if split in self.splits:
+            return self.splits[split].sizes
+        return torch.zeros(self.num_nodes, dtype=torch.int64, device=self.device)
+
+    def hold_out(self, fraction: float = 0.2, seed: int = 0) -> Tasks:
+        """Set a random share of every node's training samples aside for validation (at least one of two or more).
+
+        Raises:
+            ValueError: If the fraction is not in [0, 1).
+        """
+        if not 0 <= fraction < 1:
+            raise ValueError(f"the validation fraction must be in [0, 1), got {fraction}")
+        split, train, val = self.splits["train"], [], []
+        for node, ident in enumerate(self.ids.tolist()):
+            index = split.of(node)
+            index = index[keyed_order(seed, _SPLIT_STREAM, ident, torch.arange(len(index), device=index.device))]
+            held = max(round(fraction * len(index)), 1) if len(index) > 1 and fraction > 0 else 0
+            held = min(held, len(index) - 1)
+            train.append(index[held:])
+            val.append(index[:held])
+        splits = {**self.splits, "train": Split.from_lists(split.pool, train), "val": Split.from_lists(split.pool, val)}
+        return replace(self, splits=splits)
+
+    def require(self, split: str, why: str) -> None:
+        """Check that every node has samples in a split.
+
+        Raises:
+            ValueError: If some node has none; it is named, with the reason the samples are needed.
+        """
+        missing = (self.sizes(split) == 0).nonzero().flatten().tolist()
+        if missing:
+            raise ValueError(f"{self._who(missing)} without {split!r} samples, which {why}")
+
+    def _who(self, nodes: Sequence[int]) -> str:
+        shown = ", ".join(repr(self.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
+        return f"{len(nodes)} node{'s are' if len(nodes) > 1 else ' is'} ({shown})"
+
+    def select(self, nodes: Tensor | Sequence[int]) -> Tasks:
+        """Return the tasks of some nodes, in the order given; samples stay stored once.
+
+        Example:
+            >>> x = torch.zeros(4, 1), torch.tensor([0, 1, 0, 1])
+            >>> Tasks.from_samples([x, x, x]).select([2, 0]).names
+            ('node 2', 'node 0')
+        """
+        nodes = torch.as_tensor(nodes, device=self.device).long()
+        return replace(
+            self,
+            splits={name: split.select(nodes) for name, split in self.splits.items()},
+            names=tuple(self.names[k] for k in nodes.tolist()),
+            node_id=self.ids[nodes],
+            cluster=None if self.cluster is None else self.cluster[nodes],
+        )
+
+    def to(self, device: torch.device | str) -> Tasks:
+        """Move all samples and indices to a device."""
+        return replace(
+            self,
+            pools={name: pool.to(device) for name, pool in self.pools.items()},
+            splits={name: split.to(device) for name, split in self.splits.items()},
+            node_id=self.ids.to(device),
+            cluster=None if self.cluster is None else self.cluster.to(device),
+        )
