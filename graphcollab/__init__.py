@@ -1,1 +1,30 @@
 """graphcollab: collaborative learning of personalised models and of the graph that says who listens to whom."""
+
+from graphcollab.datasets import load_dataset
+from graphcollab.method import Method, Phases
+from graphcollab.methods import *  # noqa: F403 - the methods list themselves
+from graphcollab.methods import __all__ as _methods
+from graphcollab.methods import get_method
+from graphcollab.models import build_model
+from graphcollab.nn import Mix, Mixer
+from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
+from graphcollab.train import compare, join, run
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Method",
+    "Mix",
+    "Mixer",
+    "Phases",
+    "Tasks",
+    "build_model",
+    "compare",
+    "get_method",
+    "grouped_tasks",
+    "join",
+    "load_dataset",
+    "run",
+    "shard_tasks",
+    *_methods,
+]

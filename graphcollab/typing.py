@@ -22,11 +22,13 @@ class Env(NamedTuple):
         engine: Row primitives, bound to the nodes' tasks.
         comm: Communication between nodes.
         seed: Seed of the run.
+        isolate: Whether a node whose loss is not finite is left behind; else the run stops.
     """
 
     engine: Engine
     comm: Comm
     seed: int
+    isolate: bool = False
 
 
 class Part(Protocol):

@@ -173,21 +173,22 @@ class Engine:
         rows: Rows,
         split: str,
         *,
+        part: str = "all",
         reduce: Callable[[Tensor, Tensor], Tensor] | None = None,
         objective: Objective | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return every row's mean loss on a split of its node's data and that loss's gradient.
 
         Args:
-            rows: Models and whose data they meet. All must be of architectures that ``reduce`` can treat alike; without
-                ``reduce`` they must be of one architecture.
+            rows: Models and whose data they meet.
             split: ``"train"``, ``"val"`` or ``"test"``.
-            reduce: Called for every chunk with its gradients [r, P] and row numbers [r]; its results [r, ...] are kept
+            part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
+            reduce: Called for every chunk with its gradients [r, P_part] and row numbers [r]; its results [r, ...] are kept
                 in place of the gradients.
             objective: Default: the task's loss.
 
         Returns:
-            Losses [R], and gradients [R, P] or the reduced values [R, ...].
+            Losses [R], and gradients [R, P_part] or the reduced values [R, ...].
         """
         objective = objective or self.objective
         losses = torch.zeros(len(rows), device=rows.node.device)
@@ -196,6 +197,7 @@ class Engine:
             for local in self._chunks(s, self.tasks.sizes(split)[rows.node[where]]):
                 take = where[local]
                 value, grads = self._chunk_grad(s, rows, take, split, objective)
+                grads = grads[:, self.backends[s].spec.columns(part)]
                 result = grads if reduce is None else reduce(grads, take)
                 if kept is None:
                     kept = result.new_empty(len(rows), *result.shape[1:])

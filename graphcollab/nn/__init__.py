@@ -3,6 +3,7 @@
 from graphcollab.nn.exchange import Exchange, NoExchange, ServerAverage
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.rewire import AtRound, Keep, SampleNodes
 from graphcollab.nn.weigh import (
     ChannelAttention,
     FixedWeigher,
@@ -14,9 +15,11 @@ from graphcollab.nn.weigh import (
 )
 
 __all__ = [
+    "AtRound",
     "ChannelAttention",
     "Exchange",
     "FixedWeigher",
+    "Keep",
     "LearnedLogits",
     "Metropolis",
     "Mix",
@@ -24,6 +27,7 @@ __all__ = [
     "NoExchange",
     "NoWeights",
     "SampleCounts",
+    "SampleNodes",
     "ServerAverage",
     "Uniform",
 ]

@@ -1,0 +1,198 @@
+"""A method is a value with named slots; one round is the slots in order."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphcollab.local import Rows
+from graphcollab.nn import Keep, NoExchange, NoWeights
+from graphcollab.stack import Stacks
+from graphcollab.transforms import select_edges
+from graphcollab.typing import Env, Exchanger, Personal, Stage, Weigher
+
+__all__ = ["Method", "NonFiniteLossError", "OwnModel", "Phases"]
+
+
+class NonFiniteLossError(ArithmeticError):
+    """A node's loss is not a finite number; the message names node, round and step."""
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """A node serves and is judged by its own model."""
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Nothing to create."""
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Stacks:
+        """Return ``data.x``."""
+        return data.x
+
+
+@dataclass(frozen=True)
+class Method:
+    """Hyper-parameters of a collaboration method, slot by slot.
+
+    A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made by
+    the parts' ``init``, so a method never has state and a checkpoint is the ``Data``.
+
+    Args:
+        name: The method's name, for tables.
+        local: What a node does on its own data.
+        weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
+        exchange: What is mixed and onto which base.
+        rewire: Next round's edges and nodes at work.
+        personal: The models nodes serve and are judged by.
+        prepare: Transform applied to the graph before the first round, for example adding self-loops.
+        part: Part of the model the method mixes.
+        global_state: Whether nodes share state other than along edges (a server, a shared encoder).
+    """
+
+    name: str
+    local: Stage
+    weigh: Weigher = field(default_factory=NoWeights)
+    exchange: Exchanger = field(default_factory=NoExchange)
+    rewire: Stage = field(default_factory=Keep)
+    personal: Personal = field(default_factory=OwnModel)
+    prepare: BaseTransform | None = None
+    part: str = "all"
+    global_state: bool = False
+
+    def replace(self, **slots: Any) -> Method:
+        """Return the method with other slots; no state is shared."""
+        return dataclasses.replace(self, **slots)
+
+    def check(self, env: Env) -> None:
+        """Check that nodes have the data the method needs.
+
+        Raises:
+            ValueError: If a node lacks samples of a split.
+        """
+        for split in self.weigh.needs:
+            env.engine.tasks.require(split, f"{self.name} needs to learn edge weights")
+
+    def start(self, data: Data, env: Env) -> Data:
+        """Create what the parts keep from round to round."""
+        if self.prepare is not None:
+            data = self.prepare(data)
+        for part in (self.local, self.weigh, self.exchange, self.rewire, self.personal):
+            data = part.init(data, env)
+        return data
+
+    def play(self, data: Data, env: Env) -> Data:
+        """Play one round."""
+        data = copy.copy(data)
+        data.x_start = data.x
+        data = _settle(self.local(data, env), env)
+        data = self.weigh(data, env)
+        data = self.exchange(data, env)
+        if self.weigh.learns:
+            data = self._learn(data, env)
+        data = self.rewire(data, env)
+        data = copy.copy(data)
+        for name in ("x_start", "x_local"):
+            if name in data:
+                del data[name]
+        data.round = data.round + 1
+        return data
+
+    def models(self, data: Data, env: Env) -> Stacks:
+        """Return the models nodes are judged by."""
+        return self.personal(data, env)
+
+    def _learn(self, data: Data, env: Env) -> Data:
+        """Let the weigher learn from the validation losses of the mixed models."""
+        losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
+        bad = (~torch.isfinite(losses)).nonzero().flatten()
+        if len(bad):
+            raise NonFiniteLossError(
+                f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round {data.round} "
+                "after the exchange: use a smaller step size"
+            )
+        return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
+
+
+@dataclass(frozen=True)
+class Phases:
+    """One method until a round, then another, which starts from the same models and keeps what it finds in the ``Data``.
+
+    Args:
+        method: The method of the first rounds.
+        until: First round, from 0, that is played by the next one.
+        next: A method, or further phases.
+    """
+
+    method: Method
+    until: int
+    next: Method | Phases
+
+    @property
+    def name(self) -> str:
+        """Both names."""
+        return f"{self.method.name}→{self.next.name}"
+
+    @property
+    def global_state(self) -> bool:
+        """Whether either has such."""
+        return self.method.global_state or self.next.global_state
+
+    def at(self, round_: int) -> Method | Phases:
+        """Return the method that plays a round."""
+        return self.method if round_ < self.until else self.next
+
+    def check(self, env: Env) -> None:
+        """Check both methods."""
+        self.method.check(env)
+        self.next.check(env)
+
+    def start(self, data: Data, env: Env) -> Data:
+        """Start the first phase."""
+        return self.method.start(data, env)
+
+    def play(self, data: Data, env: Env) -> Data:
+        """Play one round of the phase at hand; the next phase is started when its time comes."""
+        if data.round == self.until:
+            data = self.next.start(data, env)
+        return self.at(data.round).play(data, env)
+
+    def models(self, data: Data, env: Env) -> Stacks:
+        """Return the models of the phase that played last."""
+        return self.at(max(data.round - 1, 0)).models(data, env)
+
+
+def _settle(data: Data, env: Env) -> Data:
+    """Stop at a loss that is not finite, or isolate its node where the run asks for that."""
+    bad = (data.bad_step >= 0).nonzero().flatten()
+    if not len(bad):
+        return data
+    node, step = int(bad[0]), int(data.bad_step[bad[0]])
+    if not env.isolate:
+        others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
+        raise NonFiniteLossError(
+            f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: use a "
+            "smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
+        )
+    return isolate(data, bad)
+
+
+def isolate(data: Data, nodes: Tensor) -> Data:
+    """Take nodes out of the collaboration: they get their last good models back, rest, and lose their edges."""
+    apart = data.isolated.index_fill(0, nodes, True)
+    sender, receiver = data.edge_index
+    data = select_edges(data, (sender == receiver) | ~(apart[sender] | apart[receiver]))
+    tensors = []
+    for tensor, old, members in zip(data.x.tensors, data.x_start.tensors, data.x.members, strict=True):
+        tensors.append(torch.where(apart[members][:, None], old, tensor))
+    data.x = data.x.like(tensors)
+    data.isolated = apart
+    data.trains, data.serves = data.trains & ~apart, data.serves & ~apart
+    return data

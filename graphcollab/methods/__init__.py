@@ -1,0 +1,33 @@
+"""The methods, one function each, named after the acronym of its paper."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from graphcollab.method import Method
+from graphcollab.methods.dpsgd import dpsgd
+from graphcollab.methods.fedavg import fedavg
+from graphcollab.methods.l2c import l2c
+from graphcollab.methods.local import local
+from graphcollab.methods.meta_l2c import meta_l2c
+
+__all__ = ["dpsgd", "fedavg", "l2c", "local", "meta_l2c"]
+
+
+def get_method(name: str) -> Callable[..., Any]:
+    """Return the function of a method by name.
+
+    Raises:
+        ValueError: If there is no such method; the message names the nearest.
+
+    Example:
+        >>> get_method("l2c")().name
+        'l2c'
+    """
+    if name not in __all__:
+        nearest = difflib.get_close_matches(name.lower(), __all__, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown method {name!r}; did you mean {nearest!r}? Known: {', '.join(__all__)}")
+    method: Callable[..., Any] = globals()[name]
+    return method

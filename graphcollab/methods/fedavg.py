@@ -1,0 +1,52 @@
+"""Federated averaging."""
+
+from __future__ import annotations
+
+from graphcollab.local import SGD, Fit
+from graphcollab.method import Method
+from graphcollab.nn import Keep, SampleNodes, ServerAverage
+
+__all__ = ["fedavg"]
+
+
+def fedavg(
+    epochs: int = 5,
+    lr: float = 0.01,
+    weight_decay: float = 5e-4,
+    batch_size: int = 10,
+    momentum: float = 0.0,
+    fraction: float = 1.0,
+    part: str = "all",
+    buffers: str = "mix",
+) -> Method:
+    r"""`Communication-Efficient Learning of Deep Networks from Decentralized Data (McMahan et al., AISTATS 2017)
+    <https://arxiv.org/abs/1602.05629>`_.
+
+    .. math::
+        x \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} x_k
+
+    over the nodes S at work, through a server node; every node then holds the average and is judged by it.
+
+    Args:
+        epochs: Passes over a node's samples per round.
+        lr: Step size of SGD.
+        weight_decay: Coefficient of the L2 penalty.
+        batch_size: Samples per step.
+        momentum: Momentum of SGD.
+        fraction: Share of the nodes that works in a round (client sampling).
+        part: Part of the model that is averaged.
+        buffers: ``"mix"`` or ``"keep"`` running statistics.
+
+    Example:
+        >>> fedavg(fraction=0.1).rewire
+        SampleNodes(fraction=0.1)
+    """
+    optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
+    return Method(
+        "fedavg",
+        local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),
+        exchange=ServerAverage(part=part, buffers=buffers),
+        rewire=SampleNodes(fraction) if fraction < 1 else Keep(),
+        part=part,
+        global_state=True,
+    )

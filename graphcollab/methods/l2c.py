@@ -1,0 +1,97 @@
+"""Learning to collaborate: learned mixing weights per pair of nodes."""
+
+from __future__ import annotations
+
+from graphcollab.local import SGD, Adam, AdamW, Fit, RowOptimizer
+from graphcollab.method import Method
+from graphcollab.nn import AtRound, Exchange, Keep, LearnedLogits
+from graphcollab.transforms import DropWeakest, WithSelfLoops
+from graphcollab.typing import Stage
+
+__all__ = ["l2c"]
+
+VARIANTS = {"consistent": ("x_start", False), "neighbors": ("x", True), "algorithm": ("x_start", True)}
+
+
+def l2c(
+    epochs: int = 5,
+    lr: float = 0.01,
+    weight_decay: float = 5e-4,
+    batch_size: int = 10,
+    mixer_lr: float = 0.1,
+    mixer_weight_decay: float = 0.01,
+    decoupled: bool = False,
+    drop_round: int | None = 10,
+    drop_fraction: float | None = 0.9,
+    drop_count: int | None = None,
+    variant: str = "consistent",
+    part: str = "all",
+    buffers: str = "keep",
+) -> Method:
+    r"""`Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
+    L2C of algorithm 1:
+
+    .. math::
+        x_i \leftarrow x_i^{start} - \sum_{j \in \{i\} \cup N(i)} w_{ij} \Delta_j, \qquad \Delta_j = x_j^{start} - x_j
+
+    with softmax weights whose logits learn from the validation loss of the mixed model.
+
+    The paper writes the exchange in three ways that do not agree. ``variant`` chooses:
+
+    - ``"consistent"`` (default): the second line of eq. 2, the only one consistent with weights that sum to one over i and
+      its neighbours.
+    - ``"neighbors"``: the first line of eq. 2: the node keeps its own update whole and adds its neighbours'.
+    - ``"algorithm"``: line 16 of algorithm 1: the node's own update is dropped.
+
+    Args:
+        epochs: Passes over a node's samples per round.
+        lr: Step size of SGD.
+        weight_decay: Coefficient of the L2 penalty.
+        batch_size: Samples per step.
+        mixer_lr: Step size of Adam on the logits (the paper's 0.1).
+        mixer_weight_decay: Weight decay of Adam on the logits (the paper's 0.01).
+        decoupled: Decouple that weight decay (AdamW).
+        drop_round: T_0: after the round of this index every node drops its weakest neighbours. None: never.
+        drop_fraction: Share of a node's neighbours that is dropped (the paper's 90 %).
+        drop_count: K_0, a number of neighbours instead.
+        variant: Which form of eq. 2.
+        part: Part of the model that is mixed.
+        buffers: ``"keep"`` or ``"mix"`` running statistics.
+
+    Raises:
+        ValueError: If ``variant`` is unknown.
+
+    Example:
+        >>> l2c(variant="algorithm").exchange.neighbors_only
+        True
+    """
+    return Method(
+        "l2c",
+        local=Fit(epochs=epochs, batch_size=batch_size, optimizer=SGD(lr=lr, weight_decay=weight_decay)),
+        weigh=LearnedLogits(mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)),
+        exchange=update_exchange(variant, part, buffers),
+        rewire=drop_weakest(drop_round, drop_fraction, drop_count),
+        prepare=WithSelfLoops(),
+        part=part,
+    )
+
+
+def mixer_optimizer(lr: float, weight_decay: float, decoupled: bool) -> RowOptimizer:
+    """Return the optimiser of a learned weigher."""
+    return (AdamW if decoupled else Adam)(lr=lr, weight_decay=weight_decay)
+
+
+def update_exchange(variant: str, part: str, buffers: str) -> Exchange:
+    """Return the exchange of updates in one of the paper's three forms."""
+    if variant not in VARIANTS:
+        raise ValueError(f"variant must be one of {sorted(VARIANTS)}, got {variant!r}")
+    base, neighbors_only = VARIANTS[variant]
+    return Exchange(base, "update", part, neighbors_only=neighbors_only, buffers=buffers)
+
+
+def drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Stage:
+    """Return the rewiring that drops every node's weakest neighbours once."""
+    if round_ is None:
+        return Keep()
+    return AtRound(round_, DropWeakest(count=count, fraction=None if count is not None else fraction))

@@ -1,0 +1,85 @@
+"""Meta-L2C: attention between encoded changes of models, which transfers to other nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphcollab.local import SGD, Fit
+from graphcollab.method import Method
+from graphcollab.methods.l2c import drop_weakest, mixer_optimizer, update_exchange
+from graphcollab.nn import ChannelAttention, Mixer
+from graphcollab.transforms import WithSelfLoops
+
+__all__ = ["meta_l2c"]
+
+
+def meta_l2c(
+    epochs: int = 5,
+    lr: float = 0.01,
+    weight_decay: float = 5e-4,
+    batch_size: int = 10,
+    mixer_lr: float = 0.01,
+    mixer_weight_decay: float = 0.01,
+    decoupled: bool = False,
+    scale: str = "sum",
+    hidden: int = 10,
+    out: int = 5,
+    drop_round: int | None = 10,
+    drop_fraction: float | None = 0.9,
+    drop_count: int | None = None,
+    variant: str = "consistent",
+    pretrained: Mixer | str | Path | None = None,
+    frozen: bool = False,
+    part: str = "all",
+    buffers: str = "keep",
+) -> Method:
+    """`Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
+    meta-L2C of algorithm 1.
+
+    Deviations from the paper, each an argument: the validation losses are summed over nodes, not averaged (``scale``),
+    and the encoders' step is 0.01, not 0.1 (``mixer_lr``); docs/reproduction.md has the measurements behind both.
+
+    Args:
+        epochs: Passes over a node's samples per round.
+        lr: Step size of SGD.
+        weight_decay: Coefficient of the L2 penalty.
+        batch_size: Samples per step.
+        mixer_lr: Step size of Adam on the encoders; the paper's is 0.1.
+        mixer_weight_decay: Weight decay of Adam on the encoders (the paper's 0.01).
+        decoupled: Decouple that weight decay (AdamW).
+        scale: ``"sum"`` or the paper's ``"mean"`` of the nodes' validation losses (eq. 6).
+        hidden: Hidden units of an encoder (the paper's 10).
+        out: Numbers that encode a filter (the paper's 5).
+        drop_round: T_0: after the round of this index every node drops its weakest neighbours. None: never.
+        drop_fraction: Share of a node's neighbours that is dropped (the paper's 90 %).
+        drop_count: K_0, a number of neighbours instead.
+        variant: Which form of eq. 2, see `l2c`.
+        pretrained: A trained `Mixer`, or its file, to start from.
+        frozen: Use the pretrained mixer without training it further.
+        part: Part of the model that is compared and mixed.
+        buffers: ``"keep"`` or ``"mix"`` running statistics.
+
+    Example:
+        >>> meta_l2c().weigh.scale
+        'sum'
+    """
+    weigh = ChannelAttention(
+        part,
+        hidden,
+        out,
+        mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled),
+        scale,
+        pretrained,
+        frozen,
+    )
+    return Method(
+        "meta_l2c",
+        local=Fit(epochs=epochs, batch_size=batch_size, optimizer=SGD(lr=lr, weight_decay=weight_decay)),
+        weigh=weigh,
+        exchange=update_exchange(variant, part, buffers),
+        rewire=drop_weakest(drop_round, drop_fraction, drop_count),
+        prepare=WithSelfLoops(),
+        part=part,
+        global_state=True,
+    )

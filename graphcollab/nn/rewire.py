@@ -1,0 +1,90 @@
+"""The rewire slot: who works and who listens to whom in the next round."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphcollab.keyed import keyed_order
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["AtRound", "Keep", "SampleNodes"]
+
+_SAMPLE_STREAM = 107
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The graph stays as it is."""
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Nothing to create."""
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Change nothing."""
+        return data
+
+
+@dataclass(frozen=True)
+class AtRound:
+    """Apply a transform once, after the exchange of one round.
+
+    Args:
+        round: Index of the round, from 0; ``AtRound(10, …)`` acts after eleven rounds, as ``t == T_0`` in the L2C paper.
+        transform: Any PyG transform.
+    """
+
+    round: int
+    transform: BaseTransform
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Nothing to create."""
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Transform the graph if it is time."""
+        return self.transform(data) if data.round == self.round else data
+
+
+@dataclass(frozen=True)
+class SampleNodes:
+    """Every round a random share of the nodes works; the others rest.
+
+    Args:
+        fraction: Share of the K nodes, rounded, at least one.
+
+    Raises:
+        ValueError: If the share is not in (0, 1].
+    """
+
+    fraction: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"the fraction of nodes at work must be in (0, 1], got {self.fraction}")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Draw the first round's nodes."""
+        return self._draw(data, env, data.round)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Draw the next round's nodes."""
+        return self._draw(data, env, data.round + 1)
+
+    def _draw(self, data: Data, env: Env, round_: int) -> Data:
+        count = max(math.floor(self.fraction * data.num_nodes + 0.5), 1)
+        chosen = keyed_order(env.seed, _SAMPLE_STREAM, data.node_id, round_)[:count]
+        mask = torch.zeros(data.num_nodes, dtype=torch.bool, device=data.node_id.device)
+        mask[chosen] = True
+        data = copy.copy(data)
+        data.trains = data.serves = mask & ~data.isolated
+        return data

@@ -1,0 +1,33 @@
+"""Training: the outer loop, its checkpoints and logs, fair comparisons, and nodes that join later."""
+
+from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, TensorBoardLog
+from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from graphcollab.train.compare import Comparison, Trial, compare
+from graphcollab.train.history import History
+from graphcollab.train.join import Joined, join
+from graphcollab.train.result import Result
+from graphcollab.train.run import evaluate, run
+from graphcollab.train.start import build_graph, build_modules
+
+__all__ = [
+    "Callback",
+    "Comparison",
+    "CsvLog",
+    "History",
+    "Joined",
+    "JsonLog",
+    "Progress",
+    "RecordGraph",
+    "Result",
+    "TensorBoardLog",
+    "Trial",
+    "build_graph",
+    "build_modules",
+    "compare",
+    "evaluate",
+    "join",
+    "latest_checkpoint",
+    "load_checkpoint",
+    "run",
+    "save_checkpoint",
+]

@@ -1,0 +1,126 @@
+"""What can happen after an evaluation: progress bar, logs, records of the graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from graphcollab.train.history import History
+
+__all__ = ["Callback", "CsvLog", "JsonLog", "Progress", "RecordGraph", "TensorBoardLog"]
+
+
+class Callback:
+    """Base of callbacks: override what you need. A callback must not change the data."""
+
+    def on_start(self, data: Data, history: History, rounds: int) -> None:
+        """Called before the first round that is played (after a resume: of those left)."""
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Called after every round, before it may be evaluated; ``data.round`` rounds have been played."""
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        """Called after every evaluation, whose values are the last in the history."""
+
+    def on_end(self, data: Data, history: History) -> None:
+        """Called once at the end, also after an interruption."""
+
+
+class Progress(Callback):
+    """A progress bar over rounds with the mean metric.
+
+    Args:
+        label: What stands in front of it.
+    """
+
+    def __init__(self, label: str = "") -> None:
+        self.label = label
+        self.bar: Any = None
+
+    def on_start(self, data: Data, history: History, rounds: int) -> None:
+        """Open the bar."""
+        self.bar = tqdm(total=rounds, initial=data.round, desc=self.label, unit="round", file=sys.stderr, leave=False)
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Move on by one."""
+        self.bar.update(1)
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        """Show the mean metric."""
+        for name in ("test_metric", "val_metric"):
+            if name in history.values:
+                self.bar.set_postfix({history.metric: f"{history.mean(name)[-1]:.4f}"})
+                return
+
+    def on_end(self, data: Data, history: History) -> None:
+        """Close the bar."""
+        self.bar.close()
+
+
+class RecordGraph(Callback):
+    """Keep edges and weights of some rounds in ``history.graphs``.
+
+    Args:
+        rounds: Rounds, counted from 1. Default: every round.
+    """
+
+    def __init__(self, rounds: Collection[int] | None = None) -> None:
+        self.rounds = rounds
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Keep the graph if it is one of the rounds."""
+        if self.rounds is None or data.round in self.rounds:
+            history.graphs[data.round] = (data.edge_index.cpu(), data.edge_weight.cpu())
+
+
+class CsvLog(Callback):
+    """Write the history as CSV after every evaluation; the file is whole at any moment."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        """Write the file anew."""
+        history.to_csv(self.path)
+
+
+class JsonLog(Callback):
+    """Write the history as JSON after every evaluation; the file is whole at any moment."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        """Write the file anew."""
+        history.to_json(self.path)
+
+
+class TensorBoardLog(Callback):
+    """Write mean, worst 10 % and standard deviation over nodes of every field for TensorBoard.
+
+    Raises:
+        ImportError: If TensorBoard is not installed (``pip install graphcollab[tensorboard]``).
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError("TensorBoard is not installed: pip install graphcollab[tensorboard]") from error
+        self.writer = SummaryWriter(str(folder))
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        """Write the last evaluation."""
+        for name in history.values:
+            for kind, value in history.summary(name).items():
+                if kind in ("mean", "worst10", "std"):
+                    self.writer.add_scalar(f"{name}/{kind}", value, data.round)
+
+    def on_end(self, data: Data, history: History) -> None:
+        """Flush and close."""
+        self.writer.close()

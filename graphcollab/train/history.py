@@ -1,0 +1,104 @@
+"""What happened in a run: values per node and round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.metrics import summarize
+from graphcollab.train.files import write_whole
+
+__all__ = ["History"]
+
+
+@dataclass
+class History:
+    """Values per node at every evaluated round, and the graph at the rounds asked for.
+
+    Args:
+        names: Names of the nodes.
+        metric: Name of the task's metric.
+        higher_is_better: Whether a larger value of it is better.
+        rounds: Rounds played before each evaluation.
+        seconds: Seconds since the start at each evaluation (not part of what a resumed run repeats).
+        values: For every field [K] per evaluation: ``train_loss``, ``val_loss``, ``val_metric``, ``test_loss``,
+            ``test_metric``, ``bytes_sent``.
+        graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
+
+    Example:
+        >>> history = History(("a", "b"))
+        >>> history.add(1, 0.5, {"test_metric": torch.tensor([0.5, 1.0])})
+        >>> history.last("test_metric").tolist()
+        [0.5, 1.0]
+    """
+
+    names: tuple[str, ...]
+    metric: str = "accuracy"
+    higher_is_better: bool = True
+    rounds: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    values: dict[str, list[Tensor]] = field(default_factory=dict)
+    graphs: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:
+        """Append one evaluation."""
+        self.rounds.append(round_)
+        self.seconds.append(seconds)
+        for name, value in values.items():
+            self.values.setdefault(name, []).append(value.detach().cpu().double())
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+    def table(self, name: str) -> Tensor:
+        """Return a field at all evaluations, [T, K].
+
+        Raises:
+            KeyError: If nothing of that name was recorded.
+        """
+        if name not in self.values:
+            raise KeyError(f"the history has no {name!r}; it has {sorted(self.values)}")
+        return torch.stack(self.values[name])
+
+    def last(self, name: str) -> Tensor:
+        """Return a field at the last evaluation, [K]."""
+        return self.table(name)[-1]
+
+    def mean(self, name: str) -> list[float]:
+        """Return a field's mean over nodes at every evaluation."""
+        return self.table(name).nanmean(1).tolist()
+
+    def summary(self, name: str = "test_metric") -> dict[str, float]:
+        """Return mean, worst 10 %, worst 20 % and standard deviation over nodes at the last evaluation."""
+        higher = self.higher_is_better and not name.endswith("loss")
+        return dict(summarize(self.last(name), higher))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "nodes": list(self.names),
+            "metric": self.metric,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "values": {name: torch.stack(rows).tolist() for name, rows in self.values.items()},
+        }
+
+    def to_json(self, path: str | Path) -> Path:
+        """Write the history as JSON, whole or not at all."""
+        return write_whole(path, json.dumps(self.as_dict()).encode())
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write one line per evaluation and node, whole or not at all."""
+        fields = sorted(self.values)
+        lines = [",".join(["round", "node", *fields])]
+        for t, round_ in enumerate(self.rounds):
+            for k, name in enumerate(self.names):
+                quoted = '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\n') else name
+                lines.append(",".join([str(round_), quoted, *(repr(float(self.values[f][t][k])) for f in fields)]))
+        return write_whole(path, ("\n".join(lines) + "\n").encode())

@@ -1,0 +1,102 @@
+"""What a run returns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.utils import to_networkx
+
+from graphcollab.method import Method, Phases
+from graphcollab.stack import Stacks
+from graphcollab.tasks import Tasks
+from graphcollab.train.history import History
+from graphcollab.typing import Env
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["Result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Personalised models, the learned graph, and how they came about.
+
+    Args:
+        method: The method.
+        data: The state after the last round.
+        history: Values per node and round.
+        tasks: The nodes' data.
+        modules: One module per architecture.
+        env: What the stages used.
+        interrupted: Whether Ctrl-C ended the run early.
+    """
+
+    method: Method | Phases
+    data: Data = field(repr=False)
+    history: History = field(repr=False)
+    tasks: Tasks = field(repr=False)
+    modules: Sequence[nn.Module] = field(repr=False)
+    env: Env = field(repr=False)
+    interrupted: bool = False
+
+    @property
+    def stacks(self) -> Stacks:
+        """The models nodes are judged by, as rows."""
+        return self.method.models(self.data, self.env)
+
+    def model(self, node: int | str) -> nn.Module:
+        """Return a node's personalised model as a plain module, by position or name.
+
+        Raises:
+            KeyError: If there is no node of that name.
+        """
+        if isinstance(node, str):
+            if node not in self.tasks.names:
+                raise KeyError(f"there is no node {node!r}; the nodes are {', '.join(self.tasks.names[:5])}, …")
+            node = self.tasks.names.index(node)
+        stacks = self.stacks
+        spec, row = stacks.row(node)
+        module = copy.deepcopy(self.modules[next(a for a, s in enumerate(stacks.specs) if s is spec)])
+        return spec.load_into(module, row).eval()
+
+    def models(self) -> dict[str, nn.Module]:
+        """Return all personalised models by node name."""
+        return {name: self.model(k) for k, name in enumerate(self.tasks.names)}
+
+    def graph(self) -> Data:
+        """Return the learned graph: ``edge_index``, ``edge_weight``, ``node_id``, ``name``, and ``x`` [K, P] where all
+        nodes have one architecture."""
+        data = self.data
+        graph = Data(edge_index=data.edge_index, edge_weight=data.edge_weight, num_nodes=data.num_nodes)
+        graph.node_id = data.node_id
+        graph.name = list(self.tasks.names)
+        if len(data.x.specs) == 1:
+            graph.x = self.stacks.part("all")
+        return graph
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """Return the learned graph with node names and attribute ``edge_weight``; edges point from sender to receiver."""
+        graph = self.graph()
+        return to_networkx(graph, node_attrs=["name"], edge_attrs=["edge_weight"])
+
+    def summary(self) -> dict[str, Any]:
+        """Return the final test metric's mean, worst 10 %, worst 20 %, standard deviation, bytes and seconds."""
+        sent = float(self.history.last("bytes_sent").mean())
+        return {**self.history.summary(), "bytes_per_node": sent, "seconds": self.history.seconds[-1]}
+
+    def save_mixer(self, path: str | Path) -> Path:
+        """Save the learned mixer for use elsewhere.
+
+        Raises:
+            ValueError: If the method has none.
+        """
+        if "mixer" not in self.data:
+            raise ValueError(f"{self.method.name} learns no mixer that transfers: use meta_l2c")
+        return Path(self.data.mixer.save(path))

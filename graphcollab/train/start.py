@@ -1,0 +1,112 @@
+"""The state before the first round: one model per node on a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphcollab.keyed import keyed_seed
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Tasks
+from graphcollab.transforms import Complete, check_edges, check_no_duplicates, sort_edges
+
+__all__ = ["Graph", "Model", "build_graph", "build_modules"]
+
+Model = nn.Module | Callable[[], nn.Module] | Sequence[nn.Module | Callable[[], nn.Module]]
+"""A module, a function that makes one, or one of these per architecture."""
+
+Graph = Data | Tensor | BaseTransform | None
+"""Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
+
+_MODEL_STREAM = 108
+
+
+def build_modules(model: Model, seed: int) -> list[nn.Module]:
+    """Return one module per architecture; those made by a function are initialised from the seed.
+
+    The caller's random generator is left as it was.
+    """
+    many = list(model) if isinstance(model, Sequence) else [model]
+    modules = []
+    for a, one in enumerate(many):
+        if isinstance(one, nn.Module):
+            modules.append(one)
+            continue
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(keyed_seed(_MODEL_STREAM, seed, a) % 2**63)
+            modules.append(one())
+    return modules
+
+
+def build_graph(
+    tasks: Tasks, modules: Sequence[nn.Module], graph: Graph = None, architecture: Sequence[int] | Tensor | None = None
+) -> Data:
+    """Put models on a graph: every node of an architecture starts from the same parameters.
+
+    Args:
+        tasks: The nodes' data.
+        modules: One module per architecture.
+        graph: Edges; see `Graph`. A ``Data`` may carry ``node_id`` and further fields.
+        architecture: Architecture of every node, [K], where there are several. Default: the first.
+
+    Returns:
+        A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks ``trains``,
+        ``serves`` and ``isolated`` [K], and ``train_loss`` and ``bytes_sent`` [K].
+
+    Raises:
+        ValueError: If edges are out of range or double, or architectures are not given for every node.
+    """
+    count, device = tasks.num_nodes, tasks.device
+    data = _edges(tasks, graph)
+    if data.num_nodes != count:
+        raise ValueError(f"the graph has {data.num_nodes} nodes, the tasks have {count}")
+    data.node_id = tasks.ids
+    check_edges(data)
+    check_no_duplicates(data)
+    data = sort_edges(data)
+    data.x = data.x_init = _stack(modules, architecture, count, device)
+    data.edge_weight = torch.zeros(data.edge_index.shape[1], device=device)
+    data.round = 0
+    data.trains = torch.ones(count, dtype=torch.bool, device=device)
+    data.serves = torch.ones(count, dtype=torch.bool, device=device)
+    data.isolated = torch.zeros(count, dtype=torch.bool, device=device)
+    data.train_loss = torch.full((count,), float("nan"), device=device)
+    data.bad_step = torch.full((count,), -1, device=device)
+    data.bytes_sent = torch.zeros(count, dtype=torch.float64, device=device)
+    return data
+
+
+def _edges(tasks: Tasks, graph: Graph) -> Data:
+    if isinstance(graph, BaseTransform) or graph is None:
+        return (graph or Complete())(Data(num_nodes=tasks.num_nodes, node_id=tasks.ids))
+    if isinstance(graph, Tensor):
+        return Data(num_nodes=tasks.num_nodes, edge_index=graph.to(tasks.device))
+    fields = {name: graph[name] for name in graph.keys() if "edge" in name and name != "edge_weight"}  # noqa: SIM118
+    return Data(num_nodes=graph.num_nodes, **fields).to(tasks.device)
+
+
+def _stack(
+    modules: Sequence[nn.Module], architecture: Sequence[int] | Tensor | None, count: int, device: torch.device
+) -> Stacks:
+    if architecture is None and len(modules) > 1:
+        raise ValueError(f"{len(modules)} architectures were given: say which node has which by `architecture` [K]")
+    kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture).long()
+    if kind.shape != (count,) or int(kind.min()) < 0 or int(kind.max()) >= len(modules):
+        raise ValueError(
+            f"architecture must hold a number from 0 to {len(modules) - 1} for each of {count} nodes, "
+            f"got shape {tuple(kind.shape)} with values {kind.unique().tolist()}"
+        )
+    specs, tensors, members = [], [], []
+    for a, module in enumerate(modules):
+        where = (kind == a).nonzero().flatten()
+        if not len(where):
+            raise ValueError(f"no node has architecture {a} ({type(module).__name__}): leave it out")
+        spec = ParamSpec.from_module(module)
+        specs.append(spec)
+        tensors.append(spec.flatten(module).to(device).expand(len(where), -1))
+        members.append(where.to(device))
+    return Stacks(tuple(specs), tuple(tensors), tuple(members))
