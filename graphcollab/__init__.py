@@ -1,5 +1,7 @@
 """graphcollab: collaborative learning of personalised models and of the graph that says who listens to whom."""
 
+from __future__ import annotations
+
 from graphcollab.datasets import load_dataset
 from graphcollab.method import Method, Phases
 from graphcollab.methods import *  # noqa: F403 - the methods list themselves

@@ -1,4 +1,4 @@
-"""What nodes exchange: `Comm` with its four verbs (one process: the identity), and `Relation` for edges beside the graph's."""
+"""What nodes exchange: `Comm` with its four verbs, and `Relation` for edges beside the graph's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ BYTES_PER_FLOAT = 4
 class Relation:
     """Edges between nodes, or nodes and servers, that are not the collaboration graph: one opaque value in ``Data``.
 
-    PyG guesses from sizes whether a tensor belongs to nodes or edges; a `Relation` keeps further edges out of its sight.
+    PyG guesses from sizes whether a tensor belongs to nodes or edges; a `Relation` keeps further edges out of its
+    sight.
 
     Args:
         edge_index: Sender and receiver of every edge, [2, E'].

@@ -42,8 +42,8 @@ class OwnModel:
 class Method:
     """Hyper-parameters of a collaboration method, slot by slot.
 
-    A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made by
-    the parts' ``init``, so a method never has state and a checkpoint is the ``Data``.
+    A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made
+    by the parts' ``init``, so a method never has state and a checkpoint is the ``Data``.
 
     Args:
         name: The method's name, for tables.
@@ -115,15 +115,17 @@ class Method:
         bad = (~torch.isfinite(losses)).nonzero().flatten()
         if len(bad):
             raise NonFiniteLossError(
-                f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round {data.round} "
-                "after the exchange: use a smaller step size"
+                f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
+                f"{data.round} after the exchange: use a smaller step size"
             )
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 
 @dataclass(frozen=True)
 class Phases:
-    """One method until a round, then another, which starts from the same models and keeps what it finds in the ``Data``.
+    """One method until a round, then another.
+
+    The next one starts from the same models and keeps what it finds in the ``Data``.
 
     Args:
         method: The method of the first rounds.
@@ -178,8 +180,8 @@ def _settle(data: Data, env: Env) -> Data:
     if not env.isolate:
         others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
         raise NonFiniteLossError(
-            f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: use a "
-            "smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
+            f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
+            "use a smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
         )
     return isolate(data, bad)
 

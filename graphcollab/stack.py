@@ -24,8 +24,8 @@ def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
 class ParamSpec:
     """Columns of one architecture: which columns of a row are which parameter.
 
-    A row holds the P parameters of a module, grouped by part, followed by its floating-point or counting buffers (running
-    statistics), so that everything a model is travels in one row.
+    A row holds the P parameters of a module, grouped by part, followed by its floating-point or counting buffers
+    (running statistics), so that everything a model is travels in one row.
 
     Args:
         names: Names of the parameters and then of the buffers, in column order.

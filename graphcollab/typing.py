@@ -46,20 +46,22 @@ class Stage(Part, Protocol):
 
 
 class Weigher(Stage, Protocol):
-    """Sets ``edge_weight``; a learned one learns from the gradient of the validation loss with respect to it.
+    """Sets ``edge_weight``; a learned one learns from the gradient of the validation loss with respect to it."""
 
-    Attributes:
-        learns: Whether `learn` is to be called.
-        needs: Splits every node must have samples in.
-    """
+    @property
+    def learns(self) -> bool:
+        """Whether `learn` is to be called."""
 
-    learns: bool
-    needs: tuple[str, ...]
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Splits every node must have samples in."""
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Take a step on the weigher's own parameters.
 
         Args:
+            data: The graph.
+            env: What stages may use.
             gradient: ∂L_i/∂w_ij for every edge j → i, [E].
         """
 

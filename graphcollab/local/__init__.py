@@ -1,5 +1,7 @@
 """Work on models: rows, the engine and its two backends, objectives, optimisers, and the local update `Fit`."""
 
+from __future__ import annotations
+
 from graphcollab.local.backend import Backend, Feed
 from graphcollab.local.engine import Engine, Fitted, Outputs
 from graphcollab.local.fit import Fit

@@ -62,8 +62,8 @@ class Outputs:
 class Engine:
     """Computes with rows: (parameters, whose data).
 
-    Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk, so
-    neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges.
+    Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk,
+    so neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges.
 
     Args:
         tasks: The nodes' data.
@@ -183,8 +183,8 @@ class Engine:
             rows: Models and whose data they meet.
             split: ``"train"``, ``"val"`` or ``"test"``.
             part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
-            reduce: Called for every chunk with its gradients [r, P_part] and row numbers [r]; its results [r, ...] are kept
-                in place of the gradients.
+            reduce: Called for every chunk with its gradients [r, P_part] and row numbers [r]; its results [r, ...] are
+                kept in place of the gradients.
             objective: Default: the task's loss.
 
         Returns:

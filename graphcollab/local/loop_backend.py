@@ -15,8 +15,9 @@ __all__ = ["LoopBackend"]
 
 
 class LoopBackend(Backend):
-    """Row by row, every local step of a row before the next row: for layers without a stacked form, and for
-    convolutions on a CPU, where stacking gains nothing.
+    """Row by row, every local step of a row before the next row.
+
+    It is for layers without a stacked form, and for convolutions on a CPU, where stacking gains nothing.
 
     No module is copied: the one module's parameters point into the row at hand.
     """

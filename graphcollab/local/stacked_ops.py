@@ -28,7 +28,7 @@ class _BatchedLinear(torch.autograd.Function):
         return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias[:, None], x, weight.mT)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         to_x = torch.bmm(grad, weight) if ctx.needs_input_grad[0] else None
         to_weight = torch.bmm(grad.mT, x) if ctx.needs_input_grad[1] else None
@@ -53,7 +53,7 @@ class _Linear(torch.autograd.Function):
         ctx.save_for_backward(inputs[0], inputs[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         flat = grad.reshape(-1, grad.shape[-1])
         to_bias = flat.sum(0) if ctx.needs_input_grad[2] else None
@@ -83,7 +83,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, labels = ctx.saved_tensors
         spread = logits.softmax(-1) - F.one_hot(labels, logits.shape[-1])
         return spread * grad[..., None], None
@@ -103,7 +103,7 @@ def _plain_cross_entropy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return args[0].dim() == 2 and args[1].dim() == 1 and not args[1].is_floating_point()
 
 
-class stacked_ops(TorchFunctionMode):  # noqa: N801 - used like a function: `with stacked_ops():`
+class stacked_ops(TorchFunctionMode):
     """While active inside vmap, linear layers and cross-entropies use their stacked forms."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:

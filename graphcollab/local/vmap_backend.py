@@ -21,11 +21,11 @@ Leaves = list[Tensor]
 class VmapBackend(Backend):
     """Models of a chunk as stacked tensors: vmap over the forward pass and the loss, plain autograd behind it.
 
-    Only the forward pass runs under vmap. Its backward pass is ordinary autograd over stacked tensors, so a step costs one
-    dispatch per operation whatever the number of rows.
+    Only the forward pass runs under vmap. Its backward pass is ordinary autograd over stacked tensors, so a step costs
+    one dispatch per operation whatever the number of rows.
 
-    Randomness inside layers is seeded per chunk here and is exempt from the rule that results do not depend on the chunk;
-    `LoopBackend` keys it per node.
+    Randomness inside layers is seeded per chunk here and is exempt from the rule that results do not depend on the
+    chunk; `LoopBackend` keys it per node.
     """
 
     name = "vmap"
@@ -151,7 +151,8 @@ def _groups(size: Tensor, together: bool, device: torch.device) -> list[tuple[sl
     """Group the rows at work by batch length, or pad them to one length with weights.
 
     Returns:
-        For every group its rows, its batch length, and the weight of every sample [r, length], None where all are equal.
+        For every group its rows, its batch length, and the weight of every sample [r, length], None where all are
+        equal.
     """
     active = int((size > 0).sum())
     lengths = size[:active].unique().tolist()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Any
 
 from graphcollab.method import Method
 from graphcollab.methods.dpsgd import dpsgd
@@ -16,7 +15,7 @@ from graphcollab.methods.meta_l2c import meta_l2c
 __all__ = ["dpsgd", "fedavg", "l2c", "local", "meta_l2c"]
 
 
-def get_method(name: str) -> Callable[..., Any]:
+def get_method(name: str) -> Callable[..., Method]:
     """Return the function of a method by name.
 
     Raises:
@@ -29,5 +28,5 @@ def get_method(name: str) -> Callable[..., Any]:
     if name not in __all__:
         nearest = difflib.get_close_matches(name.lower(), __all__, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown method {name!r}; did you mean {nearest!r}? Known: {', '.join(__all__)}")
-    method: Callable[..., Any] = globals()[name]
+    method: Callable[..., Method] = globals()[name]
     return method

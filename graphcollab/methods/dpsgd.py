@@ -19,14 +19,16 @@ def dpsgd(
     part: str = "all",
     buffers: str = "keep",
 ) -> Method:
-    r"""`Can Decentralized Algorithms Outperform Centralized Algorithms? (Lian et al., NeurIPS 2017)
+    r"""DPSGD: mix the models and take a gradient step.
+
+    `Can Decentralized Algorithms Outperform Centralized Algorithms? (Lian et al., NeurIPS 2017)
     <https://arxiv.org/abs/1705.09056>`_.
 
     .. math::
         x_i \leftarrow \sum_j W_{ij} x_j - \eta\, g_i(x_i)
 
-    The gradient is taken at a node's own model before mixing. With ``epochs``, nodes take several epochs of local steps and
-    then mix the results, the variant that the L2C paper compares with.
+    The gradient is taken at a node's own model before mixing. With ``epochs``, nodes take several epochs of local steps
+    and then mix the results, the variant that the L2C paper compares with.
 
     Args:
         epochs: Local epochs per round. Default: one step per round, the algorithm's own form.

@@ -19,7 +19,9 @@ def fedavg(
     part: str = "all",
     buffers: str = "mix",
 ) -> Method:
-    r"""`Communication-Efficient Learning of Deep Networks from Decentralized Data (McMahan et al., AISTATS 2017)
+    r"""FedAvg: average all models, weighted by sample counts.
+
+    `Communication-Efficient Learning of Deep Networks from Decentralized Data (McMahan et al., AISTATS 2017)
     <https://arxiv.org/abs/1602.05629>`_.
 
     .. math::

@@ -28,7 +28,9 @@ def l2c(
     part: str = "all",
     buffers: str = "keep",
 ) -> Method:
-    r"""`Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    r"""L2C: mixing weights whose logits learn, one for every edge.
+
+    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
     L2C of algorithm 1:
 
@@ -39,8 +41,8 @@ def l2c(
 
     The paper writes the exchange in three ways that do not agree. ``variant`` chooses:
 
-    - ``"consistent"`` (default): the second line of eq. 2, the only one consistent with weights that sum to one over i and
-      its neighbours.
+    - ``"consistent"`` (default): the second line of eq. 2, the only one consistent with weights that sum to one over
+      i and its neighbours.
     - ``"neighbors"``: the first line of eq. 2: the node keeps its own update whole and adds its neighbours'.
     - ``"algorithm"``: line 16 of algorithm 1: the node's own update is dropped.
 

@@ -33,7 +33,9 @@ def meta_l2c(
     part: str = "all",
     buffers: str = "keep",
 ) -> Method:
-    """`Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    """Meta-L2C: attention between encoded changes of models, whose encoders all nodes train together.
+
+    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
     meta-L2C of algorithm 1.
 

@@ -1,5 +1,7 @@
 """Layers on the collaboration graph: mixing, exchange, and what learns the edge weights."""
 
+from __future__ import annotations
+
 from graphcollab.nn.exchange import Exchange, NoExchange, ServerAverage
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer

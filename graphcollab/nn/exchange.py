@@ -41,7 +41,7 @@ class NoExchange:
 
 @dataclass(frozen=True)
 class Exchange:
-    r"""Every node's new model is a base plus a weighted sum over the edges it listens along:
+    r"""A base plus a weighted sum over the edges a node listens along.
 
     .. math::
         x_i \leftarrow b_i + \sum_{j \to i} w_{ij} m_j
@@ -121,8 +121,8 @@ class ServerAverage:
     """Averages through server nodes: nodes at work send up, every node takes the average down.
 
     Two bipartite mixes in place of a complete graph, so the cost is 2 K d and not K² d. Weights are sample counts,
-    normalised over the nodes at work (those that both train and serve). A server that hears from nobody changes nothing.
-    A node that sends is charged d floats up and d down; the others get the average only to be judged by it.
+    normalised over the nodes at work (those that both train and serve). A server that hears from nobody changes
+    nothing. A node that sends is charged d floats up and d down; the others get the average only to be judged by it.
 
     Args:
         part: Part of the model that is averaged.

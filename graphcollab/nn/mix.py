@@ -11,14 +11,15 @@ __all__ = ["Mix"]
 
 
 class Mix(MessagePassing):
-    r"""Weighted sum of senders' rows at every receiver:
+    r"""Weighted sum of senders' rows at every receiver.
 
     .. math::
         y_i = \sum_{j \to i} w_{ij} x_j
 
     One ``propagate`` over a bipartite graph, fused: the edges are sorted by receiver first, because given a plain
     ``edge_index`` message passing would build every message, [E, P], which for 100 nodes, all pairs and 0.9 million
-    parameters is 35 GB. Its gradient is a transposed product for x and a sampled product for w; see `graphcollab.ops.mix`.
+    parameters is 35 GB. Its gradient is a transposed product for x and a sampled product for w; see
+    `graphcollab.ops.mix`.
 
     Args:
         kernel: ``"dense"``, ``"csr"`` or ``"segment"``. Default: by density and number type.
@@ -66,7 +67,7 @@ class Mix(MessagePassing):
         return self.propagate(adjacency, x=(source, target), edge_weight=edge_weight, structure=structure)
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
-        """Return one message per edge, [E, P]: the definition; the fused path gives the same sum without building it."""
+        """Return one message per edge, [E, P]: the definition; the fused path never builds it."""
         return edge_weight[:, None] * x_j
 
     def message_and_aggregate(

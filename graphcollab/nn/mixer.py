@@ -29,13 +29,13 @@ Layers = dict[str, tuple[int, list[Piece]]]
 
 @dataclass(frozen=True)
 class Mixer:
-    r"""Encodes a change of a model: the same small network on every filter of a layer (eq. 7 and 8 of L2C):
+    r"""Encodes a change of a model: the same small network on every filter of a layer (eq. 7 and 8 of L2C).
 
     .. math::
         \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L]
 
-    A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU between.
-    (The paper gives the output sizes 10 and 5 and leaves activation and biases open.)
+    A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU
+    between. (The paper gives the output sizes 10 and 5 and leaves activation and biases open.)
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
@@ -87,15 +87,15 @@ class Mixer:
         """Encode changes of models [K, P_part] as [K, Σ_l 5 C_l]."""
         codes = []
         for layer, (channels, pieces) in layers_of(spec, part).items():
-            first, code = self.tensors[f"{layer}/weight1"], None
+            first = self.tensors[f"{layer}/weight1"]
+            code = self.tensors[f"{layer}/bias1"]
             offset = 0
             for start, width in pieces:
                 # [K, C, width] @ [width, hidden]
                 filters = change[:, start : start + channels * width].unflatten(1, (channels, width))
-                term = F.linear(filters, first[:, offset : offset + width])
-                code = term if code is None else code + term
+                code = code + F.linear(filters, first[:, offset : offset + width])
                 offset += width
-            hidden = torch.relu(code + self.tensors[f"{layer}/bias1"])
+            hidden = torch.relu(code)
             codes.append(F.linear(hidden, self.tensors[f"{layer}/weight2"], self.tensors[f"{layer}/bias2"]).flatten(1))
         return torch.cat(codes, 1)
 

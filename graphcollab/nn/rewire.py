@@ -39,7 +39,8 @@ class AtRound:
     """Apply a transform once, after the exchange of one round.
 
     Args:
-        round: Index of the round, from 0; ``AtRound(10, …)`` acts after eleven rounds, as ``t == T_0`` in the L2C paper.
+        round: Index of the round, from 0; ``AtRound(10, …)`` acts after eleven rounds, as ``t == T_0`` in the L2C
+            paper.
         transform: Any PyG transform.
     """
 

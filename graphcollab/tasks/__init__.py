@@ -1,5 +1,7 @@
 """What nodes own: their samples, how a dataset is dealt out to them, and the batches they train on."""
 
+from __future__ import annotations
+
 from graphcollab.tasks.batching import Schedule, local_steps, make_schedule
 from graphcollab.tasks.partition import Labelled, class_shards, grouped_tasks, shard_tasks
 from graphcollab.tasks.pool import Pool, Split

@@ -46,9 +46,10 @@ def local_steps(counts: Tensor, batch_size: int, epochs: int = 1, steps: int | N
 def make_schedule(
     counts: Tensor, node_id: Tensor, seed: int, round_: int, batch_size: int, epochs: int = 1, steps: int | None = None
 ) -> Schedule:
-    """Shuffle every node's samples anew for every pass and cut them into batches; the last batch of a pass may be short.
+    """Shuffle every node's samples anew for every pass and cut them into batches.
 
-    The order is a function of (seed, node_id, round, pass) alone: it does not depend on which other rows are drawn.
+    The last batch of a pass may be short. The order is a function of (seed, node_id, round, pass) alone: it does not
+    depend on which other rows are drawn.
 
     Args:
         counts: Samples of every row's node, [R].

@@ -21,13 +21,20 @@ class Labelled(Protocol):
     """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`."""
 
     @property
-    def train_inputs(self) -> Tensor: ...
+    def train_inputs(self) -> Tensor:
+        """Training inputs, [N, ...]."""
+
     @property
-    def train_targets(self) -> Tensor: ...
+    def train_targets(self) -> Tensor:
+        """Class labels of the training inputs, [N]."""
+
     @property
-    def test_inputs(self) -> Tensor: ...
+    def test_inputs(self) -> Tensor:
+        """Test inputs, [N', ...]."""
+
     @property
-    def test_targets(self) -> Tensor: ...
+    def test_targets(self) -> Tensor:
+        """Class labels of the test inputs, [N']."""
 
 
 def class_shards(
@@ -75,12 +82,14 @@ def shard_tasks(
     val_fraction: float = 0.2,
     **kwargs: Any,
 ) -> Tasks:
-    """Draw K = M P / N non-IID tasks by the procedure of Fig. 2 of `Learning to Collaborate in Decentralized Learning of
-    Personalized Models (Li et al., CVPR 2022)`.
+    """Draw K = M P / N non-IID tasks, each with samples of N of M classes.
 
-    (a) The samples of each of the M classes are cut into P shards; (b) one shard of every class, at random, makes a group,
-    P groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test data are
-    all test samples of its classes; they are stored once and shared by index.
+    The procedure is that of Fig. 2 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et
+    al., CVPR 2022)`.
+
+    (a) The samples of each of the M classes are cut into P shards; (b) one shard of every class, at random, makes a
+    group, P groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test
+    data are all test samples of its classes; they are stored once and shared by index.
 
     Args:
         data: A dataset with training and test samples.
@@ -98,7 +107,7 @@ def shard_tasks(
     Example:
         >>> from types import SimpleNamespace
         >>> x, y = torch.zeros(40, 1), torch.arange(40) % 4
-        >>> tasks = shard_tasks(SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y), shards=2)
+        >>> tasks = shard_tasks(SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y), 2)
         >>> tasks.num_nodes, tasks.classes.sum(1).tolist()
         (4, [2, 2, 2, 2])
     """

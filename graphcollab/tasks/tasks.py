@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,13 +25,15 @@ _SPLIT_STREAM = 101
 def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
     """Turn a node's samples into two tensors: float32 inputs (whole numbers stay), int64 or float32 targets."""
     if isinstance(samples, Dataset):
-        size = len(samples)  # type: ignore[arg-type]
+        size = len(cast(Sized, samples))
         if size == 0:
             raise ValueError(f"{who} has an empty dataset: every node needs training samples")
-        samples = next(iter(DataLoader(samples, batch_size=size)))
-        if len(samples) != 2:
-            raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(samples)} values")
-    inputs, targets = (torch.as_tensor(np.asarray(v) if isinstance(v, list) else v) for v in samples)
+        pair = next(iter(DataLoader(samples, batch_size=size)))
+        if len(pair) != 2:
+            raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
+    else:
+        pair = samples
+    inputs, targets = (torch.as_tensor(np.asarray(v) if isinstance(v, list) else v) for v in pair)
     if len(inputs) != len(targets):
         raise ValueError(f"{who} has {len(inputs)} inputs and {len(targets)} targets: each input needs one target")
     if inputs.is_floating_point() or inputs.dtype == torch.uint8:
@@ -48,7 +50,8 @@ class Tasks:
         pools: Samples, each stored once.
         splits: ``"train"``, and where there are such ``"val"`` and ``"test"``: who uses which samples.
         names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
-        loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's batch.
+        loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's
+            batch.
         metric: ``"accuracy"``, ``"mse"``, ``"mae"``, ``"auc"``, or a function ``(outputs, targets) -> number`` of one
             node's samples (bigger is better unless it has an attribute ``higher_is_better = False``).
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …

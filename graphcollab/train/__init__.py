@@ -1,5 +1,7 @@
 """Training: the outer loop, its checkpoints and logs, fair comparisons, and nodes that join later."""
 
+from __future__ import annotations
+
 from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, TensorBoardLog
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from graphcollab.train.compare import Comparison, Trial, compare

@@ -38,8 +38,8 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module]) -> None:
             labels = tasks.pools[owned.pool].targets
             if labels.is_floating_point() or labels.dim() != 1:
                 raise ValueError(
-                    f"cross-entropy needs one whole-number label per sample, targets of split {name!r} are {labels.dtype} "
-                    f"of shape {tuple(labels.shape)}: for regression use loss='mse'"
+                    f"cross-entropy needs one whole-number label per sample, targets of split {name!r} are "
+                    f"{labels.dtype} of shape {tuple(labels.shape)}: for regression use loss='mse'"
                 )
             used = labels[owned.index]
             if len(used) and not 0 <= int(used.min()) <= int(used.max()) < outputs.shape[-1]:

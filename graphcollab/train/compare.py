@@ -69,7 +69,7 @@ class Comparison:
         return paired_difference(self.values(method, column), self.values(reference, column), confidence)
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """Return for every method the mean over seeds of every column, the spread, the setting, and the seeds' values."""
+        """Return for every method the mean over seeds of every column, its spread, the setting and the values."""
         out: dict[str, dict[str, Any]] = {}
         for name, trials in self.chosen.items():
             row: dict[str, Any] = {c: sum(self.values(name, c)) / len(trials) for c in COLUMNS}
@@ -95,8 +95,8 @@ def compare(
 ) -> Comparison:
     """Run every method with every setting of its grid on every seed, and choose settings on validation data alike.
 
-    Test data play no part in the choice. On every seed all methods see the same tasks and initial models, so differences
-    are paired.
+    Test data play no part in the choice. On every seed all methods see the same tasks and initial models, so
+    differences are paired.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
@@ -105,8 +105,8 @@ def compare(
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
         graphs: Allowed edges per method. Default: all pairs.
-        select: ``"pooled"``: the setting with the best mean validation metric over all seeds; ``"each"``: the best on each
-            seed by itself.
+        select: ``"pooled"``: the setting with the best mean validation metric over all seeds; ``"each"``: the best on
+            each seed by itself.
         on_trial: Called after every trial with it, its result, its number and how many there are.
         settings: Passed to `run`.
 

@@ -49,10 +49,11 @@ class Joined:
 def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 1) -> Joined:
     """Give nodes that were not there during training a personalised model from the learned mixer.
 
-    A newcomer trains alone for ``warmup`` rounds from the run's initial model; attention between its change and those of
-    the old nodes says whom to listen to; its model becomes the initial one plus the weighted sum of all changes since the
-    run's start, which it then trains for ``finetune`` rounds on its own data. Nothing is sent to the old nodes, whose models
-    and whose mixer stay as they are. (The paper says that meta-L2C serves new nodes but not how; this is our reading.)
+    A newcomer trains alone for ``warmup`` rounds from the run's initial model; attention between its change and those
+    of the old nodes says whom to listen to; its model becomes the initial one plus the weighted sum of all changes
+    since the run's start, which it then trains for ``finetune`` rounds on its own data. Nothing is sent to the old
+    nodes, whose models and whose mixer stay as they are. (The paper says that meta-L2C serves new nodes but not how;
+    this is our reading.)
 
     Args:
         result: A run of a method whose weights come from encodings of models (meta-L2C), one architecture.

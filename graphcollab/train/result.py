@@ -71,8 +71,11 @@ class Result:
         return {name: self.model(k) for k, name in enumerate(self.tasks.names)}
 
     def graph(self) -> Data:
-        """Return the learned graph: ``edge_index``, ``edge_weight``, ``node_id``, ``name``, and ``x`` [K, P] where all
-        nodes have one architecture."""
+        """Return the learned graph.
+
+        It has ``edge_index``, ``edge_weight``, ``node_id``, ``name``, and ``x`` [K, P] where all
+        nodes have one architecture.
+        """
         data = self.data
         graph = Data(edge_index=data.edge_index, edge_weight=data.edge_weight, num_nodes=data.num_nodes)
         graph.node_id = data.node_id
@@ -82,7 +85,7 @@ class Result:
         return graph
 
     def to_networkx(self) -> networkx.DiGraph:
-        """Return the learned graph with node names and attribute ``edge_weight``; edges point from sender to receiver."""
+        """Return the learned graph with node names and ``edge_weight``; edges point from sender to receiver."""
         graph = self.graph()
         return to_networkx(graph, node_attrs=["name"], edge_attrs=["edge_weight"])
 

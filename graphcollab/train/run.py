@@ -201,8 +201,8 @@ def _same_run(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path)
     for key, value in wanted.items():
         if saved.get(key) != value:
             raise ValueError(
-                f"the checkpoints in {folder} are of another run: their {key} is {saved.get(key)}, this run's is {value}; "
-                "use another folder, or resume=False to start afresh"
+                f"the checkpoints in {folder} are of another run: their {key} is {saved.get(key)}, this run's is "
+                f"{value}; use another folder, or resume=False to start afresh"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +17,10 @@ from graphcollab.transforms import Complete, check_edges, check_no_duplicates, s
 
 __all__ = ["Graph", "Model", "build_graph", "build_modules"]
 
-Model = nn.Module | Callable[[], nn.Module] | Sequence[nn.Module | Callable[[], nn.Module]]
+Model: TypeAlias = nn.Module | Callable[[], nn.Module] | Sequence[nn.Module | Callable[[], nn.Module]]
 """A module, a function that makes one, or one of these per architecture."""
 
-Graph = Data | Tensor | BaseTransform | None
+Graph: TypeAlias = Data | Tensor | BaseTransform | None
 """Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
 
 _MODEL_STREAM = 108
@@ -54,8 +55,8 @@ def build_graph(
         architecture: Architecture of every node, [K], where there are several. Default: the first.
 
     Returns:
-        A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks ``trains``,
-        ``serves`` and ``isolated`` [K], and ``train_loss`` and ``bytes_sent`` [K].
+        A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks
+        ``trains``, ``serves`` and ``isolated`` [K], and ``train_loss`` and ``bytes_sent`` [K].
 
     Raises:
         ValueError: If edges are out of range or double, or architectures are not given for every node.

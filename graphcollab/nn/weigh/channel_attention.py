@@ -25,15 +25,16 @@ __all__ = ["ChannelAttention"]
 
 @dataclass(frozen=True)
 class ChannelAttention:
-    r"""Attention over channel-shared encodings, from `Learning to Collaborate in Decentralized Learning of Personalized
-    Models (Li et al., CVPR 2022)`, eq. 4 and 5:
+    r"""Attention over channel-shared encodings of how models changed.
+
+    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 4 and 5:
 
     .. math::
         w_{ij} = \mathrm{softmax}_{j \in \{i\} \cup N(i)} \langle E(\hat\Delta_i; \phi), E(\hat\Delta_j; \phi) \rangle,
         \qquad \hat\Delta_i = x_i - x_i^{init}
 
-    without temperature. The encoders learn from the validation losses of the mixed models; the gradient flows through the
-    weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce).
+    without temperature. The encoders learn from the validation losses of the mixed models; the gradient flows through
+    the weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce).
 
     Args:
         part: Part of the model that is compared.

@@ -76,9 +76,12 @@ class Uniform(FixedWeigher):
 
 @dataclass(frozen=True)
 class Metropolis(FixedWeigher):
-    """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij; symmetric, rows and columns sum to 1.
+    """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
 
-    d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The graph must be undirected with a self-loop everywhere.
+    They are symmetric, so rows and columns sum to 1.
+
+    d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The graph must be undirected with a self-loop
+    everywhere.
     """
 
     def init(self, data: Data, env: Env) -> Data:

@@ -21,8 +21,9 @@ __all__ = ["LearnedLogits"]
 
 @dataclass(frozen=True)
 class LearnedLogits:
-    r"""Softmax of learned logits, from `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al.,
-    CVPR 2022)`, eq. 3:
+    r"""Softmax of learned logits, one for every edge.
+
+    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 3:
 
     .. math::
         w_{ij} = \frac{e^{a_{ij}}}{\sum_{l \in \{i\} \cup N(i)} e^{a_{il}}}, \qquad
@@ -30,14 +31,15 @@ class LearnedLogits:
         s_j = \frac{\partial L}{\partial w_{ij}}
 
     The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state. The paper
-    leaves a⁰ open; here it is 0, so weights start uniform. The paper's line 24 averages a over nodes, which has no meaning
-    for logits that belong to one node, and is not done.
+    leaves a⁰ open; here it is 0, so weights start uniform. The paper's line 24 averages a over nodes, which has no
+    meaning for logits that belong to one node, and is not done.
 
     Args:
         optimizer: Update of the logits. Default: Adam, lr 0.1, weight decay 0.01 (the paper's).
 
     Shapes:
-        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight`` [E].
+        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight``
+        [E].
     """
 
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
