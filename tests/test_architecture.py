@@ -54,7 +54,7 @@ SEEDING = {
 
 # Code of others that draws from the global generator (initial parameters of a module, dropout) is run in
 # `with torch.random.fork_rng():`, which puts the old state back; only these may seed inside it.
-FORKS = ("graphcollab/local/", "graphcollab/stack.py")
+FORKS = ("graphcollab/local/", "graphcollab/stack.py", "graphcollab/train/start.py")
 
 LONGEST = 350
 
