@@ -1,0 +1,38 @@
+"""Checks that methods, also those of extensions, can be put to."""
+
+from __future__ import annotations
+
+from graphcollab.testing.compare_values import differences, leaves
+from graphcollab.testing.contract import (
+    CONTRACT,
+    check_alone_equals_local,
+    check_backends_agree,
+    check_chunks_agree,
+    check_contract,
+    check_input_untouched,
+    check_keeps_dtype,
+    check_relabelling,
+    check_resume,
+    check_runs,
+    check_two_architectures,
+    check_unconnected_parts,
+)
+from graphcollab.testing.scene import Scene
+
+__all__ = [
+    "CONTRACT",
+    "Scene",
+    "check_alone_equals_local",
+    "check_backends_agree",
+    "check_chunks_agree",
+    "check_contract",
+    "check_input_untouched",
+    "check_keeps_dtype",
+    "check_relabelling",
+    "check_resume",
+    "check_runs",
+    "check_two_architectures",
+    "check_unconnected_parts",
+    "differences",
+    "leaves",
+]

@@ -1,0 +1,109 @@
+"""`Scene`: a small collaboration on which a method can be played round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcollab.comm import Comm
+from graphcollab.local import Engine
+from graphcollab.method import Method, Phases
+from graphcollab.models import MLP
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.train import build_graph
+from graphcollab.typing import Env
+
+__all__ = ["Scene"]
+
+FEATURES, CLASSES = 4, 3
+SIZES = (8, 13, 9, 12, 10, 11)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Nodes with data, models and edges, and how they are computed.
+
+    Args:
+        tasks: The nodes' data.
+        modules: One module per architecture.
+        edge_index: Allowed edges, [2, E]. Default: all pairs.
+        architecture: Architecture of every node, where there are several.
+        backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
+        chunk: Rows at a time.
+        seed: Seed of the run.
+
+    Example:
+        >>> from graphcollab.methods import fedavg
+        >>> scene = Scene.small()
+        >>> data, env = scene.play(fedavg(), rounds=2)
+        >>> data.round, data.x.num_nodes
+        (2, 6)
+    """
+
+    tasks: Tasks
+    modules: Sequence[nn.Module] = field(repr=False)
+    edge_index: Tensor | None = None
+    architecture: tuple[int, ...] | None = None
+    backend: str = "auto"
+    chunk: int | None = None
+    seed: int = 0
+
+    @classmethod
+    def small(
+        cls, dtype: torch.dtype = torch.float64, sizes: Sequence[int] = SIZES, shared_head: bool = False
+    ) -> Scene:
+        """Make a scene of a few nodes with unequal numbers of samples of three classes.
+
+        Args:
+            dtype: Number type of inputs and models.
+            sizes: Samples of every node.
+            shared_head: Give the nodes two architectures in turn, which share the part ``head``.
+        """
+        draw = torch.Generator().manual_seed(0)
+        targets = torch.randint(CLASSES, (sum(sizes),), generator=draw)
+        inputs = torch.randn(sum(sizes), FEATURES, generator=draw, dtype=torch.float64)
+        inputs[:, 0] += targets
+        index = list(torch.arange(sum(sizes)).split(list(sizes)))
+        pools = {"train": Pool(inputs.to(dtype), targets)}
+        tasks = Tasks(pools, {"train": Split.from_lists("train", index)}).hold_out(0.25)
+        hidden = ((7, 6), (6,)) if shared_head else ((6,),)
+        modules = [_filled(MLP(FEATURES, widths, CLASSES), draw).to(dtype) for widths in hidden]
+        kinds = tuple(k % 2 for k in range(len(sizes))) if shared_head else None
+        return cls(tasks, modules, architecture=kinds)
+
+    def replace(self, **fields: object) -> Scene:
+        """Return the scene with other fields."""
+        return replace(self, **fields)  # type: ignore[arg-type]
+
+    def begin(self, method: Method | Phases) -> tuple[Data, Env]:
+        """Return the state before the first round and what stages may use."""
+        specs = [ParamSpec.from_module(module) for module in self.modules]
+        env = Env(Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk), Comm(), self.seed)
+        method.check(env)
+        data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture)
+        return method.start(data, env), env
+
+    def play(self, method: Method | Phases, rounds: int = 2) -> tuple[Data, Env]:
+        """Play some rounds from the beginning; return the state after them."""
+        data, env = self.begin(method)
+        for _ in range(rounds):
+            data = method.play(data, env)
+        return data, env
+
+    def models(self, method: Method | Phases, rounds: int = 2) -> Stacks:
+        """Play some rounds and return the models that nodes are judged by."""
+        data, env = self.play(method, rounds)
+        return method.models(data, env)
+
+
+def _filled(module: nn.Module, draw: torch.Generator) -> nn.Module:
+    """Draw a module's parameters anew from a generator of its own."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw) * 0.3)
+    return module
