@@ -112,12 +112,15 @@ class Method:
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
-        bad = (~torch.isfinite(losses)).nonzero().flatten()
-        if len(bad):
+        bad = (~torch.isfinite(losses) & ~data.isolated).nonzero().flatten()
+        if len(bad) and env.isolate:
+            data = isolate(data, bad)
+        elif len(bad):
             raise NonFiniteLossError(
                 f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
                 f"{data.round} after the exchange: use a smaller step size"
             )
+        cotangent = cotangent.masked_fill(data.isolated[:, None], 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 

@@ -200,6 +200,11 @@ class Stacks:
         """Device of the rows."""
         return self.tensors[0].device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number type of the rows."""
+        return self.tensors[0].dtype
+
     def part(self, name: str) -> Tensor:
         """Return a part of all nodes' models as [K, P_part]; with one architecture it is a view.
 

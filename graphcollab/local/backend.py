@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ class Backend(ABC):
     """Computes with the models of one architecture. Both backends give the same numbers up to rounding.
 
     Args:
-        module: One module of the architecture; its parameters serve as working memory.
+        module: One module of the architecture; a copy of it serves as working memory.
         spec: Its columns.
         autocast: Compute forward passes in bfloat16.
     """
@@ -63,7 +64,7 @@ class Backend(ABC):
     name: str
 
     def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False) -> None:
-        self.module = module
+        self.module = copy.deepcopy(module)
         self.spec = spec
         self.autocast = autocast
         self.samplewise = is_samplewise(module)
@@ -113,6 +114,10 @@ class Backend(ABC):
 
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.autocast)
+
+    def _whole(self, outputs: Tensor) -> Tensor:
+        """Return outputs in full precision, in which losses are computed."""
+        return outputs.float() if self.autocast else outputs
 
 
 def is_samplewise(module: nn.Module) -> bool:

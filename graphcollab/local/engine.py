@@ -30,7 +30,8 @@ class Fitted:
     Args:
         models: New models; position r is row r.
         loss: Mean training loss over a row's steps, [R].
-        bad_step: First step whose loss was not finite, [R]; -1 where all were.
+        bad_step: First step whose loss was not finite, [R]; -1 where all were. It is the number of steps where all
+            losses were finite but the last step left a model that is not.
         state: Optimiser state by slot, zero in the columns of buffers.
         step: Optimiser steps taken, [R].
     """
@@ -135,7 +136,7 @@ class Engine:
         taken = torch.zeros_like(rows.node) if step is None else step
         models = [rows.source.tensors[s].new_empty(n, backend.spec.num_columns) for s, n, backend in self._layout(rows)]
         slots = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
-        loss = torch.zeros(len(rows), device=rows.node.device)
+        loss = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
         bad = torch.full_like(rows.node, -1)
         members: list[Tensor] = []
         planned = local_steps(counts, batch_size, epochs, steps)
@@ -161,7 +162,7 @@ class Engine:
                 for slot, values in moved.items():
                     slots[slot][place][local, :width] = values
                 loss[take] = losses.nansum(0) / schedule.steps
-                bad[take] = _first_bad(losses, schedule)
+                bad[take] = _first_bad(losses, schedule, new)
         specs = tuple(self.backends[s].spec for s, _, _ in self._layout(rows))
         new_models = Stacks(specs, tuple(models), tuple(members))
         return Fitted(
@@ -191,7 +192,7 @@ class Engine:
             Losses [R], and gradients [R, P_part] or the reduced values [R, ...].
         """
         objective = objective or self.objective
-        losses = torch.zeros(len(rows), device=rows.node.device)
+        losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
         kept: Tensor | None = None
         for s, where in self._stacks(rows):
             for local in self._chunks(s, self.tasks.sizes(split)[rows.node[where]]):
@@ -224,7 +225,7 @@ class Engine:
 
     def loss(self, rows: Rows, split: str) -> Tensor:
         """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
-        out = torch.full((len(rows),), float("nan"), device=rows.node.device)
+        out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.node.device)
         for chunk in self.predict(rows, split):
             out[chunk.rows] = self.losses_of(chunk)
         return out
@@ -238,7 +239,7 @@ class Engine:
                     for o, t, m in zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)
                 ]
             )
-        weight = chunk.mask / chunk.mask.sum(1, keepdim=True)
+        weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
         return vmap(lambda o, t, w: self.objective(o, t, Context(w, {})))(chunk.outputs, chunk.targets, weight)
 
     def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
@@ -249,7 +250,7 @@ class Engine:
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
         if objective.weighs and backend.samplewise:
             for inputs, targets, mask in self._samples(nodes, split):
-                value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None], objective)
+                value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None].to(flat.dtype), objective)
                 loss += value
                 grads += part
             return loss, grads
@@ -292,8 +293,9 @@ class Engine:
         yield from order.tensor_split(max(pieces, 1))
 
 
-def _first_bad(losses: Tensor, schedule: Schedule) -> Tensor:
-    """Return the first step whose loss is not finite, [r], -1 where all are."""
+def _first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:
+    """Return the first step whose loss is not finite, [r], -1 where all are and the model is finite."""
     took = torch.arange(len(losses), device=losses.device)[:, None] < schedule.steps
     bad = took & ~torch.isfinite(losses)
-    return torch.where(bad.any(0), bad.int().argmax(0), -1)
+    after = torch.where(torch.isfinite(models.sum(1)), -1, schedule.steps)
+    return torch.where(bad.any(0), bad.int().argmax(0), after)

@@ -89,7 +89,7 @@ class Fit:
             step=step,
         )
         data.x = _put(data.x, nodes, fitted.models, every)
-        data.train_loss = data.train_loss.index_copy(0, nodes, fitted.loss)
+        data.train_loss = data.train_loss.index_copy(0, nodes, fitted.loss.to(data.train_loss.dtype))
         data.bad_step = data.bad_step.index_copy(0, nodes, fitted.bad_step)
         if self.keep_state:
             data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)

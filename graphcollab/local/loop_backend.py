@@ -31,7 +31,7 @@ class LoopBackend(Backend):
             outputs = []
             for row, x in zip(flat, inputs, strict=True):
                 self._bind(row)
-                outputs.append(self.module(x).float())
+                outputs.append(self._whole(self.module(x)))
         return torch.stack(outputs)
 
     def gradient(
@@ -103,7 +103,7 @@ class LoopBackend(Backend):
         near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
         with self._autocast(inputs.device):
             outputs = self.module(inputs)
-        return objective(outputs.float(), targets, Context(weight, dict(zip(names, params, strict=True)), near))
+        return objective(self._whole(outputs), targets, Context(weight, dict(zip(names, params, strict=True)), near))
 
     def _bind(self, row: Tensor) -> list[nn.Parameter]:
         """Point the module's parameters into a row and copy its buffers in; return the parameters in column order."""

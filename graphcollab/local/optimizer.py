@@ -114,7 +114,7 @@ class Adam(RowOptimizer):
         torch._foreach_lerp_(first, grads, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, grads, grads, 1 - beta2)
-        count = step + 1
+        count = step.double() + 1 if isinstance(step, Tensor) else step + 1
         correction1, correction2 = 1 - beta1**count, (1 - beta2**count) ** 0.5
         for param, m, v in zip(params, first, second, strict=True):
             denominator = (v.sqrt() / _per_row(correction2, v)).add_(self.eps)

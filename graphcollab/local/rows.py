@@ -53,6 +53,11 @@ class Rows:
         nodes = torch.arange(models.num_nodes, device=models.device) if nodes is None else nodes
         return cls(models, nodes, nodes)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number type of the models."""
+        return self.source.dtype
+
     def __len__(self) -> int:
         return len(self.node)
 

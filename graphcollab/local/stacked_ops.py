@@ -29,7 +29,7 @@ class _BatchedLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
+        x, weight = (saved.to(grad.dtype) for saved in ctx.saved_tensors)  # under autocast grad is half precision
         to_x = torch.bmm(grad, weight) if ctx.needs_input_grad[0] else None
         to_weight = torch.bmm(grad.mT, x) if ctx.needs_input_grad[1] else None
         to_bias = grad.sum(1) if ctx.needs_input_grad[2] else None

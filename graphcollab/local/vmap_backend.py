@@ -34,7 +34,7 @@ class VmapBackend(Backend):
         """Return outputs [r, m, ...] in evaluation mode."""
         self.module.eval()
         with torch.no_grad(), stacked_ops(), self._autocast(flat.device):
-            return vmap(self._outputs, randomness="different")(self.spec.views(flat), inputs).float()
+            return self._whole(vmap(self._outputs, randomness="different")(self.spec.views(flat), inputs))
 
     def gradient(
         self,
@@ -77,7 +77,7 @@ class VmapBackend(Backend):
         key = (feed.seed, int(feed.node_id[0]), feed.round_)
         with keyed_layers(self.random, flat.device, *key):
             for s, size in enumerate(sizes.T):
-                for rows, width, weight in _groups(size, together, flat.device):
+                for rows, width, weight in _groups(size, together, flat):
                     part = [leaf[rows] for leaf in leaves]
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
                     inputs, targets = feed.batch(rows, s, width)
@@ -120,7 +120,7 @@ class VmapBackend(Backend):
                 dict(zip(names, own, strict=True)),
                 None if near is None else dict(zip(names, near, strict=True)),
             )
-            return objective(self._outputs([*own, *extra], x).float(), y, context)
+            return objective(self._whole(self._outputs([*own, *extra], x)), y, context)
 
         dims = (0, 0, 0, 0, None if weight is None else 0, None if anchor is None else 0)
         stacked: Callable[..., Tensor] = vmap(one, in_dims=dims, randomness="different")
@@ -147,7 +147,7 @@ def _common(step: Tensor) -> int | None:
     return first if bool((step == first).all()) else None
 
 
-def _groups(size: Tensor, together: bool, device: torch.device) -> list[tuple[slice | Tensor, int, Tensor | None]]:
+def _groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:
     """Group the rows at work by batch length, or pad them to one length with weights.
 
     Returns:
@@ -161,5 +161,5 @@ def _groups(size: Tensor, together: bool, device: torch.device) -> list[tuple[sl
     if together:
         width = lengths[-1]
         inside = torch.arange(width) < size[:active, None]
-        return [(slice(0, active), width, (inside / size[:active, None]).to(device))]
-    return [((size == length).nonzero().flatten().to(device), length, None) for length in lengths]
+        return [(slice(0, active), width, (inside / size[:active, None].to(like.dtype)).to(like.device))]
+    return [((size == length).nonzero().flatten().to(like.device), length, None) for length in lengths]

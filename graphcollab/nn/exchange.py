@@ -162,7 +162,7 @@ class ServerAverage:
             down = Mix()(
                 average, server.edge_index[:, heard].flip(0), torch.ones_like(weight[heard]), server.size[::-1]
             )
-            reached = torch.zeros(len(old), dtype=torch.bool, device=old.device).index_fill_(0, node[heard], True)
+            reached = torch.zeros_like(data.isolated).index_fill_(0, node[heard], True) & ~data.isolated
             new = new.with_part(part, torch.where(reached[:, None], down, old))
             width += old.shape[1]
         data = env.comm.count(data, node[count > 0], 2 * width)

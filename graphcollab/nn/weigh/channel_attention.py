@@ -86,7 +86,7 @@ class ChannelAttention:
             mixer = self.pretrained if isinstance(self.pretrained, Mixer) else Mixer.load(self.pretrained)
             mixer.check(spec, self.part)
         data = copy.copy(data)
-        data.mixer = mixer.to(data.x.device)
+        data.mixer = mixer.to(data.x.device, data.x.dtype)
         for slot in self.optimizer.slots if self.learns else ():
             data[f"mixer_{slot}"] = data.mixer.with_tensors(
                 {n: torch.zeros_like(t) for n, t in data.mixer.tensors.items()}

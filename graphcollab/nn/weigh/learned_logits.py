@@ -49,7 +49,7 @@ class LearnedLogits:
     def init(self, data: Data, env: Env) -> Data:
         """Start from equal weights."""
         data = copy.copy(data)
-        logit = torch.zeros(data.edge_index.shape[1], device=data.edge_index.device)
+        logit = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=data.edge_index.device)
         data.edge_logit = logit
         for slot in self.optimizer.slots:
             data[f"edge_logit_{slot}"] = torch.zeros_like(logit)
