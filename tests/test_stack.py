@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from graphcollab.models import MLP
+from graphcollab.stack import ParamSpec, Stacks
+
+
+def two_architectures() -> tuple[Stacks, list[nn.Module]]:
+    """Five nodes; the odd ones have a deeper model with the same head."""
+    modules = [MLP(3, (4,), 2), MLP(3, (5, 4), 2)]
+    specs = [ParamSpec.from_module(m) for m in modules]
+    members = torch.tensor([0, 2, 4]), torch.tensor([1, 3])
+    tensors = [
+        torch.arange(float(len(m) * s.num_columns)).view(len(m), -1) + 1000 * a
+        for a, (m, s) in enumerate(zip(members, specs, strict=True))
+    ]
+    return Stacks(tuple(specs), tuple(tensors), members), modules
+
+
+def test_columns_are_grouped_by_part_with_buffers_last():
+    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    spec = ParamSpec.from_module(module, {"head": ["2"], "norm": ["1"]})
+    assert spec.names[:4] == ("2.weight", "2.bias", "1.weight", "1.bias")
+    assert spec.names[6:] == ("1.running_mean", "1.running_var", "1.num_batches_tracked")
+    assert spec.parts == {"head": (0, 4), "norm": (4, 10), "all": (0, 19), "buffers": (19, 26)}
+    assert (spec.num_parameters, spec.num_columns, spec.num_named_parameters) == (19, 26, 6)
+    assert spec.columns("norm") == slice(4, 10)
+    assert spec.part_layout("head") == ((1, 3), (1,))
+
+
+def test_scalar_parameters_and_constant_buffers():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0))
+            self.register_buffer("table", torch.zeros(7))
+
+    spec = ParamSpec.from_module(Scaled())
+    assert (spec.names, spec.num_columns) == (("scale",), 1)
+    assert spec.views(torch.tensor([[3.0], [4.0]]))[0].tolist() == [3.0, 4.0]
+
+
+def test_a_modules_own_parts_are_used():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module.parts = {"last": ["1"]}
+    assert set(ParamSpec.from_module(module).parts) == {"last", "all"}
+
+
+def test_flatten_and_load_are_inverse():
+    source, target = (nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)) for _ in range(2))
+    source(torch.randn(8, 2))
+    spec = ParamSpec.from_module(source)
+    row = spec.flatten(source)
+    assert not row.requires_grad
+    spec.load_into(target, row)
+    for name, value in source.state_dict().items():
+        assert torch.equal(value, target.state_dict()[name]), name
+
+
+def test_views_share_memory():
+    spec = ParamSpec.from_module(nn.Linear(2, 3))
+    rows = torch.zeros(4, 9)
+    weight, bias = spec.views(rows)
+    assert (weight.shape, bias.shape) == ((4, 3, 2), (4, 3))
+    weight += 1
+    assert rows[:, :6].eq(1).all()
+
+
+@pytest.mark.parametrize(
+    ("module", "parts", "message"),
+    [
+        (nn.ReLU(), None, "ReLU has no parameters"),
+        (nn.Linear(1, 1), {"a": ["weight"], "b": ["weight"]}, r"'weight' belongs to the parts \['a', 'b'\]"),
+    ],
+)
+def test_spec_refuses(module, parts, message):
+    with pytest.raises(ValueError, match=message):
+        ParamSpec.from_module(module, parts)
+
+
+def test_unknown_part_is_named_with_those_there_are():
+    with pytest.raises(KeyError, match=r"no part 'tail'.*'all', 'backbone', 'head'"):
+        ParamSpec.from_module(MLP(3, (4,), 2)).columns("tail")
+
+
+def test_one_architecture_gives_views():
+    stacks = Stacks.single(ParamSpec.from_module(nn.Linear(2, 1)), torch.arange(6.0).view(2, 3))
+    assert stacks.part("all").data_ptr() == stacks.tensors[0].data_ptr()
+    assert stacks.dtype == torch.float32
+    assert stacks.device == torch.device("cpu")
+
+
+def test_two_architectures_share_a_head():
+    stacks, _ = two_architectures()
+    head = stacks.part("head")
+    assert head.shape == (5, 10)
+    assert torch.equal(head[1], stacks.tensors[1][0, stacks.specs[1].columns("head")])
+    assert torch.equal(head[4], stacks.tensors[0][2, stacks.specs[0].columns("head")])
+    new = stacks.with_part("head", head * 0 - 1)
+    assert torch.equal(new.part("head"), torch.full((5, 10), -1.0))
+    assert torch.equal(stacks.part("head"), head), "the old stacks were changed"
+    for old, now, spec in zip(stacks.tensors, new.tensors, stacks.specs, strict=True):
+        assert torch.equal(old[:, spec.columns("backbone")], now[:, spec.columns("backbone")])
+        assert old.data_ptr() != now.data_ptr()
+
+
+def test_a_part_of_other_shapes_cannot_be_shared():
+    stacks, _ = two_architectures()
+    with pytest.raises(ValueError, match=r"part 'all' has different shapes.*in common: \['head'\]"):
+        stacks.part("all")
+
+
+def test_shapes_are_checked():
+    spec = ParamSpec.from_module(nn.Linear(2, 1))
+    with pytest.raises(ValueError, match=r"2 nodes with 3 columns has shape \(2, 4\)"):
+        Stacks((spec,), (torch.zeros(2, 4),), (torch.arange(2),))
+    with pytest.raises(ValueError, match="2 architectures, 1 stacks, 1 member lists"):
+        Stacks((spec, spec), (torch.zeros(2, 3),), (torch.arange(2),))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True))
+def test_select_keeps_every_nodes_row(nodes):
+    stacks, _ = two_architectures()
+    chosen = stacks.select(torch.tensor(nodes))
+    assert chosen.num_nodes == len(nodes)
+    assert sorted(torch.cat(chosen.members).tolist()) == list(range(len(nodes)))
+    for position, node in enumerate(nodes):
+        (spec, row), (old_spec, old_row) = chosen.row(position), stacks.row(node)
+        assert spec is old_spec
+        assert torch.equal(row, old_row)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=9))
+def test_locate_finds_rows_also_of_repeated_nodes(nodes):
+    stacks, _ = two_architectures()
+    found = {}
+    for stack, where, rows in stacks.locate(torch.tensor(nodes)):
+        for place, row in zip(where.tolist(), rows.tolist(), strict=True):
+            found[place] = int(stacks.members[stack][row])
+    assert [found[k] for k in range(len(nodes))] == nodes
+
+
+def test_map_like_and_to():
+    stacks, _ = two_architectures()
+    assert torch.equal(stacks.map(torch.neg).tensors[1], -stacks.tensors[1])
+    assert stacks.like(stacks.tensors).members is stacks.members
+    double = stacks.to(torch.float64)
+    assert double.dtype == torch.float64
+    assert double.members[0].dtype == torch.int64
+
+
+def test_a_node_that_is_not_there():
+    with pytest.raises(IndexError):
+        Stacks.single(ParamSpec.from_module(nn.Linear(2, 1)), torch.zeros(2, 3)).row(2)
