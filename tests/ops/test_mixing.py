@@ -1,0 +1,150 @@
+"""The mixing operator against plain dense products and against gradients by finite differences."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphcollab.ops import Structure, edge_products, mix
+from graphcollab.ops import kernels as kernels_module
+from graphcollab.ops.kernels import PRODUCTS, choose_product
+
+KERNELS = [
+    pytest.param(
+        kernel,
+        marks=pytest.mark.skipif(
+            kernel == "segment" and importlib.util.find_spec("torch_scatter") is None, reason="needs torch-scatter"
+        ),
+    )
+    for kernel in PRODUCTS
+]
+
+
+@st.composite
+def graphs(draw):
+    """Draw edges [2, E] between S senders and D receivers: empty rows, duplicates, bipartite, often E == S."""
+    senders, receivers = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    pair = st.tuples(st.integers(0, senders - 1), st.integers(0, receivers - 1))
+    count = draw(st.one_of(st.just(senders), st.integers(0, 30)))
+    edges = draw(st.lists(pair, min_size=count, max_size=count))
+    return torch.tensor(edges, dtype=torch.int64).view(-1, 2).T, senders, receivers
+
+
+def normal(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def dense(edges, weight, senders, receivers):
+    matrix = torch.zeros(receivers, senders, dtype=torch.float64)
+    for j, i, w in zip(*edges.tolist(), weight.tolist(), strict=True):
+        matrix[i, j] += w
+    return matrix
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@given(graph=graphs(), width=st.integers(1, 5))
+def test_kernels_agree_with_the_dense_product(kernel, graph, width):
+    edges, senders, receivers = graph
+    x, weight = normal(senders, width), normal(edges.shape[1], seed=1)
+    exact = dense(edges, weight, senders, receivers) @ x.double()
+    bound = dense(edges, weight.abs(), senders, receivers) @ x.double().abs()
+    assert ((mix(x, weight, edges, receivers, kernel).double() - exact).abs() <= 1e-6 * bound).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@given(graph=graphs(), width=st.integers(1, 4))
+@settings(max_examples=25)
+def test_gradients_of_every_kernel(kernel, graph, width):
+    edges, senders, receivers = graph
+    x = normal(senders, width, dtype=torch.float64).requires_grad_()
+    weight = normal(edges.shape[1], seed=1, dtype=torch.float64).requires_grad_()
+    if edges.shape[1]:
+        assert torch.autograd.gradcheck(lambda a, w: mix(a, w, edges, receivers, kernel), (x, weight))
+    else:
+        assert torch.autograd.gradcheck(lambda a: mix(a, weight, edges, receivers, kernel), (x,))
+
+
+@given(graph=graphs(), width=st.integers(1, 4))
+@settings(max_examples=25)
+def test_edge_products_and_their_gradient(graph, width):
+    edges, senders, receivers = graph
+    a = normal(receivers, width, dtype=torch.float64).requires_grad_()
+    b = normal(senders, width, seed=1, dtype=torch.float64).requires_grad_()
+    expected = (a[edges[1]] * b[edges[0]]).sum(1)
+    torch.testing.assert_close(edge_products(a, b, edges), expected, rtol=1e-12, atol=1e-12)
+    if edges.shape[1]:
+        assert torch.autograd.gradcheck(lambda left, right: edge_products(left, right, edges), (a, b))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("needs", [(True, False), (False, True), (False, False)])
+def test_only_the_gradients_that_are_needed(kernel, needs):
+    edges = torch.tensor([[0, 1, 1], [0, 0, 1]])
+    x, weight = normal(2, 3).requires_grad_(needs[0]), normal(3).requires_grad_(needs[1])
+    out = mix(x, weight, edges, kernel=kernel)
+    assert out.requires_grad is any(needs)
+    if any(needs):
+        out.sum().backward()
+    assert (x.grad is not None, weight.grad is not None) == needs
+
+
+def test_sparse_paths_cut_columns_and_edges_into_blocks(monkeypatch):
+    monkeypatch.setattr(kernels_module, "BLOCK_BYTES", 4 * 256 * 12)
+    senders, receivers, width = 40, 30, 700
+    edges = torch.stack([torch.arange(90) % senders, (torch.arange(90) * 7) % receivers])
+    x, weight = normal(senders, width), normal(90, seed=1)
+    exact = dense(edges, weight, senders, receivers) @ x.double()
+    bound = dense(edges, weight.abs(), senders, receivers) @ x.double().abs()
+    for param in KERNELS:
+        kernel = param.values[0]
+        if kernel != "segment" or importlib.util.find_spec("torch_scatter"):
+            assert ((mix(x, weight, edges, receivers, kernel) - exact).abs() <= 1e-6 * bound).all(), kernel
+    a = normal(receivers, width, seed=2)
+    expected = (a[edges[1]].double() * x[edges[0]].double()).sum(1)
+    torch.testing.assert_close(edge_products(a, x, edges).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_take_the_models_number_type():
+    edges = torch.tensor([[0, 1], [0, 0]])
+    assert mix(torch.ones(2, 3, dtype=torch.float64), torch.ones(2), edges).dtype == torch.float64
+
+
+def test_half_precision_mixes():
+    edges = torch.tensor([[0, 1], [0, 1]])
+    x = torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16)
+    assert mix(x, torch.tensor([2.0, 3.0]), edges).tolist() == [[2.0], [6.0]]
+
+
+def test_the_rule_that_chooses():
+    few = Structure.from_edges(torch.tensor([[0], [1]]), (4, 100))
+    sparse = Structure.from_edges(torch.tensor([[0], [1]]), (100, 100))
+    node = torch.arange(100)
+    full = Structure.from_edges(torch.cartesian_prod(node, node).T, (100, 100))
+    x = torch.zeros(100, 2)
+    assert (choose_product(few, x), choose_product(sparse, x), choose_product(full, x)) == ("dense", "csr", "dense")
+    assert choose_product(sparse, x.bfloat16()) in ("segment", "dense")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edges": torch.tensor([[0, 2], [0, 1]])}, "reaches sender 2 and receiver 1.*there are 2 senders"),
+        ({"edges": torch.tensor([[0, -1], [0, 1]])}, "lowest -1"),
+        ({"x": torch.zeros(2)}, r"x must have shape \[2, P\], got \(2,\)"),
+        ({"weight": torch.zeros(3)}, r"2 edges need weights \[2\], got \(3,\)"),
+        ({"kernel": "magic"}, r"unknown kernel 'magic': use one of \['csr', 'dense', 'segment'\]"),
+    ],
+)
+def test_mix_refuses(change, message):
+    given = {"x": torch.zeros(2, 1), "weight": torch.zeros(2), "edges": torch.tensor([[0, 1], [0, 1]]), **change}
+    with pytest.raises(ValueError, match=message):
+        mix(**given)
+
+
+def test_edge_products_refuse_vectors_that_do_not_fit():
+    with pytest.raises(ValueError, match="do not fit together"):
+        edge_products(torch.zeros(2, 3), torch.zeros(2, 4), torch.tensor([[0], [1]]))
