@@ -24,6 +24,7 @@ def meta_l2c(
     scale: str = "sum",
     hidden: int = 10,
     out: int = 5,
+    bias: bool = False,
     drop_round: int | None = 10,
     drop_fraction: float | None = 0.9,
     drop_count: int | None = None,
@@ -53,6 +54,7 @@ def meta_l2c(
         scale: ``"sum"`` or the paper's ``"mean"`` of the nodes' validation losses (eq. 6).
         hidden: Hidden units of an encoder (the paper's 10).
         out: Numbers that encode a filter (the paper's 5).
+        bias: Give the encoders biases; the paper leaves this open, see `Mixer`.
         drop_round: T_0: after the round of this index every node drops its weakest neighbours. None: never.
         drop_fraction: Share of a node's neighbours that is dropped (the paper's 90 %).
         drop_count: K_0, a number of neighbours instead.
@@ -70,6 +72,7 @@ def meta_l2c(
         part,
         hidden,
         out,
+        bias,
         mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled),
         scale,
         pretrained,

@@ -35,11 +35,14 @@ class Mixer:
         \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L]
 
     A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU
-    between. (The paper gives the output sizes 10 and 5 and leaves activation and biases open.)
+    between. The paper gives the output sizes 10 and 5 and leaves activation and biases open. By default the encoders
+    have no biases, so that a model that has not changed is encoded as 0: with biases the inner product of two codes has
+    a term that depends on the sender alone, and untrained encoders rank senders by it, the same for every receiver.
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
-        tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``bias1``, ``weight2``, ``bias2``.
+        tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``weight2`` [out, hidden],
+            and where they have biases ``bias1`` and ``bias2``.
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
@@ -52,13 +55,17 @@ class Mixer:
     tensors: Mapping[str, Tensor]
 
     @classmethod
-    def create(cls, spec: ParamSpec, part: str = "all", hidden: int = 10, out: int = 5, seed: int = 0) -> Mixer:
+    def create(
+        cls, spec: ParamSpec, part: str = "all", hidden: int = 10, out: int = 5, bias: bool = False, seed: int = 0
+    ) -> Mixer:
         """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
         generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)
         widths, tensors = {}, {}
         for layer, (_, pieces) in layers_of(spec, part).items():
             widths[layer] = sum(width for _, width in pieces)
-            sizes = {"weight1": (hidden, widths[layer]), "bias1": (hidden,), "weight2": (out, hidden), "bias2": (out,)}
+            sizes: dict[str, tuple[int, ...]] = {"weight1": (hidden, widths[layer]), "weight2": (out, hidden)}
+            if bias:
+                sizes |= {"bias1": (hidden,), "bias2": (out,)}
             for name, size in sizes.items():
                 bound = 1 / math.sqrt(widths[layer] if name.endswith("1") else hidden)
                 tensors[f"{layer}/{name}"] = (torch.rand(size, generator=generator) * 2 - 1) * bound
@@ -87,16 +94,16 @@ class Mixer:
         """Encode changes of models [K, P_part] as [K, Σ_l 5 C_l]."""
         codes = []
         for layer, (channels, pieces) in layers_of(spec, part).items():
-            first = self.tensors[f"{layer}/weight1"]
-            code = self.tensors[f"{layer}/bias1"]
+            first, second = (self.tensors[f"{layer}/weight{n}"] for n in (1, 2))
+            bias1, bias2 = (self.tensors.get(f"{layer}/bias{n}") for n in (1, 2))
+            code: Tensor | float = 0.0 if bias1 is None else bias1
             offset = 0
             for start, width in pieces:
                 # [K, C, width] @ [width, hidden]
                 filters = change[:, start : start + channels * width].unflatten(1, (channels, width))
                 code = code + F.linear(filters, first[:, offset : offset + width])
                 offset += width
-            hidden = torch.relu(code)
-            codes.append(F.linear(hidden, self.tensors[f"{layer}/weight2"], self.tensors[f"{layer}/bias2"]).flatten(1))
+            codes.append(F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1))
         return torch.cat(codes, 1)
 
     @property
