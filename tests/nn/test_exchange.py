@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab.comm import Relation
+from graphcollab.nn import Exchange, NoExchange, ServerAverage
+
+# L2C's hand case: node 0 hears itself and nodes 1 and 2; Δ = ((1,0), (0,1), (-1,0)), weights (1/4, 1/2, 1/4).
+START = [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+LOCAL = [[-1.0, 0.0], [0.0, -1.0], [1.0, 0.0]]
+EDGES = [[0, 1, 2], [0, 0, 0]]
+WEIGHT = torch.tensor([0.25, 0.5, 0.25])
+
+
+@pytest.fixture
+def hand_case(make_graph):
+    return make_graph(START, LOCAL, EDGES, edge_weight=WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "expected"),
+    [
+        (Exchange("x", "update", neighbors_only=True), [-0.75, -0.5]),  # first line of eq. 2
+        (Exchange("x_start", "update"), [0.0, -0.5]),  # second line
+        (Exchange("x_start", "update", neighbors_only=True), [0.25, -0.5]),  # line 16 of algorithm 1
+    ],
+)
+def test_three_forms_of_equation_2(hand_case, make_env, exchange, expected):
+    assert exchange(hand_case, make_env()).x.part("all")[0].tolist() == expected
+
+
+def test_gradient_with_respect_to_weights_is_closed_form_autograd_and_finite_difference(hand_case, make_env):
+    exchange, env = Exchange("x_start", "update"), make_env()
+    after = exchange(hand_case, env)
+    target = torch.tensor([0.0, -2.0])
+
+    def loss(weight):
+        data = exchange(hand_case.clone().update({"edge_weight": weight}), env)
+        return 0.5 * (data.x.part("all")[0] - target).square().sum()
+
+    gradient = torch.zeros(3, 2)
+    gradient[0] = after.x.part("all")[0] - target
+    assert gradient[0].tolist() == [0.0, 1.5]
+    closed = exchange.weight_gradient(after, env, gradient)
+    assert closed.tolist() == [0.0, -1.5, 0.0]
+    weight = WEIGHT.clone().requires_grad_()
+    (auto,) = torch.autograd.grad(loss(weight), weight)
+    torch.testing.assert_close(closed, auto)
+    step = 1e-3
+    finite = [(loss(WEIGHT + step * e) - loss(WEIGHT - step * e)) / (2 * step) for e in torch.eye(3)]
+    torch.testing.assert_close(closed, torch.stack(finite), rtol=1e-3, atol=1e-3)
+
+
+def test_self_loops_that_are_left_out_have_no_gradient(hand_case, make_env):
+    exchange, env = Exchange("x_start", "update", neighbors_only=True), make_env()
+    gradient = exchange.weight_gradient(exchange(hand_case, env), env, torch.ones(3, 2))
+    assert gradient.tolist() == [0.0, -1.0, 1.0]
+
+
+def test_dpsgd_form(make_graph, make_env):
+    data = make_graph([[0.0], [2.0]], [[-0.1], [2.0]], [[0, 1, 0, 1], [0, 0, 1, 1]], edge_weight=torch.full((4,), 0.5))
+    assert Exchange("update", "x_start")(data, make_env()).x.part("all").flatten().tolist() == pytest.approx([0.9, 1.0])
+
+
+def test_input_is_left_alone_and_models_before_are_kept(hand_case, make_env):
+    after = Exchange("zero", "x")(hand_case, make_env())
+    assert hand_case.x.part("all").tolist() == LOCAL
+    assert after.x_local.part("all").tolist() == LOCAL
+    assert after.x.part("all").tolist() == [[0.0, -0.5], [0.0, 0.0], [0.0, 0.0]]
+
+
+def test_bytes_are_charged_to_senders_along_edges_in_use(make_graph, make_env):
+    data = make_graph([[1.0] * 5] * 3, None, [[0, 1, 2, 1], [0, 0, 0, 2]], edge_weight=torch.tensor([0.5, 0.5, 0, 1]))
+    assert Exchange()(data, make_env()).bytes_sent.tolist() == [0.0, 40.0, 0.0]
+    assert Exchange(payload=2)(data, make_env()).bytes_sent.tolist() == [0.0, 80.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"base": "y"}, "base must be one of"),
+        ({"message": "zero"}, "message one of"),
+        ({"buffers": "both"}, "buffers must be 'keep' or 'mix', got 'both'"),
+    ],
+)
+def test_exchange_refuses(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Exchange(**settings)
+
+
+def test_no_exchange(hand_case, make_env):
+    exchange, env = NoExchange(), make_env()
+    assert exchange.init(hand_case, env) is exchange(hand_case, env) is hand_case
+    assert exchange.weight_gradient(hand_case, env, torch.ones(3, 2)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_server_average_is_the_mean_by_sample_counts(make_graph, make_env):
+    env = make_env([1, 3])
+    data = ServerAverage().init(make_graph([[0.0, 1.0], [4.0, 5.0]]), env)
+    after = ServerAverage()(data, env)
+    assert after.x.part("all").tolist() == [[3.0, 4.0], [3.0, 4.0]]
+    assert after.bytes_sent.tolist() == [16.0, 16.0]  # two floats up and two down
+    assert data.x.part("all").tolist() == [[0.0, 1.0], [4.0, 5.0]]
+
+
+@pytest.mark.parametrize("mask", ["trains", "serves"])
+def test_server_hears_only_nodes_at_work_and_tells_all(make_graph, make_env, mask):
+    env = make_env([1, 1, 2])
+    data = ServerAverage().init(make_graph([[0.0], [3.0], [6.0]]), env)
+    data[mask] = torch.tensor([False, True, True])
+    after = ServerAverage()(data, env)
+    assert after.x.part("all").tolist() == [[5.0]] * 3
+    assert after.bytes_sent.tolist() == [0.0, 8.0, 8.0]
+
+
+def test_server_that_hears_nobody_changes_nothing(make_graph, make_env):
+    env = make_env([1, 1])
+    data = ServerAverage().init(make_graph([[0.0], [3.0]]), env)
+    data.trains = torch.zeros(2, dtype=torch.bool)
+    after = ServerAverage()(data, env)
+    assert after.x.part("all").tolist() == [[0.0], [3.0]]
+    assert after.bytes_sent.tolist() == [0.0, 0.0]
+
+
+def test_isolated_nodes_keep_their_model(make_graph, make_env):
+    env = make_env([1, 1, 1])
+    data = ServerAverage().init(make_graph([[0.0], [2.0], [9.0]]), env)
+    data.isolated = torch.tensor([False, False, True])
+    data.trains = data.serves = ~data.isolated
+    assert ServerAverage()(data, env).x.part("all").tolist() == [[1.0], [1.0], [9.0]]
+
+
+def test_several_servers_average_their_own_nodes(make_graph, make_env):
+    env = make_env([1, 1, 1])
+    data = make_graph([[0.0], [2.0], [9.0]])
+    data.server = Relation(torch.tensor([[0, 1, 2], [0, 0, 1]]), torch.ones(3), (3, 2))
+    assert ServerAverage()(data, env).x.part("all").tolist() == [[1.0], [1.0], [9.0]]
+
+
+def test_server_average_refuses():
+    with pytest.raises(ValueError, match="buffers must be"):
+        ServerAverage(buffers="drop")

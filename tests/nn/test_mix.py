@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+from torch_geometric.nn import MessagePassing
+
+from graphcollab.nn import Mix
+
+
+class Plain(MessagePassing):
+    """The same sum by message passing that builds every message."""
+
+    def __init__(self):
+        super().__init__(aggr="add")
+
+    def forward(self, x, edge_index, edge_weight, size=None):
+        return self.propagate(edge_index, x=x, edge_weight=edge_weight, size=size)
+
+    def message(self, x_j, edge_weight):
+        return edge_weight[:, None] * x_j
+
+
+def example(senders, receivers, count, seed):
+    draw = torch.Generator().manual_seed(seed)
+    edges = torch.stack([torch.randint(n, (count,), generator=draw) for n in (senders, receivers)])
+    x = torch.randn(senders, 3, generator=draw, dtype=torch.float64)
+    return x, edges, torch.randn(count, generator=draw, dtype=torch.float64)
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 20), st.integers(0, 100))
+def test_bipartite_equals_message_passing(senders, receivers, count, seed):
+    x, edges, weight = example(senders, receivers, count, seed)
+    expected = Plain()((x, None), edges, weight, (senders, receivers))
+    torch.testing.assert_close(Mix()((x, None), edges, weight, (senders, receivers)), expected)
+    torch.testing.assert_close(Mix()((x, torch.zeros(receivers, 1)), edges, weight), expected)
+
+
+@pytest.mark.parametrize("count", [5, 12])  # 5: as many edges as nodes
+def test_explanations_see_messages_and_the_same_result(count):
+    x, edges, weight = example(5, 5, count, 0)
+    layer = Mix()
+    fused = layer(x, edges, weight)
+    seen = []
+    layer.register_message_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    set_masks(layer, torch.ones(count), edges, apply_sigmoid=False)
+    torch.testing.assert_close(layer(x, edges, weight), fused)
+    assert seen == [(count, 3)]
+    mask = (torch.arange(count) > 0).double()  # without the first edge
+    set_masks(layer, mask, edges, apply_sigmoid=False)
+    torch.testing.assert_close(layer(x, edges, weight), Mix()(x, edges, weight * mask))
+    clear_masks(layer)
+    torch.testing.assert_close(layer(x, edges, weight), fused)
+    assert len(seen) == 2
+
+
+def test_gradients_flow_to_models_and_weights():
+    x, edges, weight = example(4, 4, 9, 1)
+    layer, plain = Mix(), Plain()
+    grads = []
+    for run in (layer, plain):
+        a, w = x.clone().requires_grad_(), weight.clone().requires_grad_()
+        run(a, edges, w).square().sum().backward()
+        grads.append((a.grad, w.grad))
+    torch.testing.assert_close(grads[0], grads[1])
+
+
+def test_no_message_is_built():
+    """100 nodes, all pairs, 10,000 columns: messages would take 400 MB; the largest tensor is the result."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor) and out.layout == torch.strided:
+                largest = max(largest, out.numel())
+            return out
+
+    node = torch.arange(100)
+    edges = torch.cartesian_prod(node, node).T
+    with Watch():
+        Mix()(torch.ones(100, 10_000), edges, torch.full((10_000,), 0.01))
+    assert largest == 100 * 10_000
+
+
+def test_repr_shows_the_kernel():
+    assert repr(Mix("csr")) == "Mix(kernel='csr')"
