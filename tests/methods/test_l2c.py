@@ -1,0 +1,82 @@
+"""The hand case of the paper's equations, played through the real method on real tasks.
+
+One step of SGD with step size 1 on ½‖θ - c‖² from θ = 0 gives Δ = -c: ((1,0), (0,1), (-1,0)).
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from graphcollab.methods import l2c
+
+TRAIN = [[[-1.0, 0.0]], [[0.0, -1.0]], [[1.0, 0.0]]]
+VAL = [[[0.0, -2.0]], [[0.0, 0.0]], [[0.0, 0.0]]]
+PLAIN = {"epochs": 1, "lr": 1.0, "weight_decay": 0.0, "mixer_weight_decay": 0.0, "drop_round": None}
+
+
+def play(points, **settings):
+    method = l2c(**{**PLAIN, **settings})
+    data, env = points(TRAIN, VAL).begin(method)
+    into_0 = data.edge_index[1] == 0
+    assert data.edge_index[0, into_0].tolist() == [0, 1, 2]
+    data.edge_logit = data.edge_logit.clone()
+    data.edge_logit[into_0] = torch.tensor([0.0, math.log(2), 0.0], dtype=torch.float64)
+    return method.play(data, env), into_0
+
+
+def test_round(points):
+    data, into_0 = play(points)
+    assert data.edge_weight[into_0].tolist() == pytest.approx([0.25, 0.5, 0.25])
+    assert data.x.part("all")[0].tolist() == pytest.approx([0.0, -0.5])
+    assert data.edge_logit[into_0].tolist() == pytest.approx([-0.1, math.log(2) + 0.1, -0.1], abs=1e-6)
+    # first moments are a tenth of the gradient
+    assert data.edge_logit_exp_avg[into_0].tolist() == pytest.approx([0.01875, -0.0375, 0.01875])
+    # every node sends two changes of two floats
+    assert data.bytes_sent.tolist() == [16.0, 16.0, 16.0]
+
+
+@pytest.mark.parametrize(
+    ("variant", "expected"), [("neighbors", [-0.75, -0.5]), ("consistent", [0.0, -0.5]), ("algorithm", [0.25, -0.5])]
+)
+def test_three_forms_of_equation_2_differ(points, variant, expected):
+    data, _ = play(points, variant=variant)
+    assert data.x.part("all")[0].tolist() == pytest.approx(expected)
+
+
+def test_weakest_neighbours_are_dropped_once_at_their_round(points):
+    method = l2c(**{**PLAIN, "drop_round": 1, "drop_count": 1})
+    data, env = points(TRAIN, VAL).begin(method)
+    edges = []
+    for _ in range(4):
+        data = method.play(data, env)
+        edges.append(data.num_edges)
+    assert edges == [9, 6, 6, 6]
+    sums = torch.zeros(3, dtype=torch.float64).index_add_(0, data.edge_index[1], data.edge_weight)
+    assert sums.tolist() == pytest.approx([1.0, 1.0, 1.0])
+    assert (data.edge_index[0] == data.edge_index[1]).sum() == 3, "self-loops stay"
+
+
+def test_node_without_validation_data_is_named(points):
+    method = l2c()
+    scene = points(TRAIN, VAL).scene
+    splits = {"train": scene.tasks.splits["train"]}
+    tasks = type(scene.tasks)(scene.tasks.pools, splits, names=("a", "b", "c"))
+    with pytest.raises(ValueError, match=r"3 nodes are \('a', 'b', 'c'\) without 'val' samples, which l2c needs"):
+        scene.replace(tasks=tasks).begin(method)
+
+
+def test_unknown_variant():
+    with pytest.raises(ValueError, match="variant must be one of"):
+        l2c(variant="both")
+
+
+def test_paper_settings_are_the_defaults():
+    method = l2c()
+    assert (method.local.optimizer.lr, method.local.optimizer.weight_decay) == (0.01, 5e-4)
+    assert (method.local.batch_size, method.local.epochs) == (10, 5)
+    assert (method.weigh.optimizer.lr, method.weigh.optimizer.weight_decay) == (0.1, 0.01)
+    assert (method.rewire.round, method.rewire.transform.fraction) == (10, 0.9)
+    assert type(l2c(decoupled=True).weigh.optimizer).__name__ == "AdamW"

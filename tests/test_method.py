@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab.comm import Comm
+from graphcollab.local import SGD, Engine, Fit
+from graphcollab.method import Method, NonFiniteLossError, OwnModel, Phases
+from graphcollab.methods import dpsgd, fedavg, get_method, l2c, local, meta_l2c
+from graphcollab.nn import ServerAverage
+from graphcollab.stack import ParamSpec
+from graphcollab.tasks import Tasks
+from graphcollab.testing import Scene, differences
+from graphcollab.train import build_graph
+from graphcollab.typing import Env
+
+EXCHANGING = ("dpsgd", "fedavg", "l2c", "meta_l2c")
+
+
+def poisoned(outputs, targets):
+    """Cross-entropy, but not a number for a batch with a sample of class 2."""
+    loss = nn.functional.cross_entropy(outputs, targets)
+    return loss * torch.where((targets == 2).any(), float("nan"), 1.0)
+
+
+def begin(method, loss=poisoned, lr=None, isolate=False, backend="auto", bad=1):
+    """Four nodes, of which one has samples of class 2."""
+    draw = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(10, 2, generator=draw), torch.arange(10) % 2 + (k == bad)) for k in range(4)]
+    tasks = Tasks.from_samples(samples, names=["north", "east", "south", "west"], loss=loss)
+    module = nn.Linear(2, 3)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3, generator=draw)
+    env = Env(Engine(tasks, [module], [ParamSpec.from_module(module)], backend=backend), Comm(), 0, isolate)
+    return method.start(build_graph(tasks, [module]), env), env
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_a_loss_that_is_not_finite_names_node_round_and_step(backend):
+    method = local(epochs=1, batch_size=1)
+    data, env = begin(method, backend=backend)
+    with pytest.raises(NonFiniteLossError, match=r"^east: loss is not finite in round 0 at local step [0-7]: use a"):
+        method.play(data, env)
+    data.round = 7
+    with pytest.raises(NonFiniteLossError, match="in round 7 at local step"):
+        method.play(data, env)
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_the_step_is_the_first_that_is_not_finite(backend):
+    """The step at which it happens is the one at which the batch with the sample of class 2 is drawn."""
+    from graphcollab.tasks import make_schedule
+
+    method = local(epochs=1, batch_size=1, lr=0.0)
+    data, env = begin(method, backend=backend)
+    split = env.engine.tasks.splits["train"]
+    order = split.of(1)[make_schedule(split.sizes[1:2], torch.tensor([1]), 0, 0, 1).position[0, :, 0]]
+    first = int((env.engine.tasks.pools["train"].targets[order] == 2).nonzero()[0])
+    with pytest.raises(NonFiniteLossError, match=f"at local step {first}:"):
+        method.play(data, env)
+
+
+def test_all_such_nodes_are_counted():
+    method = local(lr=1e30, epochs=3)
+    data, env = begin(method, loss="cross_entropy")
+    with pytest.raises(NonFiniteLossError, match=r"north \(and 3 more nodes\): loss"):
+        method.play(data, env)
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_a_model_broken_by_the_last_step_is_found_before_it_is_mixed(backend):
+    def explode(outputs, targets):
+        return (outputs * torch.where(targets[:, None] == 2, 1e30, 1.0)).mean()
+
+    method = fedavg(epochs=1, batch_size=10, lr=1e30)
+    data, env = begin(method, loss=explode, isolate=True, backend=backend)
+    after = method.play(data, env)
+    assert after.isolated.tolist() == [False, True, False, False]
+    assert after.bad_step.tolist() == [-1, 1, -1, -1]  # one step was taken
+    assert all(bool(torch.isfinite(t).all()) for t in after.x.tensors)
+
+
+@pytest.mark.parametrize("name", ["local", *EXCHANGING])
+def test_isolating_such_a_node_goes_on_without_it(name):
+    method = get_method(name)()
+    data, env = begin(method, isolate=True)
+    start = data.x.part("all")
+    for _ in range(3):
+        data = method.play(data, env)
+    assert data.isolated.tolist() == [False, True, False, False]
+    assert torch.equal(data.x.part("all")[1], start[1]), "it keeps its last good model"
+    assert torch.isfinite(data.x.part("all")).all()
+    assert torch.isfinite(data.edge_weight).all()
+    assert not torch.equal(data.x.part("all")[0], start[0])
+    sender, receiver = data.edge_index
+    assert not ((sender != receiver) & ((sender == 1) | (receiver == 1))).any(), "its edges are gone"
+
+
+@pytest.mark.parametrize("name", EXCHANGING)
+def test_nodes_go_on_as_if_an_isolated_one_had_never_been_there(name):
+    settings = {"drop_round": None} if "drop_round" in get_method(name).__code__.co_varnames else {}
+    method = get_method(name)(**settings)
+    data, env = begin(method, isolate=True)
+    rest = torch.tensor([0, 2, 3])
+    tasks = env.engine.tasks.select(rest)
+    module = env.engine.backends[0].module
+    spec = data.x.specs[0]
+    spec.load_into(module, data.x.tensors[0][0])
+    other_env = Env(Engine(tasks, [module], [spec]), Comm(), 0)
+    other = method.start(build_graph(tasks, [module]), other_env)
+    for _ in range(2):
+        data, other = method.play(data, env), method.play(other, other_env)
+    torch.testing.assert_close(data.x.part("all")[rest], other.x.part("all"), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_a_validation_loss_that_is_not_finite(isolate):
+    """East's training samples are fine, its validation samples are not."""
+    method = l2c(epochs=1)
+    data, env = begin(method, isolate=isolate, bad=None)
+    tasks = env.engine.tasks
+    tasks.pools["train"].targets[tasks.splits["val"].of(1)] = 2
+    if not isolate:
+        with pytest.raises(NonFiniteLossError, match=r"^east: validation loss is nan in round 0 after the exchange"):
+            method.play(data, env)
+        return
+    after = method.play(method.play(data, env), env)
+    assert after.isolated.tolist() == [False, True, False, False]
+    assert torch.isfinite(after.edge_logit).all()
+    assert torch.isfinite(after.x.part("all")).all()
+
+
+def test_replace_shares_no_state():
+    one = l2c()
+    two = one.replace(name="mine", exchange=ServerAverage())
+    assert (one.name, two.name) == ("l2c", "mine")
+    assert one.exchange != two.exchange
+    with pytest.raises(AttributeError):
+        one.name = "other"
+
+
+def test_slots_are_played_in_order():
+    seen = []
+
+    class Spy:
+        learns, needs = True, ()
+
+        def __init__(self, name):
+            self.name = name
+
+        def init(self, data, env):
+            seen.append(f"init {self.name}")
+            return data
+
+        def __call__(self, data, env):
+            seen.append(self.name)
+            data.bad_step = torch.full((6,), -1)
+            return data
+
+        def weight_gradient(self, data, env, cotangent):
+            seen.append(f"gradient {tuple(cotangent.shape)}")
+            return torch.zeros(30)
+
+        def learn(self, data, env, gradient):
+            seen.append(f"learn {tuple(gradient.shape)}")
+            return data
+
+    method = Method("spy", *map(Spy, ("local", "weigh", "exchange", "rewire")))
+    data, env = Scene.small().begin(method)
+    assert seen == ["init local", "init weigh", "init exchange", "init rewire"]
+    seen.clear()
+    after = method.play(data, env)
+    assert seen == ["local", "weigh", "exchange", "gradient (6, 51)", "learn (30,)", "rewire"]
+    assert (data.round, after.round) == (0, 1)
+    assert "x_start" not in after
+
+
+def test_own_model():
+    data, env = Scene.small().begin(local())
+    assert OwnModel()(data, env) is data.x
+
+
+def test_phases_play_the_first_method_then_the_next():
+    warm, main = local(epochs=1), fedavg(epochs=1)
+    phases, scene = Phases(warm, 2, main), Scene.small()
+    assert phases.name == "local→fedavg"
+    assert phases.global_state
+    data, env = scene.play(phases, rounds=3)
+    by_hand, _ = scene.play(warm, rounds=2)
+    by_hand = main.play(main.start(by_hand, env), env)
+    assert differences(data, by_hand) == []
+    two, _ = scene.play(phases, rounds=2)
+    assert len(two.x.part("all").unique(dim=0)) == 6, "nobody has averaged yet"
+
+
+def test_phases_can_have_three_stages():
+    phases = Phases(local(epochs=1), 1, Phases(dpsgd(), 2, meta_l2c(epochs=1)))
+    data, env = Scene.small().begin(phases)
+    kinds = []
+    for _ in range(4):
+        data = phases.play(data, env)
+        kinds.append(("mixer" in data, bool(data.edge_weight.any())))
+    assert kinds == [(False, False), (False, True), (True, True), (True, True)]
+    assert phases.at(0).name == "local"
+    assert phases.next.at(1).name == "dpsgd"
+
+
+def test_phases_check_what_every_method_needs():
+    scene = Scene.small()
+    tasks = Tasks(scene.tasks.pools, {"train": scene.tasks.splits["train"]})
+    with pytest.raises(ValueError, match="which l2c needs"):
+        scene.replace(tasks=tasks).begin(Phases(local(), 5, l2c()))
+
+
+def test_optimizer_state_can_live_through_rounds():
+    """With kept momentum the second round starts with velocity; without it, from rest."""
+    fit = Fit(steps=1, optimizer=SGD(lr=0.1, momentum=0.9))
+    kept, fresh = (Method("m", Fit(1, 1, optimizer=fit.optimizer, keep_state=keep)) for keep in (True, False))
+    scene = Scene.small()
+    one, two = scene.play(kept, rounds=1)[0], scene.play(fresh, rounds=1)[0]
+    assert torch.equal(one.x.part("all"), two.x.part("all"))
+    assert one.fit_step.tolist() == [1] * 6
+    assert not torch.equal(scene.models(kept).part("all"), scene.models(fresh).part("all"))
