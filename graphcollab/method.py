@@ -199,5 +199,6 @@ def isolate(data: Data, nodes: Tensor) -> Data:
         tensors.append(torch.where(apart[members][:, None], old, tensor))
     data.x = data.x.like(tensors)
     data.isolated = apart
+    data.train_loss = data.train_loss.masked_fill(apart, float("nan"))
     data.trains, data.serves = data.trains & ~apart, data.serves & ~apart
     return data

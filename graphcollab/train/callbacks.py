@@ -28,7 +28,7 @@ class Callback:
         """Called after every evaluation, whose values are the last in the history."""
 
     def on_end(self, data: Data, history: History) -> None:
-        """Called once at the end, also after an interruption."""
+        """Called once at the end, also of a run that is interrupted or stopped by an error."""
 
 
 class Progress(Callback):
@@ -59,7 +59,8 @@ class Progress(Callback):
 
     def on_end(self, data: Data, history: History) -> None:
         """Close the bar."""
-        self.bar.close()
+        if self.bar is not None:
+            self.bar.close()
 
 
 class RecordGraph(Callback):
@@ -103,6 +104,8 @@ class JsonLog(Callback):
 class TensorBoardLog(Callback):
     """Write mean, worst 10 % and standard deviation over nodes of every field for TensorBoard.
 
+    A resumed run replaces what was written for rounds that it plays again.
+
     Raises:
         ImportError: If TensorBoard is not installed (``pip install graphcollab[tensorboard]``).
     """
@@ -112,7 +115,13 @@ class TensorBoardLog(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ImportError("TensorBoard is not installed: pip install graphcollab[tensorboard]") from error
-        self.writer = SummaryWriter(str(folder))
+        self.make = SummaryWriter
+        self.folder = str(folder)
+        self.writer: Any = None
+
+    def on_start(self, data: Data, history: History, rounds: int) -> None:
+        """Open the folder."""
+        self.writer = self.make(self.folder, purge_step=data.round + 1 if data.round else None)
 
     def on_evaluate(self, data: Data, history: History) -> None:
         """Write the last evaluation."""
@@ -123,4 +132,5 @@ class TensorBoardLog(Callback):
 
     def on_end(self, data: Data, history: History) -> None:
         """Flush and close."""
-        self.writer.close()
+        if self.writer is not None:
+            self.writer.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,18 @@ from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
-from graphcollab.nn import Mixer
-from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.train.encoding import decode, encode
 from graphcollab.train.files import write_whole
 from graphcollab.train.history import History
 
-__all__ = ["latest_checkpoint", "load_checkpoint", "save_checkpoint"]
+__all__ = ["latest_checkpoint", "load_checkpoint", "remove_checkpoints", "save_checkpoint"]
 
 FORMAT = "graphcollab-run-1"
 KEEP = 2
 
-_VALUES: dict[str, type] = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, History)}
-
 
 def save_checkpoint(folder: str | Path, data: Data, history: History, about: Mapping[str, Any]) -> Path:
-    """Write ``round-<number>.safetensors`` and remove all but the last two.
+    """Write ``round-<number>.safetensors`` and remove all but it and the one before.
 
     Args:
         folder: Where checkpoints of one run live.
@@ -40,21 +37,48 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
     tensors: dict[str, Tensor] = {}
     fields = {name: data[name] for name in sorted(data.keys())}
     content = {
-        "data": _encode(fields, "data", tensors),
-        "history": _encode(history, "history", tensors),
+        "data": encode(fields, "data", tensors),
+        "history": encode(history, "history", tensors),
         "about": dict(about),
     }
-    folder = Path(folder)
-    path = folder / f"round-{data.round:06d}.safetensors"
+    path = Path(folder) / f"round-{data.round:06d}.safetensors"
     write_whole(path, save(tensors, {"format": FORMAT, "content": json.dumps(content)}))
-    for old in sorted(folder.glob("round-*.safetensors"))[:-KEEP]:
-        old.unlink()
+    past = [old for old in _checkpoints(folder) if _round(old) <= data.round]
+    remove_checkpoints(folder, keep=past[-KEEP:])
     return path
 
 
+def remove_checkpoints(folder: str | Path, keep: list[Path] | None = None) -> None:
+    """Remove the checkpoints in a folder, but for some."""
+    for path in _checkpoints(folder):
+        if path not in (keep or []):
+            path.unlink()
+
+
 def latest_checkpoint(folder: str | Path) -> Path | None:
-    """Return the newest complete checkpoint of a run, or None."""
-    return max(Path(folder).glob("round-*.safetensors"), default=None)
+    """Return the newest complete checkpoint of a run, or None where there is no checkpoint.
+
+    Files are renamed into place only when they are whole, so a damaged one is the work of a disk or of somebody; it is
+    passed over with a warning.
+
+    Raises:
+        ValueError: If there are checkpoints, and all are damaged.
+    """
+    paths, problem = _checkpoints(folder), None
+    for path in reversed(paths):
+        try:
+            _read(path)
+        except ValueError as error:
+            warnings.warn(f"{error}; trying the checkpoint before it", RuntimeWarning, stacklevel=2)
+            problem = error
+        else:
+            return path
+    if problem is not None:
+        raise ValueError(
+            f"none of the {len(paths)} checkpoints in {folder} is complete ({problem}): remove them, or start afresh "
+            "with resume=False"
+        )
+    return None
 
 
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> tuple[Data, History, dict[str, Any]]:
@@ -64,52 +88,44 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> tup
         The state, the history and what the run was.
 
     Raises:
-        ValueError: If the file is not a checkpoint.
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not a checkpoint, or a damaged one.
     """
+    content, tensors = _read(Path(path), values=True)
+    try:
+        data = Data(**decode(content["data"], tensors))
+        history, about = decode(content["history"], tensors), content["about"]
+    except (KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise ValueError(f"{path} is damaged or of another version: {type(error).__name__} {error}") from error
+    return data.to(device), history, about
+
+
+def _read(path: Path, values: bool = False) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a checkpoint's content, with its tensors if asked for; their presence is checked either way."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint at {path}")
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
+            names = list(file.keys()) if values else []
+            tensors = {name: file.get_tensor(name).clone() for name in names}
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file: {error}") from error
+        raise ValueError(f"{path} is not a complete safetensors file ({error})") from error
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path} is not a checkpoint ({FORMAT}); its format is {metadata.get('format')!r}")
-    content = json.loads(metadata["content"])
-    data = Data(**_decode(content["data"], tensors))
-    return data.to(device), _decode(content["history"], tensors), content["about"]
+    try:
+        content = json.loads(metadata["content"])
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: its description cannot be read ({error})") from error
+    return content, tensors
 
 
-def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Turn a value into JSON, with its tensors put aside under their names."""
-    if isinstance(value, Tensor):
-        repeated = value.shape[0] if value.dim() > 1 and value.stride(0) == 0 and value.shape[0] > 1 else 0
-        tensors[name] = (value[:1] if repeated else value).detach().cpu().contiguous().clone()
-        return {"tensor": name, "repeated": repeated}
-    if type(value).__name__ in _VALUES:
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return {"value": type(value).__name__, "fields": _encode(fields, name, tensors)}
-    if isinstance(value, Mapping):
-        keys = [{"key": key, "value": _encode(item, f"{name}.{key}", tensors)} for key, item in value.items()]
-        return {"mapping": keys}
-    if isinstance(value, tuple | list):
-        items = [_encode(item, f"{name}.{i}", tensors) for i, item in enumerate(value)]
-        return {"tuple" if isinstance(value, tuple) else "list": items}
-    if value is None or isinstance(value, bool | int | float | str):
-        return {"plain": value}
-    raise TypeError(f"{name} is a {type(value).__name__}, which a checkpoint cannot hold")
+def _checkpoints(folder: str | Path) -> list[Path]:
+    """List the checkpoints in a folder, oldest first; files still being written have another name."""
+    found = Path(folder).glob("round-*.safetensors")
+    return sorted((path for path in found if re.fullmatch(r"round-\d+", path.stem)), key=_round)
 
 
-def _decode(code: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Undo `_encode`."""
-    kind, content = next(iter(code.items()))
-    if kind == "tensor":
-        tensor = tensors[content]
-        return tensor.expand(code["repeated"], *tensor.shape[1:]) if code["repeated"] else tensor
-    if kind == "value":
-        return _VALUES[content](**_decode(code["fields"], tensors))
-    if kind == "mapping":
-        return {item["key"]: _decode(item["value"], tensors) for item in content}
-    if kind in ("tuple", "list"):
-        items = [_decode(item, tensors) for item in content]
-        return tuple(items) if kind == "tuple" else items
-    return content
+def _round(path: Path) -> int:
+    return int(path.stem.removeprefix("round-"))

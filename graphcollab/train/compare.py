@@ -6,11 +6,12 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from graphcollab.method import Method, Phases
+from graphcollab.method import Method, NonFiniteLossError, Phases
 from graphcollab.metrics import PairedDifference, paired_difference
 from graphcollab.tasks import Tasks
 from graphcollab.train.result import Result
@@ -31,7 +32,7 @@ class Trial:
         method: Name of the method.
         seed: Seed of tasks and run.
         setting: What was chosen from the grid.
-        validation: Mean validation metric at the end.
+        validation: Mean validation metric of the returned models; NaN where there is none, or training diverged.
         summary: Test metric over nodes, bytes and seconds.
         curve: Rounds and mean test metric at every evaluation.
     """
@@ -95,8 +96,9 @@ def compare(
 ) -> Comparison:
     """Run every method with every setting of its grid on every seed, and choose settings on validation data alike.
 
-    Test data play no part in the choice. On every seed all methods see the same tasks and initial models, so
-    differences are paired.
+    Test data play no part in the choice; of equally good settings the first in the grid is taken. On every seed all
+    methods see the same tasks and initial models, so differences are paired. A setting with which the loss of a node is
+    not finite counts as the worst.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
@@ -108,43 +110,93 @@ def compare(
         select: ``"pooled"``: the setting with the best mean validation metric over all seeds; ``"each"``: the best on
             each seed by itself.
         on_trial: Called after every trial with it, its result, its number and how many there are.
-        settings: Passed to `run`.
+        settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped
+            goes on where it was.
 
     Raises:
-        ValueError: If a grid names no method, or ``select`` is unknown.
+        ValueError: If a grid names no method or has nothing to try, ``select`` is unknown, seeds are missing or double,
+            or there are no test data to compare on or no validation data to choose on.
+        TypeError: If a method does not take a setting of its grid.
+        NonFiniteLossError: If a method diverges with every setting of its grid.
+        KeyboardInterrupt: At Ctrl-C, after the round.
     """
-    grids = dict(grids or {})
-    unknown = set(grids) - set(methods) - {"*"}
-    if unknown:
-        raise ValueError(f"grids for {sorted(unknown)}, but the methods are {sorted(methods)}")
-    if select not in ("pooled", "each"):
-        raise ValueError(f"select must be 'pooled' or 'each', got {select!r}")
-    points = {name: _points({**grids.get("*", {}), **grids.get(name, {})}) for name in methods}
+    grids, seeds = dict(grids or {}), list(seeds)
+    points = _check(methods, grids, graphs or {}, seeds, select)
+    folder = settings.pop("checkpoint", None)
     total = len(seeds) * sum(map(len, points.values()))
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
+    failed: dict[str, NonFiniteLossError] = {}
     higher = True
     for seed in seeds:
         drawn = tasks(seed)
+        _check_samples(drawn, any(len(many) > 1 for many in points.values()))
         for name, make in methods.items():
             for p, point in enumerate(points[name]):
-                result = run(make(**point), drawn, model, (graphs or {}).get(name), seed=seed, **settings)
+                place = None if folder is None else Path(folder) / f"{name}-{p}-seed-{seed}"
+                edges = (graphs or {}).get(name)
+                try:
+                    result = run(make(**point), drawn, model, edges, seed=seed, checkpoint=place, **settings)
+                except NonFiniteLossError as error:
+                    if len(points[name]) == 1:
+                        raise
+                    failed[name] = error
+                    trials.append(Trial(name, seed, point, math.nan, dict.fromkeys(COLUMNS, math.nan)))
+                    continue
+                if result.interrupted:
+                    raise KeyboardInterrupt(f"stopped in trial {len(trials) + 1} of {total}")
                 higher = result.history.higher_is_better
-                has_val = "val_metric" in result.history.values
-                validation = result.history.mean("val_metric")[-1] if has_val else math.nan
-                curve = (list(result.history.rounds), result.history.mean("test_metric"))
-                trials.append(Trial(name, seed, point, validation, result.summary(), curve))
+                trials.append(_trial(name, seed, point, result))
                 kept[name, p] = result
                 if on_trial is not None:
                     on_trial(trials[-1], result, len(trials), total)
     chosen = {name: _choose([t for t in trials if t.method == name], points[name], select, higher) for name in methods}
+    for name, many in chosen.items():
+        if any(math.isnan(trial.summary["mean"]) for trial in many) and name in failed:
+            raise failed[name]
     results = {name: kept[name, points[name].index(dict(chosen[name][-1].setting))] for name in methods}
     return Comparison(trials, chosen, higher, results)
 
 
-def _points(grid: Grid) -> list[dict[str, Any]]:
-    """List all combinations of a grid."""
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+def _check(
+    methods: Mapping[str, Any], grids: Mapping[str, Grid], graphs: Mapping[str, Any], seeds: list[int], select: str
+) -> dict[str, list[dict[str, Any]]]:
+    """Check the arguments of `compare`; return every method's settings."""
+    for what, names in (("grids", set(grids) - {"*"}), ("graphs", set(graphs))):
+        if unknown := sorted(names - set(methods)):
+            raise ValueError(f"{what} for {unknown}, but the methods are {sorted(methods)}")
+    if select not in ("pooled", "each"):
+        raise ValueError(f"select must be 'pooled' or 'each', got {select!r}")
+    if not seeds or len(set(seeds)) < len(seeds) or not methods:
+        raise ValueError(f"compare needs methods and seeds that differ, got {sorted(methods)} and seeds {seeds}")
+    points = {}
+    for name, make in methods.items():
+        grid = {**grids.get("*", {}), **grids.get(name, {})}
+        for setting, values in grid.items():
+            if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
+                raise ValueError(f"the grid of {name!r} must list the values to try of {setting!r}, got {values!r}")
+        points[name] = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+        for point in points[name]:
+            try:
+                made = make(**point)
+            except TypeError as error:
+                raise TypeError(f"method {name!r} cannot be made with {point}: {error}") from error
+            if not isinstance(made, Method | Phases):
+                raise TypeError(f"method {name!r} must be a function that makes a Method, it made {made!r}")
+    return points
+
+
+def _check_samples(tasks: Tasks, tuned: bool) -> None:
+    if int(tasks.sizes("test").sum()) == 0:
+        raise ValueError("compare needs test samples, and no node has any: give `test` to Tasks.from_samples")
+    if tuned and int(tasks.sizes("val").sum()) == 0:
+        raise ValueError("grids are searched on validation samples, and no node has any: hold some out")
+
+
+def _trial(name: str, seed: int, point: Mapping[str, Any], result: Result) -> Trial:
+    history = result.history
+    validation = float(history.final("val_metric").nanmean()) if "val_metric" in history.values else math.nan
+    return Trial(name, seed, point, validation, result.summary(), (list(history.rounds), history.mean("test_metric")))
 
 
 def _choose(trials: list[Trial], points: list[dict[str, Any]], select: str, higher: bool) -> list[Trial]:
@@ -155,12 +207,13 @@ def _choose(trials: list[Trial], points: list[dict[str, Any]], select: str, high
 
     def score(point: Mapping[str, Any], seeds: set[int]) -> float:
         values = [sign * t.validation for t in trials if t.setting == point and t.seed in seeds]
-        return sum(values) / len(values)
+        mean = sum(values) / len(values)
+        return -math.inf if math.isnan(mean) else mean
 
-    every = {t.seed for t in trials}
+    every = dict.fromkeys(t.seed for t in trials)  # in the order given, as for methods with one setting
     out = []
-    for seed in sorted(every):
-        judged = every if select == "pooled" else {seed}
+    for seed in every:
+        judged = set(every) if select == "pooled" else {seed}
         best = max(points, key=lambda point: score(point, judged))
         out.append(next(t for t in trials if t.seed == seed and t.setting == best))
     return out

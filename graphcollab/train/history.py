@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +33,8 @@ class History:
         values: For every field [K] per evaluation: ``train_loss``, ``val_loss``, ``val_metric``, ``test_loss``,
             ``test_metric``, ``bytes_sent``.
         graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
+        isolated: Nodes that were left behind because their loss was not finite, with the round, counted from 1.
+        returned: Which evaluation the returned models are of: the last, or with early stopping the best.
 
     Example:
         >>> history = History(("a", "b"))
@@ -45,6 +50,8 @@ class History:
     seconds: list[float] = field(default_factory=list)
     values: dict[str, list[Tensor]] = field(default_factory=dict)
     graphs: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    isolated: dict[str, int] = field(default_factory=dict)
+    returned: int = -1
 
     def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:
         """Append one evaluation."""
@@ -70,35 +77,46 @@ class History:
         """Return a field at the last evaluation, [K]."""
         return self.table(name)[-1]
 
+    def final(self, name: str) -> Tensor:
+        """Return a field at the evaluation that the returned models are of, [K]."""
+        return self.table(name)[self.returned]
+
     def mean(self, name: str) -> list[float]:
         """Return a field's mean over nodes at every evaluation."""
         return self.table(name).nanmean(1).tolist()
 
     def summary(self, name: str = "test_metric") -> dict[str, float]:
-        """Return mean, worst 10 %, worst 20 % and standard deviation over nodes at the last evaluation."""
+        """Return mean, worst 10 %, worst 20 % and standard deviation over nodes, of the returned models."""
         higher = self.higher_is_better and not name.endswith("loss")
-        return dict(summarize(self.last(name), higher))
+        return dict(summarize(self.final(name), higher))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
+        """Return everything but the graphs as plain values, for JSON; values that are not finite become None."""
+        values = {name: [[_finite(v) for v in row.tolist()] for row in rows] for name, rows in self.values.items()}
         return {
             "nodes": list(self.names),
             "metric": self.metric,
             "rounds": self.rounds,
             "seconds": self.seconds,
-            "values": {name: torch.stack(rows).tolist() for name, rows in self.values.items()},
+            "isolated": self.isolated,
+            "values": values,
         }
 
     def to_json(self, path: str | Path) -> Path:
         """Write the history as JSON, whole or not at all."""
-        return write_whole(path, json.dumps(self.as_dict()).encode())
+        return write_whole(path, json.dumps(self.as_dict(), allow_nan=False).encode())
 
     def to_csv(self, path: str | Path) -> Path:
         """Write one line per evaluation and node, whole or not at all."""
         fields = sorted(self.values)
-        lines = [",".join(["round", "node", *fields])]
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(["round", "node", *fields])
         for t, round_ in enumerate(self.rounds):
             for k, name in enumerate(self.names):
-                quoted = '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\n') else name
-                lines.append(",".join([str(round_), quoted, *(repr(float(self.values[f][t][k])) for f in fields)]))
-        return write_whole(path, ("\n".join(lines) + "\n").encode())
+                writer.writerow([round_, name, *(repr(float(self.values[f][t][k])) for f in fields)])
+        return write_whole(path, table.getvalue().encode())
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -90,7 +90,11 @@ class Result:
         return to_networkx(graph, node_attrs=["name"], edge_attrs=["edge_weight"])
 
     def summary(self) -> dict[str, Any]:
-        """Return the final test metric's mean, worst 10 %, worst 20 %, standard deviation, bytes and seconds."""
+        """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
+
+        Raises:
+            KeyError: If nothing was evaluated, or there are no test samples.
+        """
         sent = float(self.history.last("bytes_sent").mean())
         return {**self.history.summary(), "bytes_per_node": sent, "seconds": self.history.seconds[-1]}
 

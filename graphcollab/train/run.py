@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,13 @@ from graphcollab.comm import Comm
 from graphcollab.local import Engine, Plan, Rows
 from graphcollab.method import Method, Phases
 from graphcollab.metrics import Metric, as_metric
-from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.check import check_outputs
-from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from graphcollab.train.check import check_counts, check_device, check_outputs, check_settings
+from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, remove_checkpoints, save_checkpoint
 from graphcollab.train.history import History
+from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result
 from graphcollab.train.start import Graph, Model, build_graph, build_modules
 from graphcollab.typing import Env
@@ -72,10 +75,13 @@ def run(
         progress: Show a progress bar, with a label if it is a string.
         checkpoint: Folder for checkpoints. Default: none are written.
         checkpoint_every: Rounds between checkpoints.
-        resume: Go on from the newest checkpoint in the folder if there is one; it must be of the same run.
-        patience: Stop when the mean validation metric has not improved for this many evaluations, and return the best
-            models.
-        on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node and go on.
+        resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
+            method, seed, data, initial models and edges. On a CPU the result then equals that of an uninterrupted run
+            bit for bit. If False, start afresh and remove the checkpoints in the folder.
+        patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
+            after the best.
+        on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
+            node keeps its last good model, rests, and loses its edges.
         device: Where to compute.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows computed at a time. Default: by rule.
@@ -83,6 +89,7 @@ def run(
 
     Raises:
         ValueError: If the input is not usable; nothing has been trained then.
+        TypeError: If the method, the tasks or the model is something else.
         NonFiniteLossError: If a node's loss is not finite; the last checkpoint is intact.
 
     Example:
@@ -92,60 +99,65 @@ def run(
         >>> result.history.rounds
         [1, 2]
     """
-    if rounds < 1 or evaluate_every < 1 or checkpoint_every < 1:
-        raise ValueError(
-            f"rounds, evaluate_every, checkpoint_every must be positive: {rounds, evaluate_every, checkpoint_every}"
-        )
-    if on_nonfinite not in ("stop", "isolate"):
-        raise ValueError(f"on_nonfinite must be 'stop' or 'isolate', got {on_nonfinite!r}")
-    if patience is not None:
-        tasks.require("val", "early stopping needs")
+    check_settings(method, tasks, patience is not None, on_nonfinite)
+    check_counts(rounds=rounds, evaluate_every=evaluate_every, checkpoint_every=checkpoint_every, patience=patience)
+    device = check_device(device)
     tasks = tasks.to(device)
-    modules = [module.to(device) for module in build_modules(model, seed)]
-    check_outputs(tasks, modules)
+    modules = build_modules(model, seed, device)
+    metric = as_metric(tasks.metric, *_direction(tasks.metric))
+    check_outputs(tasks, modules, metric)
+    data = build_graph(tasks, modules, graph, architecture)
+    path = latest_checkpoint(checkpoint) if checkpoint is not None and resume else None
+    saved = None if path is None else load_checkpoint(path, device)
+    about = {} if checkpoint is None else describe_run(method, tasks, data, seed, autocast)
+    if saved:
+        require_same(saved[2], about, str(checkpoint))
+    plans = _plans(saved[2]["plans"], backend, chunk) if saved else None
     specs = [ParamSpec.from_module(module) for module in modules]
-    saved = _resume(checkpoint, device) if resume else None
-    plans = [Plan(**plan) for plan in saved[2]["plans"]] if saved else None
     engine = Engine(tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast)
     env = Env(engine, Comm(), seed, on_nonfinite == "isolate")
     method.check(env)
-    metric = as_metric(tasks.metric, *_direction(tasks.metric))
-    data = build_graph(tasks, modules, graph, architecture)
-    about = _about(method, seed, data, autocast)
+    data = method.start(data, env)
+    history = History(tasks.names, metric.name, metric.higher_is_better)
+    threads = torch.get_num_threads()
+    if checkpoint is not None:
+        about |= describe_start(data)
+        about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
     if saved:
-        _same_run(saved[2], about, Path(str(checkpoint)))
+        require_same(saved[2], {**about, "threads": saved[2]["threads"]}, str(checkpoint))
         data, history, about = saved
-    else:
-        data = method.start(data, env)
-        history = History(tasks.names, metric.name, metric.higher_is_better)
-        about["plans"] = [plan.as_dict() for plan in engine.plans]
-        about["threads"] = torch.get_num_threads()
+        threads = about["threads"]
+    elif checkpoint is not None:
+        remove_checkpoints(checkpoint)
     watchers = [*callbacks, *([Progress(progress if isinstance(progress, str) else method.name)] if progress else [])]
     before, started = (history.seconds[-1] if history.seconds else 0.0), time.perf_counter()
-    stopped = False
-    with _threads(about["threads"]), _finish_round_on_interrupt() as interrupt:
-        for watcher in watchers:
-            watcher.on_start(data, history, rounds)
-        while data.round < rounds and not stopped and not interrupt.is_set():
-            data = method.play(data, env)
+    kept = data.round
+    with _threads(threads), _finish_round_on_interrupt() as interrupt:
+        try:
             for watcher in watchers:
-                watcher.on_round(data, history)
-            if data.round % evaluate_every == 0 or data.round == rounds:
-                values = evaluate(method, data, env, metric)
-                history.add(data.round, before + time.perf_counter() - started, values)
+                watcher.on_start(data, history, rounds)
+            while data.round < rounds and not _out_of_patience(data, history, patience) and not interrupt.is_set():
+                apart, data = data.isolated, method.play(data, env)
+                _report_isolated(data, apart, history)
                 for watcher in watchers:
-                    watcher.on_evaluate(data, history)
-                if patience is not None:
-                    data, stopped = _early_stop(data, history, method.models(data, env), patience)
-            if checkpoint is not None and (
-                data.round % checkpoint_every == 0 or data.round == rounds or interrupt.is_set()
-            ):
+                    watcher.on_round(data, history)
+                if data.round % evaluate_every == 0 or data.round == rounds:
+                    values = evaluate(method, data, env, metric)
+                    history.add(data.round, before + time.perf_counter() - started, values)
+                    for watcher in watchers:
+                        watcher.on_evaluate(data, history)
+                    data = data if patience is None else _remember_best(data, history)
+                if checkpoint is not None and data.round % checkpoint_every == 0:
+                    save_checkpoint(checkpoint, data, history, about)
+                    kept = data.round
+            if checkpoint is not None and kept != data.round:
                 save_checkpoint(checkpoint, data, history, about)
-        if patience is not None and "best_x" in data:
-            data = copy.copy(data)
-            data.x = data.best_x
-        for watcher in watchers:
-            watcher.on_end(data, history)
+            if patience is not None and "best" in data:
+                history.returned = data.best["evaluation"]
+                data = Data(**data.best["state"])
+        finally:
+            for watcher in watchers:
+                watcher.on_end(data, history)
     return Result(method, data, history, tasks, modules, env, interrupt.is_set())
 
 
@@ -172,38 +184,52 @@ def _direction(metric: Any) -> tuple[bool, ...]:
     return (bool(getattr(metric, "higher_is_better", True)),)
 
 
-def _early_stop(data: Data, history: History, models: Stacks, patience: int) -> tuple[Data, bool]:
-    """Remember the best models and tell whether patience is at its end."""
+def _remember_best(data: Data, history: History) -> Data:
+    """Keep the state after the best evaluation so far; one without a value (NaN) is worse than any."""
     value = history.mean("val_metric")[-1] * (1 if history.higher_is_better else -1)
-    if "best_x" not in data or value > data.best_value:
-        data = copy.copy(data)
-        data.best_x, data.best_value, data.best_evaluation = models, value, len(history)
-    return data, len(history) - data.best_evaluation >= patience
+    value = -math.inf if math.isnan(value) else value
+    if "best" in data and value <= data.best["value"]:
+        return data
+    data = copy.copy(data)
+    state = {name: data[name] for name in sorted(data.keys()) if name != "best"}
+    data.best = {"value": value, "evaluation": len(history) - 1, "state": state}
+    return data
 
 
-def _about(method: Method | Phases, seed: int, data: Data, autocast: bool) -> dict[str, Any]:
-    """Describe a run, so that only the same run is resumed."""
-    return {
-        "method": repr(method),
-        "seed": seed,
-        "nodes": data.num_nodes,
-        "shapes": [[list(shape) for shape in spec.shapes] for spec in data.x.specs],
-        "autocast": autocast,
-    }
+def _out_of_patience(data: Data, history: History, patience: int | None) -> bool:
+    """Tell whether the best evaluation is long ago; read off the state, so that a resumed run stops there too."""
+    return patience is not None and "best" in data and len(history) - 1 - data.best["evaluation"] >= patience
 
 
-def _resume(folder: str | Path | None, device: torch.device | str) -> tuple[Data, History, dict[str, Any]] | None:
-    path = latest_checkpoint(folder) if folder is not None else None
-    return None if path is None else load_checkpoint(path, device)
+def _report_isolated(data: Data, before: Tensor, history: History) -> None:
+    """Warn of the nodes that were left behind in this round, and note them in the history."""
+    for node in (data.isolated & ~before).nonzero().flatten().tolist():
+        name = history.names[node]
+        history.isolated[name] = data.round
+        step = int(data.bad_step[node])
+        where = f"at local step {step}" if step >= 0 else "on its validation data"
+        warnings.warn(
+            f"{name} was isolated in round {data.round - 1} because its loss was not finite {where}: it keeps its last "
+            "good model and takes no further part",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
-def _same_run(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: Path) -> None:
-    for key, value in wanted.items():
-        if saved.get(key) != value:
+def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) -> list[Plan]:
+    """Return the plans of the run that is resumed; another way of computing would give other last bits.
+
+    Raises:
+        ValueError: If another way was asked for.
+    """
+    plans = [Plan(**plan) for plan in stored]
+    for plan in plans:
+        if backend not in ("auto", plan.backend) or chunk not in (None, plan.chunk):
             raise ValueError(
-                f"the checkpoints in {folder} are of another run: their {key} is {saved.get(key)}, this run's is "
-                f"{value}; use another folder, or resume=False to start afresh"
+                f"the run began with backend {plan.backend!r} and chunk {plan.chunk}, and cannot be resumed with "
+                f"{backend!r} and {chunk}: leave them out, or start afresh with resume=False"
             )
+    return plans
 
 
 @contextmanager
@@ -226,7 +252,7 @@ def _finish_round_on_interrupt() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
-    previous = signal.getsignal(signal.SIGINT)
+    previous = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
 
     def ask(number: int, frame: Any) -> None:
         asked.set()

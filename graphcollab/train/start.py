@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -26,20 +27,34 @@ Graph: TypeAlias = Data | Tensor | BaseTransform | None
 _MODEL_STREAM = 108
 
 
-def build_modules(model: Model, seed: int) -> list[nn.Module]:
+def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -> list[nn.Module]:
     """Return one module per architecture; those made by a function are initialised from the seed.
 
-    The caller's random generator is left as it was.
+    The caller's modules are copied, and the caller's random generators are left as they were.
+
+    Args:
+        model: A module, a function that makes one, or one of these per architecture.
+        seed: Seed of the initial parameters of modules made by functions.
+        device: Where the modules shall be.
+
+    Raises:
+        TypeError: If it is none of these.
     """
-    many = list(model) if isinstance(model, Sequence) else [model]
+    many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
+    if not many:
+        raise ValueError("no model was given: give a module, a function that makes one, or several")
     modules = []
     for a, one in enumerate(many):
-        if isinstance(one, nn.Module):
-            modules.append(one)
-            continue
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(keyed_seed(_MODEL_STREAM, seed, a) % 2**63)
-            modules.append(one())
+        made: object = copy.deepcopy(one) if isinstance(one, nn.Module) else one
+        if not isinstance(made, nn.Module) and callable(made):
+            # where CUDA is not in use yet, reading its state would start it up
+            with torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()):
+                torch.manual_seed(keyed_seed(_MODEL_STREAM, seed, a) % 2**63)
+                made = made()
+        if not isinstance(made, nn.Module):
+            hint = ": make one by build_model(name, input_shape, num_classes)" if isinstance(made, str) else ""
+            raise TypeError(f"model must be a module, a function that makes one, or several, got {made!r}{hint}")
+        modules.append(made.to(device))
     return modules
 
 
@@ -51,7 +66,7 @@ def build_graph(
     Args:
         tasks: The nodes' data.
         modules: One module per architecture.
-        graph: Edges; see `Graph`. A ``Data`` may carry ``node_id`` and further fields.
+        graph: Edges; see `Graph`. Of a ``Data`` the fields of its edges are kept.
         architecture: Architecture of every node, [K], where there are several. Default: the first.
 
     Returns:

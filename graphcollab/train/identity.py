@@ -1,0 +1,101 @@
+"""What a run is: method, data, models and edges it began with, so that only the same run is resumed."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.method import Method, Phases
+from graphcollab.tasks import Tasks
+from graphcollab.train.encoding import encode
+
+__all__ = ["checksum", "describe_run", "describe_start", "require_same"]
+
+SHOWN = 120  # characters of a value in a message
+
+
+def checksum(*tensors: Tensor) -> str:
+    """Return a checksum of the tensors' bytes.
+
+    Example:
+        >>> checksum(torch.zeros(2)) == checksum(torch.zeros(2)), checksum(torch.zeros(2)) == checksum(torch.ones(2))
+        (True, False)
+    """
+    value = 0
+    for tensor in tensors:
+        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        value = zlib.crc32(content.numpy().data, value)
+    return f"checksum {value:08x}"
+
+
+def describe_run(method: Method | Phases, tasks: Tasks, data: Data, seed: int, autocast: bool) -> dict[str, Any]:
+    """Describe a run by plain values: method, seed, shapes of the models, and the nodes' data by checksums."""
+    about: dict[str, Any] = {
+        "method": _without_addresses(method),
+        "seed": seed,
+        "number of nodes": tasks.num_nodes,
+        "shapes of the models": [[list(shape) for shape in spec.shapes] for spec in data.x.specs],
+        "number type of the models": str(data.x.dtype),
+        "autocast": autocast,
+        "loss": _name(tasks.loss),
+        "metric": _name(tasks.metric),
+        "node names": list(tasks.names),
+        "node ids": checksum(tasks.ids),
+    }
+    for name, split in tasks.splits.items():
+        about[f"samples per node in split {name!r}"] = checksum(split.ptr)
+        about[f"samples in split {name!r}"] = checksum(split.index)
+    for name, pool in tasks.pools.items():
+        about[f"inputs in pool {name!r}"] = checksum(pool.inputs)
+        about[f"targets in pool {name!r}"] = checksum(pool.targets)
+    return about
+
+
+def describe_start(data: Data) -> dict[str, Any]:
+    """Describe the state before the first round by a checksum per field: initial models, edges, a pretrained mixer."""
+    about = {}
+    for name in sorted(data.keys()):
+        tensors: dict[str, Tensor] = {}
+        encode(data[name], name, tensors, copy=False)
+        if tensors:
+            about[f"{name} at the start"] = checksum(*(tensors[key] for key in sorted(tensors)))
+    return about
+
+
+def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str | Path) -> None:
+    """Check that a checkpoint is of the run at hand.
+
+    Raises:
+        ValueError: If it is of another; the message says in what they differ.
+    """
+    differing = [key for key, value in wanted.items() if saved.get(key) != value]
+    if not differing:
+        return
+    first = differing[0]
+    more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
+    raise ValueError(
+        f"the checkpoints in {folder} are of another run, which differs in {first} ({_short(saved.get(first))} there, "
+        f"{_short(wanted[first])} here){more}: use another folder, or resume=False to start afresh"
+    )
+
+
+def _name(value: str | Callable[..., Any]) -> str:
+    """Name a loss or metric: by its name, or where a function was written."""
+    return value if isinstance(value, str) else str(getattr(value, "__qualname__", _without_addresses(value)))
+
+
+def _without_addresses(value: object) -> str:
+    """Return a value's text without places in memory, which differ from process to process."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
