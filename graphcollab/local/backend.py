@@ -96,6 +96,7 @@ class Backend(ABC):
         state: Mapping[str, Tensor],
         step: Tensor,
         anchor: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps.
 
@@ -107,6 +108,7 @@ class Backend(ABC):
             state: Optimiser state by slot, [r, P]; not changed.
             step: Optimiser steps taken before, [r].
             anchor: Parameters to stay close to, [r, P].
+            out: Where to put the new models, [r, columns]. Default: a new tensor.
 
         Returns:
             New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 
 from graphcollab.local.backend import Backend, Feed
 from graphcollab.local.objective import Context, Objective, as_objective
@@ -157,8 +156,10 @@ class Engine:
                     for slot in optimizer.slots
                 }
                 near = None if anchor is None else anchor.tensors[place][local][:, :width]
-                new, moved, losses = self.backends[s].fit(flat, feed, optimizer, objective, old, taken[take], near)
-                models[place][local] = new
+                out = _view(models[place], local)
+                new, moved, losses = self.backends[s].fit(flat, feed, optimizer, objective, old, taken[take], near, out)
+                if out is None:
+                    models[place][local] = new
                 for slot, values in moved.items():
                     slots[slot][place][local, :width] = values
                 loss[take] = losses.nansum(0) / schedule.steps
@@ -240,7 +241,7 @@ class Engine:
                 ]
             )
         weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
-        return vmap(lambda o, t, w: self.objective(o, t, Context(w, {})))(chunk.outputs, chunk.targets, weight)
+        return self.objective.rows(chunk.outputs, chunk.targets, Context(weight, {}))
 
     def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
@@ -290,7 +291,15 @@ class Engine:
         """Cut rows, those with most work first, into chunks of nearly equal length."""
         order = work.argsort(descending=True, stable=True)
         pieces = -(-len(order) // self.plans[stack].chunk)
-        yield from order.tensor_split(max(pieces, 1))
+        yield from order.tensor_split(pieces) if pieces else ()
+
+
+def _view(values: Tensor, rows: Tensor) -> Tensor | None:
+    """Return some rows as a view where they follow each other, else None."""
+    first = int(rows[0])
+    if bool((rows == torch.arange(first, first + len(rows), device=rows.device)).all()):
+        return values[first : first + len(rows)]
+    return None
 
 
 def _first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:

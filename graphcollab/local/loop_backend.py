@@ -64,10 +64,12 @@ class LoopBackend(Backend):
         state: Mapping[str, Tensor],
         step: Tensor,
         anchor: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps, row after row; see `Backend.fit`."""
         self.module.train()
-        new = flat.detach().clone(memory_format=torch.contiguous_format)
+        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
+        new.copy_(flat)
         moments = {slot: values.detach().clone() for slot, values in state.items()}
         sizes, first, idents = feed.schedule.size.tolist(), step.tolist(), feed.node_id.tolist()
         losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))

@@ -1,8 +1,8 @@
-"""Operations with a better stacked form than vmap's own: the linear layer and the cross-entropy of many nodes at once.
+"""An operation with a better stacked form than vmap's own: the linear layer of many nodes at once.
 
 Inside vmap, PyTorch decomposes a linear layer with its own weights per row into a product and a sum whose gradients are
-laid out against the grain, and the cross-entropy into gathers with many intermediate tensors. The forms here are one
-``baddbmm`` and one flattened cross-entropy. They are put in place of the originals only while `stacked_ops` is active.
+laid out against the grain. The form here is one ``baddbmm``. It is put in place of the original only while
+`stacked_ops` is active.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["stacked_ops"]
+__all__ = ["stacked_linear", "stacked_ops"]
 
 
 class _BatchedLinear(torch.autograd.Function):
@@ -66,51 +66,28 @@ class _Linear(torch.autograd.Function):
         rows = info.batch_size
         x, weight = _front(x, in_dims[0], rows), _front(weight, in_dims[1], rows)
         bias = None if bias is None else _front(bias, in_dims[2], rows)
-        middle = x.shape[1:-1]  # none for a single sample, several for sequences
-        out = _BatchedLinear.apply(x.reshape(rows, -1, x.shape[-1]), weight, bias)
-        return out.view(rows, *middle, out.shape[-1]), 0
+        return stacked_linear(x, weight, bias), 0
 
 
-class _CrossEntropy(torch.autograd.Function):
-    """Cross-entropy per sample with one flattened call as its stacked form."""
+def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Apply a linear layer with its own weights to every row.
 
-    @staticmethod
-    def forward(logits: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(logits, labels, reduction="none")
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, labels = ctx.saved_tensors
-        spread = logits.softmax(-1) - F.one_hot(labels, logits.shape[-1])
-        return spread * grad[..., None], None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Sequence[int | None], logits: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        rows = info.batch_size
-        logits, labels = _front(logits, in_dims[0], rows), _front(labels, in_dims[1], rows)
-        flat = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), reduction="none")
-        return flat.view(labels.shape), 0
-
-
-def _plain_cross_entropy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Tell whether a call is cross-entropy of logits [B, C] and labels [B], per sample and with no other option."""
-    if len(args) != 2 or kwargs != {"reduction": "none"}:
-        return False
-    return args[0].dim() == 2 and args[1].dim() == 1 and not args[1].is_floating_point()
+    Shapes:
+        x: [R, ..., in]; weight: [R, out, in]; bias: [R, out]; output: [R, ..., out].
+    """
+    if x.dim() == 3:
+        return _BatchedLinear.apply(x, weight, bias)
+    middle = x.shape[1:-1]  # none for a single sample, several for sequences
+    out = _BatchedLinear.apply(x.reshape(len(x), -1, x.shape[-1]), weight, bias)
+    return out.view(len(x), *middle, out.shape[-1])
 
 
 class stacked_ops(TorchFunctionMode):
-    """While active inside vmap, linear layers and cross-entropies use their stacked forms."""
+    """While active inside vmap, linear layers use their stacked form."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Redirect the two functions, pass everything else on."""
+        """Redirect linear layers, pass everything else on."""
         kwargs = kwargs or {}
         if func is F.linear and not kwargs and len(args) == 3:
             return _Linear.apply(*args)
-        if func is F.cross_entropy and _plain_cross_entropy(args, kwargs):
-            return _CrossEntropy.apply(*args)
         return func(*args, **kwargs)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from graphcollab.local.backend import Backend, Feed, keyed_layers
+from graphcollab.local.chain import make_chain
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.local.stacked_ops import stacked_ops
+from graphcollab.stack import ParamSpec
 
 __all__ = ["VmapBackend"]
 
@@ -29,6 +31,10 @@ class VmapBackend(Backend):
     """
 
     name = "vmap"
+
+    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False) -> None:
+        super().__init__(module, spec, autocast)
+        self.chain = make_chain(module)
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] in evaluation mode."""
@@ -52,7 +58,7 @@ class VmapBackend(Backend):
         params = [view.requires_grad_() for view in views[:count]]
         losses = self._losses(params, views[count:], inputs, targets, weight, objective, self._anchor(anchor))
         grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
-        return losses.detach(), torch.cat([grad.flatten(1) for grad in grads], 1)
+        return losses.detach(), _join(grads)
 
     def fit(
         self,
@@ -63,6 +69,7 @@ class VmapBackend(Backend):
         state: Mapping[str, Tensor],
         step: Tensor,
         anchor: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps, all rows in lockstep; see `Backend.fit`."""
         self.module.train()
@@ -95,8 +102,17 @@ class VmapBackend(Backend):
                             for slot, many in moments.items():
                                 for target, source in zip(many, moved[slot], strict=True):
                                     target[rows] = source
-        new = torch.cat([leaf.flatten(1) for leaf in leaves], 1)
-        return new, {slot: torch.cat([m.flatten(1) for m in many], 1) for slot, many in moments.items()}, losses
+        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
+        for view, leaf in zip(self.spec.views(new), leaves, strict=True):
+            view.copy_(leaf)
+        return new, {slot: _join(many) for slot, many in moments.items()}, losses
+
+    def _forward(self, views: Leaves, inputs: Tensor) -> Tensor:
+        """Return the outputs of all rows, [r, m, ...]."""
+        if self.chain is not None and not self.autocast:
+            return self.chain(dict(zip(self.spec.names, views, strict=True)), inputs)
+        with stacked_ops(), self._autocast(inputs.device):
+            return self._whole(vmap(self._outputs, randomness="different")(views, inputs))
 
     def _outputs(self, views: Leaves, inputs: Tensor) -> Tensor:
         return functional_call(self.module, dict(zip(self.spec.names, views, strict=True)), (inputs,))
@@ -113,19 +129,9 @@ class VmapBackend(Backend):
     ) -> Tensor:
         """Return one loss per row, [r], with a graph back to ``params``."""
         names = self.spec.names[: len(params)]
-
-        def one(own: Leaves, extra: Leaves, x: Tensor, y: Tensor, w: Tensor | None, near: Leaves | None) -> Tensor:
-            context = Context(
-                w,
-                dict(zip(names, own, strict=True)),
-                None if near is None else dict(zip(names, near, strict=True)),
-            )
-            return objective(self._whole(self._outputs([*own, *extra], x)), y, context)
-
-        dims = (0, 0, 0, 0, None if weight is None else 0, None if anchor is None else 0)
-        stacked: Callable[..., Tensor] = vmap(one, in_dims=dims, randomness="different")
-        with stacked_ops(), self._autocast(inputs.device):
-            return stacked(params, buffers, inputs, targets, weight, anchor)
+        near = None if anchor is None else dict(zip(names, anchor, strict=True))
+        context = Context(weight, dict(zip(names, params, strict=True)), near)
+        return objective.rows(self._forward([*params, *buffers], inputs), targets, context)
 
     def _split(self, values: Tensor) -> Leaves:
         """Split [r, P] into one view per parameter."""
@@ -139,6 +145,11 @@ class VmapBackend(Backend):
 
 def _own(view: Tensor) -> Tensor:
     return view.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _join(pieces: Sequence[Tensor]) -> Tensor:
+    """Put pieces [r, *shape] side by side as rows [r, columns]."""
+    return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1)
 
 
 def _common(step: Tensor) -> int | None:

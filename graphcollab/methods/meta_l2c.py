@@ -24,7 +24,7 @@ def meta_l2c(
     scale: str = "sum",
     hidden: int = 10,
     out: int = 5,
-    bias: bool = False,
+    bias: bool = True,
     drop_round: int | None = 10,
     drop_fraction: float | None = 0.9,
     drop_count: int | None = None,

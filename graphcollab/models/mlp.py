@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
 
 __all__ = ["MLP"]
 
 
-class MLP(nn.Module):
+class MLP(nn.Sequential):
     """Fully connected layers with ReLU between them, for inputs of any shape, which are flattened.
 
     The model is ``head(backbone(inputs))``: ``backbone`` flattens and ends with the last hidden layer's ReLU, ``head``
@@ -37,7 +38,6 @@ class MLP(nn.Module):
     """
 
     def __init__(self, in_features: int, hidden: int | Sequence[int], num_classes: int) -> None:
-        super().__init__()
         widths = [in_features, *([hidden] if isinstance(hidden, int) else hidden)]
         if min(*widths, num_classes) < 1:
             raise ValueError(
@@ -47,14 +47,9 @@ class MLP(nn.Module):
         layers: list[nn.Module] = [nn.Flatten()]
         for width, next_width in itertools.pairwise(widths):
             layers += [nn.Linear(width, next_width), nn.ReLU()]
-        self.backbone = nn.Sequential(*layers)
-        self.head = nn.Linear(widths[-1], num_classes)
+        super().__init__(OrderedDict(backbone=nn.Sequential(*layers), head=nn.Linear(widths[-1], num_classes)))
 
     @classmethod
     def for_shape(cls, input_shape: Sequence[int], num_classes: int, hidden: int | Sequence[int] = 64) -> MLP:
         """Build the model for samples of a given shape."""
         return cls(math.prod(input_shape), hidden, num_classes)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the logits."""
-        return self.head(self.backbone(inputs))

@@ -35,9 +35,9 @@ class Mixer:
         \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L]
 
     A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU
-    between. The paper gives the output sizes 10 and 5 and leaves activation and biases open. By default the encoders
-    have no biases, so that a model that has not changed is encoded as 0: with biases the inner product of two codes has
-    a term that depends on the sender alone, and untrained encoders rank senders by it, the same for every receiver.
+    between, with biases. (The paper gives the output sizes 10 and 5 and leaves activation and biases open. Without
+    biases a model that has not changed is encoded as 0, and untrained encoders already rank similar nodes first; but all
+    weights zero is then a fixed point, into which weight decay pulls encoders whose gradients are small.)
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
@@ -56,7 +56,7 @@ class Mixer:
 
     @classmethod
     def create(
-        cls, spec: ParamSpec, part: str = "all", hidden: int = 10, out: int = 5, bias: bool = False, seed: int = 0
+        cls, spec: ParamSpec, part: str = "all", hidden: int = 10, out: int = 5, bias: bool = True, seed: int = 0
     ) -> Mixer:
         """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
         generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)

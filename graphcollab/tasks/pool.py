@@ -96,7 +96,8 @@ class Split:
         """
         shape = (-1,) + (1,) * (position.dim() - 1)
         last = (self.sizes[nodes] - 1).clamp(min=0).view(shape)
-        return self.index[self.ptr[nodes].view(shape) + torch.minimum(position, last)]
+        place = self.ptr[nodes].view(shape) + torch.minimum(position, last)
+        return self.index[place.clamp(max=len(self.index) - 1)]  # a node without samples may be the last
 
     def select(self, nodes: Tensor) -> Split:
         """Return the split of some nodes, in the order given."""

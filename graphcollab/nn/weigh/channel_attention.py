@@ -40,7 +40,7 @@ class ChannelAttention:
         part: Part of the model that is compared.
         hidden: Hidden units of an encoder.
         out: Numbers that encode a filter.
-        bias: Give the encoders biases; see `Mixer` for why they have none by default.
+        bias: Give the encoders biases, see `Mixer`.
         optimizer: Update of the encoders. The paper's is Adam, lr 0.1, weight decay 0.01 (coupled).
         scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
             coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
@@ -57,7 +57,7 @@ class ChannelAttention:
     part: str = "all"
     hidden: int = 10
     out: int = 5
-    bias: bool = False
+    bias: bool = True
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
     scale: str = "sum"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
