@@ -72,7 +72,9 @@ class Scene:
         pools = {"train": Pool(inputs.to(dtype), targets)}
         tasks = Tasks(pools, {"train": Split.from_lists("train", index)}).hold_out(0.25)
         hidden = ((7, 6), (6,)) if shared_head else ((6,),)
-        modules = [_filled(MLP(FEATURES, widths, CLASSES), draw).to(dtype) for widths in hidden]
+        with torch.random.fork_rng(devices=[]):  # layers draw parameters when they are made
+            plain = [MLP(FEATURES, widths, CLASSES) for widths in hidden]
+        modules = [_filled(module, draw).to(dtype) for module in plain]
         kinds = tuple(k % 2 for k in range(len(sizes))) if shared_head else None
         return cls(tasks, modules, architecture=kinds)
 

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab.local import SGD, Adam, Fit, Proximal
+from graphcollab.method import Method
+from graphcollab.testing import Scene
+
+
+def play(fit, masks, shared_head=False):
+    """Play one round per mask; return the states after them."""
+    method, scene = Method("m", fit), Scene.small(shared_head=shared_head)
+    data, env = scene.begin(method)
+    states = [data]
+    for mask in masks:
+        data.trains = torch.tensor(mask)
+        data = method.play(data, env)
+        states.append(data)
+    return states
+
+
+ALL, SOME = [True] * 6, [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize("shared_head", [False, True])
+@pytest.mark.parametrize("optimizer", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.05)], ids=["sgd", "adam"])
+def test_idle_nodes_keep_model_and_optimiser_state(optimizer, shared_head):
+    fit = Fit(epochs=1, batch_size=4, optimizer=optimizer, keep_state=True)
+    _, first, second = play(fit, [ALL, SOME], shared_head)
+    for node in range(6):
+        same = torch.equal(first.x.row(node)[1], second.x.row(node)[1])
+        assert same is not SOME[node]
+        for slot in optimizer.slots:
+            kept = torch.equal(first.fit_state[slot].row(node)[1], second.fit_state[slot].row(node)[1])
+            assert kept is not SOME[node]
+    rested = ~torch.tensor(SOME)
+    assert torch.equal(first.fit_step[rested], second.fit_step[rested])
+    assert (second.fit_step[~rested] == 2 * first.fit_step[~rested]).all()
+    assert torch.equal(first.train_loss[rested], second.train_loss[rested])
+
+
+@pytest.mark.parametrize("optimizer", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.05)], ids=["sgd", "adam"])
+def test_a_node_that_rested_equals_one_that_was_alone(optimizer):
+    """Node 1 trains in rounds 0 and 2. So does a run in which nobody else does anything."""
+    fit = Fit(epochs=1, batch_size=4, optimizer=optimizer, keep_state=True)
+    only = [k == 1 for k in range(6)]
+    busy = play(fit, [ALL, SOME, ALL])[-1]
+    quiet = play(fit, [only, [False] * 6, only])[-1]
+    torch.testing.assert_close(busy.x.row(1)[1], quiet.x.row(1)[1], rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(busy.fit_step[1], quiet.fit_step[1])
+
+
+def test_nobody_trains():
+    start, after = play(Fit(), [[False] * 6])
+    assert torch.equal(start.x.part("all"), after.x.part("all"))
+    assert after.bad_step.tolist() == [-1] * 6
+
+
+def test_steps_in_place_of_epochs():
+    fit = Fit(steps=7, batch_size=4, keep_state=True)
+    assert play(fit, [ALL])[-1].fit_step.tolist() == [7] * 6
+
+
+def test_a_strong_pull_keeps_nodes_at_the_rounds_start():
+    free, pulled = (
+        play(Fit(epochs=5, optimizer=SGD(lr=0.01), objective=objective), [ALL]) for objective in (None, Proximal(50.0))
+    )
+    moved = [float((states[1].x.part("all") - states[0].x.part("all")).norm()) for states in (free, pulled)]
+    assert moved[1] < moved[0] / 2
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 0}, {"steps": 0}, {"batch_size": 0}])
+def test_refusals(settings):
+    with pytest.raises(ValueError, match="must be positive"):
+        Fit(**settings)

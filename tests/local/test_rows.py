@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab.local import Rows
+from graphcollab.models import MLP
+from graphcollab.stack import ParamSpec, Stacks
+
+
+@pytest.fixture
+def models():
+    spec = ParamSpec.from_module(torch.nn.Linear(1, 1))
+    return Stacks.single(spec, torch.tensor([[0.0, 1.0], [2.0, 4.0], [8.0, 16.0]]))
+
+
+def test_rows_next_to_each_other_are_a_view(models):
+    rows = Rows.own(models)
+    assert rows.parameters(0, torch.tensor([1, 2])).data_ptr() == models.tensors[0][1].data_ptr()
+    assert rows.parameters(0, torch.tensor([2, 0])).tolist() == [[8.0, 16.0], [0.0, 1.0]]
+    assert (len(rows), rows.dtype) == (3, torch.float32)
+
+
+def test_combinations(models):
+    index, half = torch.tensor([[0, 2], [1, 1]]), torch.tensor([[0.5, 0.5], [1.0, -1.0]])
+    rows = Rows(models, torch.tensor([0, 1]), index, half)
+    assert rows.parameters(0, torch.tensor([0, 1])).tolist() == [[4.0, 8.5], [0.0, 0.0]]
+    assert rows.parameters(0, torch.tensor([1])).tolist() == [[0.0, 0.0]]
+
+
+def test_models_of_other_shapes_cannot_be_combined():
+    specs = tuple(ParamSpec.from_module(MLP(2, (w,), 1)) for w in (2, 3))
+    tensors = tuple(torch.zeros(1, spec.num_columns) for spec in specs)
+    models = Stacks(specs, tensors, (torch.tensor([0]), torch.tensor([1])))
+    rows = Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), torch.ones(1, 2))
+    with pytest.raises(ValueError, match="models of different architectures"):
+        rows.parameters(0, torch.tensor([0]))
+
+
+@pytest.mark.parametrize(
+    ("node", "index", "coefficient", "message"),
+    [
+        ([0], [0, 1], None, "2 rows name the data of 1 nodes"),
+        ([0], [[0, 1]], None, "plain rows an index"),
+        ([0], [0], [1.0], "combined rows need an index"),
+        ([0], [[0, 1]], [[1.0]], r"index \(1, 2\) and coefficients \(1, 1\) differ"),
+    ],
+)
+def test_rows_refuse(models, node, index, coefficient, message):
+    weights = None if coefficient is None else torch.tensor(coefficient)
+    with pytest.raises(ValueError, match=message):
+        Rows(models, torch.tensor(node), torch.tensor(index), weights)

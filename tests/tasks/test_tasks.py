@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import TensorDataset
+
+from graphcollab.tasks import Pool, Split, Tasks
+
+
+def samples(count, start=0):
+    return torch.arange(start, start + count).float()[:, None], torch.arange(count) % 2
+
+
+def test_arrays_lists_tensors_and_datasets_are_taken():
+    x, y = samples(4)
+    kinds = [(x, y), (x.numpy().astype(np.float64), y.numpy().astype(np.int32)), (x.tolist(), y.tolist()),
+             TensorDataset(x, y)]  # fmt: skip
+    tasks = Tasks.from_samples(kinds, kinds)
+    pool = tasks.pools["train"]
+    assert (pool.inputs.dtype, pool.targets.dtype) == (torch.float32, torch.int64)
+    for node in range(4):
+        index = tasks.splits["train"].of(node)
+        assert torch.equal(pool.inputs[index], x)
+        assert torch.equal(pool.targets[index], y)
+
+
+def test_bytes_become_floats_and_whole_numbers_stay():
+    assert Tasks.from_samples([(torch.zeros(4, 1, dtype=torch.uint8), torch.zeros(4))]).pools["train"].inputs.dtype == (
+        torch.float32
+    )
+    tasks = Tasks.from_samples([(torch.zeros(4, 1, dtype=torch.int32), torch.zeros(4, dtype=torch.float64))])
+    assert (tasks.pools["train"].inputs.dtype, tasks.pools["train"].targets.dtype) == (torch.int32, torch.float32)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.floats(0, 0.99), st.integers(0, 5))
+def test_held_out_samples_are_a_partition(sizes, fraction, seed):
+    tasks = Tasks.from_samples([samples(n, 100 * k) for k, n in enumerate(sizes)], val_fraction=fraction, seed=seed)
+    for node, count in enumerate(sizes):
+        train, val = tasks.splits["train"].of(node).tolist(), tasks.splits["val"].of(node).tolist()
+        own = range(sum(sizes[:node]), sum(sizes[: node + 1]))
+        assert sorted(train + val) == list(own)
+        assert train
+        if count > 1 and fraction > 0:
+            assert 1 <= len(val) <= max(1, round(fraction * count))
+
+
+def test_held_out_samples_follow_identity():
+    many = [samples(10, 100 * k) for k in range(4)]
+    whole = Tasks.from_samples(many, node_id=torch.tensor([7, 3, 9, 4]))
+    part = Tasks.from_samples([many[2], many[0]], node_id=torch.tensor([9, 7]))
+    for node, old in enumerate((2, 0)):
+        mine = part.pools["train"].inputs[part.splits["val"].of(node)]
+        assert torch.equal(mine, whole.pools["train"].inputs[whole.splits["val"].of(old)])
+    again = Tasks.from_samples(many, node_id=torch.tensor([7, 3, 9, 4]), seed=1)
+    assert not torch.equal(whole.splits["val"].index, again.splits["val"].index)
+
+
+def test_select_keeps_everything_about_a_node():
+    many = [samples(5, 10 * k) for k in range(3)]
+    tasks = Tasks.from_samples(many, test=many, names=list("abc"), cluster=torch.tensor([0, 1, 1]), metric="auc")
+    chosen = tasks.select([2, 0])
+    assert (chosen.names, chosen.ids.tolist(), chosen.cluster.tolist()) == (("c", "a"), [2, 0], [1, 0])
+    assert chosen.metric == "auc"
+    for split in ("train", "val", "test"):
+        assert torch.equal(chosen.splits[split].of(0), tasks.splits[split].of(2))
+    assert chosen.pools is tasks.pools
+
+
+def test_classes_of_every_node():
+    x = torch.zeros(4, 1)
+    tasks = Tasks.from_samples([(x, torch.tensor([0, 0, 2, 2])), (x, torch.tensor([1, 1, 1, 1]))], val_fraction=0)
+    assert tasks.classes.tolist() == [[True, False, True], [False, True, False]]
+    assert Tasks.from_samples([(x, torch.rand(4))]).classes is None
+
+
+def test_sizes_of_a_split_that_is_not_there():
+    tasks = Tasks.from_samples([samples(4)])
+    assert tasks.sizes("test").tolist() == [0]
+    with pytest.raises(ValueError, match=r"1 node is \('node 0'\) without 'test' samples, which are for judging"):
+        tasks.require("test", "are for judging")
+    tasks.require("val", "are there")
+
+
+X, Y = torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64)
+PAIR = Pool(X, Y)
+ONE = Split.from_lists("p", [torch.tensor([0, 1])])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tasks({"p": PAIR}, {"test": ONE}), r"need a split 'train', got \['test'\]"),
+        (lambda: Tasks({"p": PAIR}, {"train": Split.from_lists("p", [])}), "at least one node"),
+        (lambda: Tasks({"p": PAIR}, {"train": ONE}, names=("a", "b")), "1 nodes have 2 names and 1 ids"),
+        (lambda: Tasks({"p": PAIR}, {"train": Split.from_lists("p", [torch.tensor([0])] * 2)},
+                       node_id=torch.tensor([5, 5])), "two nodes have the same node_id"),
+        (lambda: Tasks({"p": PAIR}, {"train": ONE, "val": Split.from_lists("p", [Y, Y])}), "is for 2 nodes"),
+        (lambda: Tasks({"q": PAIR}, {"train": ONE}), r"uses pool 'p', the pools are \['q'\]"),
+        (lambda: Tasks({"p": PAIR}, {"train": Split.from_lists("p", [torch.tensor([2])])}), "2 to 2.*holds 0 to 1"),
+        (lambda: Tasks({"p": PAIR}, {"train": Split.from_lists("p", [Y, Y[:0]])}, names=("a", "b")),
+         r"1 node is \('b'\) without training samples"),
+        (lambda: Tasks.from_samples([(X, Y[:1])]), r"node 0 \(train\) has 2 inputs and 1 targets"),
+        (lambda: Tasks.from_samples([(X, Y)], [(X, Y), (X, Y)]), "'val' has samples for 2 nodes, 'train' for 1"),
+        (lambda: Tasks.from_samples([(X, Y), (torch.zeros(2, 3), Y)]), "inputs have different shapes"),
+        (lambda: Tasks.from_samples([(X, Y)], val_fraction=1.0), r"must be in \[0, 1\), got 1.0"),
+        (lambda: Tasks.from_samples([TensorDataset(X[:0], Y[:0])]), r"node 0 \(train\) has an empty dataset"),
+        (lambda: Tasks.from_samples([TensorDataset(X, Y, Y)]), r"pairs \(input, target\), got 3 values"),
+        (lambda: Tasks.from_samples([(X / 0, Y)], names=["far"]), "NaN or infinite, first at index 0"),
+    ],
+)  # fmt: skip
+def test_tasks_refuse(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_moving_keeps_all():
+    tasks = Tasks.from_samples([samples(4)], cluster=torch.tensor([0])).to("cpu")
+    assert (tasks.num_nodes, tasks.device.type, tasks.cluster.tolist()) == (1, "cpu", [0])

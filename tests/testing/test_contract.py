@@ -1,0 +1,127 @@
+"""The checks find methods that break the contract."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from graphcollab.method import Method, OwnModel
+from graphcollab.methods import dpsgd, fedavg, local
+from graphcollab.nn import Exchange, NoExchange
+from graphcollab.testing import (
+    CONTRACT,
+    Scene,
+    check_alone_equals_local,
+    check_contract,
+    check_input_untouched,
+    check_keeps_dtype,
+    check_relabelling,
+    check_resume,
+    check_runs,
+    check_two_architectures,
+    check_unconnected_parts,
+    differences,
+    leaves,
+)
+
+
+@dataclass(frozen=True)
+class Broken(NoExchange):
+    """An exchange that does what it is told to the models [K, P]."""
+
+    change: object
+
+    def __call__(self, data, env):
+        data = copy.copy(data)
+        data.x = data.x.with_part("all", self.change(data.x.part("all"), data))
+        return data
+
+
+def broken(change, **slots):
+    return local(lr=0.1).replace(exchange=Broken(change), **slots)
+
+
+@dataclass(frozen=True)
+class Serve(OwnModel):
+    """Serves models of its own making."""
+
+    change: object
+
+    def __call__(self, data, env):
+        return data.x.map(self.change)
+
+
+def serving(change):
+    return local(lr=0.1).replace(personal=Serve(change))
+
+
+def count_in_place(x, data):
+    data.bytes_sent.add_(1)
+    return x
+
+
+class Memory:
+    """State that is not in the data."""
+
+    rounds = 0
+
+    def __call__(self, x, data):
+        Memory.rounds += 1
+        return x + Memory.rounds
+
+
+# federated averaging that does not own up to its server
+ungoverned = fedavg().replace(global_state=False)
+
+
+@pytest.mark.parametrize(
+    ("check", "method", "message"),
+    [
+        (check_runs, serving(lambda tensor: tensor * float("nan")), "models is not finite after two rounds"),
+        (check_runs, local(lr=0.0, weight_decay=0.0), "no model has changed"),
+        (check_keeps_dtype, serving(torch.Tensor.double), "models of torch.float32 have become"),
+        (check_input_untouched, broken(count_in_place), r"changed its input in place: \['data.0.bytes_sent'"),
+        (check_relabelling, broken(lambda x, data: x + torch.arange(6.0)[:, None]), "models of relabelled nodes"),
+        (check_alone_equals_local, ungoverned, "node without neighbours differ"),
+        (check_unconnected_parts, ungoverned, "not connected to those whose data changed"),
+        (check_resume, broken(Memory()), "differs from an uninterrupted one in"),
+        (check_two_architectures, dpsgd(part="head").replace(exchange=Exchange("zero", "x", "backbone")), "shape"),
+    ],
+)  # fmt: skip
+def test_broken_methods_are_found(check, method, message):
+    with pytest.raises((AssertionError, ValueError), match=message):
+        check(method)
+
+
+def test_the_message_names_method_and_check():
+    with pytest.raises(AssertionError, match=r"^local, check_runs: no model has changed"):
+        check_contract(local(lr=0.0, weight_decay=0.0))
+
+
+def test_every_check_but_that_of_two_architectures_is_in_the_contract():
+    from graphcollab import testing
+
+    checks = {name for name in testing.__all__ if name.startswith("check_")}
+    assert checks - {"check_contract", "check_two_architectures"} == {check.__name__ for check in CONTRACT}
+
+
+def test_scenes_leave_the_global_generator_alone():
+    before = torch.get_rng_state()
+    one, two = Scene.small(), Scene.small()
+    assert torch.equal(before, torch.get_rng_state())
+    assert differences(one.tasks, two.tasks) == []
+    assert one.models(local()).dtype == torch.float64
+    assert isinstance(one.replace(seed=1), Scene)
+
+
+def test_leaves_and_differences():
+    value = {"a": torch.tensor([1.0, float("nan")]), "b": [1, (2, "x")]}
+    assert [name for name, _ in leaves(value, "v")] == ["v.a", "v.b.0", "v.b.1.0", "v.b.1.1"]
+    assert differences(value, {"a": torch.tensor([1.0, float("nan")]), "b": [1, (2, "x")]}) == []
+    assert differences(value, {"a": torch.tensor([1.0, 2.0]), "b": [1, (2, "y")], "c": 0}) == [
+        "data.a", "data.b.1.1", "data.c"]  # fmt: skip
+    assert differences(torch.ones(1), torch.ones(1, dtype=torch.float64)) == ["data"]
+    assert isinstance(local(), Method)
