@@ -1,0 +1,27 @@
+"""Figures and tables of what runs have shown.
+
+Figures are ``matplotlib.figure.Figure`` objects that no global state knows of, so they can be drawn in any thread, on
+machines without a display, and shown by a notebook as they are.
+"""
+
+from __future__ import annotations
+
+from graphcollab.report.accuracy_curves import accuracy_curves
+from graphcollab.report.comparison_figures import comparison_figures
+from graphcollab.report.paired_table import paired_table
+from graphcollab.report.results_json import results_json
+from graphcollab.report.results_table import results_table
+from graphcollab.report.save_figure import save_figure
+from graphcollab.report.weight_by_overlap_figure import weight_by_overlap_figure
+from graphcollab.report.weight_heatmaps import weight_heatmaps
+
+__all__ = [
+    "accuracy_curves",
+    "comparison_figures",
+    "paired_table",
+    "results_json",
+    "results_table",
+    "save_figure",
+    "weight_by_overlap_figure",
+    "weight_heatmaps",
+]

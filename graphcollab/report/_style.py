@@ -1,0 +1,50 @@
+"""How the project's figures look, set on each figure so that a user's own matplotlib settings stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+DPI = 150
+TEXT, GRID = "#333333", "#E3E3E3"
+
+# The palette of Okabe and Ito, told apart also by the colour-blind; without its yellow, which is faint on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINES = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def new_figure(width: float, height: float, title: str | None = None) -> Figure:
+    """Return an empty figure, in inches, whose layout keeps texts apart."""
+    layout = ConstrainedLayoutEngine(compress=True, w_pad=0.07, h_pad=0.07)
+    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
+    if title:
+        figure.suptitle(title, fontsize=12, color=TEXT)
+    return figure
+
+
+def tidy(axes: Axes) -> None:
+    """Leave out what carries no information, and put a light horizontal grid behind the data."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GRID)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    quiet(axes)
+
+
+def quiet(axes: Axes) -> None:
+    """Set the size and colour of all texts of a panel."""
+    axes.tick_params(labelsize=9, color=GRID, labelcolor=TEXT)
+    axes.title.set(fontsize=10.5, color=TEXT)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set(fontsize=10, color=TEXT)
+
+
+def looks() -> Iterator[dict[str, str]]:
+    """Yield colour, line style and marker of one series after the other, all different for the first 28."""
+    for n, (line, colour) in enumerate(product(LINES, COLOURS)):
+        yield {"color": colour, "linestyle": line, "marker": MARKERS[n % len(MARKERS)]}

@@ -1,0 +1,52 @@
+"""Plain text tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+MISSING = "–"
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
+    """Align a table: the first column left, all others right.
+
+    Example:
+        >>> print(text_table(["method", "%"], [["local", "9.5"], ["l2c", "10.0"]]))
+        method     %
+        ------  ----
+        local    9.5
+        l2c     10.0
+    """
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    if markdown:
+        widths = [max(width, 3) for width in widths]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return f"| {' | '.join(padded)} |" if markdown else "  ".join(padded).rstrip()
+
+    rule = [("-" * (w - 1) + ":" if n and markdown else "-" * w) for n, w in enumerate(widths)]
+    return "\n".join([line(header), line(rule), *map(line, rows)])
+
+
+def number(value: float, digits: int | None, signed: bool = False) -> str:
+    """Write a number with a fixed count of decimals, or with four significant digits where ``digits`` is None."""
+    if math.isnan(value):
+        return MISSING
+    text = f"{value:{'+' if signed else ''}{'.4g' if digits is None else f'.{digits}f'}}"
+    return text.replace("-", "−")
+
+
+def byte_size(count: float) -> str:
+    """Write a number of bytes with a decimal unit.
+
+    Example:
+        >>> byte_size(0), byte_size(999), byte_size(1_234_567), byte_size(999_960)
+        ('0 B', '999 B', '1.2 MB', '1.0 MB')
+    """
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    power = 0
+    while round(count, 1 if power else 0) >= 1000 and power < len(units) - 1:
+        count, power = count / 1000, power + 1
+    return f"{count:.{1 if power else 0}f} {units[power]}"

@@ -1,0 +1,80 @@
+"""A comparison as JSON, for other programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from graphcollab.train import Comparison
+from graphcollab.train.compare import COLUMNS
+
+__all__ = ["results_json"]
+
+SHARES = ("mean", "worst10", "worst20", "std", "validation")  # what becomes percent
+PACKAGES = ("graphcollab", "torch", "torch-geometric", "numpy")
+
+
+def results_json(comparison: Comparison, reference: str | None = None, percent: bool = True, **more: Any) -> str:
+    """Return a comparison as JSON text; numbers that are not defined are null.
+
+    ``methods`` holds for every method the means over seeds of ``mean``, ``worst10``, ``worst20``, ``std`` (over nodes),
+    ``bytes_per_node`` and ``seconds``, and the same of every seed in ``per_seed``. Beside it are the chosen
+    ``settings``, the differences to the reference in ``paired`` with their 95 % intervals, and the ``versions`` used.
+
+    Args:
+        comparison: What `compare` returns.
+        reference: Name of the method that the others are compared with. Default: none is.
+        percent: Whether values are shares to be written in percent.
+        more: Further entries, such as a script's arguments.
+
+    Example:
+        >>> from graphcollab.train import Trial
+        >>> summary = dict(mean=0.5, worst10=0.25, worst20=0.25, std=0.125, bytes_per_node=8.0, seconds=2.0)
+        >>> text = results_json(Comparison([], {"local": [Trial("local", 0, {"lr": 0.1}, 0.75, summary)]}, True))
+        >>> content = json.loads(text)
+        >>> content["methods"]["local"]["mean"], content["methods"]["local"]["per_seed"][0]["worst10"]
+        (50.0, 25.0)
+        >>> content["settings"]
+        {'local': [{'lr': 0.1}]}
+    """
+    scale = 100.0 if percent else 1.0
+
+    def entry(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: scale * value if key in SHARES else value for key, value in values.items()}
+
+    methods: dict[str, Any] = {}
+    for name, row in comparison.rows().items():
+        methods[name] = {**entry({c: row[c] for c in COLUMNS}), "per_seed": [entry(seed) for seed in row["per_seed"]]}
+    paired: dict[str, Any] = {}
+    for name in (name for name in comparison.chosen if reference is not None and name != reference):
+        paired[name] = {}
+        for column in ("mean", "worst10"):
+            found = comparison.paired(name, str(reference), column)
+            ends = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}
+            paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value, "reference": reference}
+    settings = {name: [dict(t.setting) for t in trials] for name, trials in comparison.chosen.items()}
+    content = {"methods": methods, "settings": settings, "paired": paired, "versions": _versions(), **more}
+    return json.dumps(_finite(content), indent=2, allow_nan=False, default=str) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that JSON does not know by None."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # used from its folder, without having been installed
+            found[package] = None
+    return found

@@ -1,0 +1,55 @@
+"""The table at the end of a comparison (Table 3 of L2C)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphcollab.report._text import MISSING, byte_size, number, text_table
+
+__all__ = ["results_table"]
+
+
+def results_table(
+    rows: Mapping[str, Mapping[str, Any]],
+    metric: str = "accuracy",
+    percent: bool = True,
+    settings: bool = True,
+    markdown: bool = False,
+) -> str:
+    """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
+
+    Args:
+        rows: What ``comparison.rows()`` returns.
+        metric: Name of the metric.
+        percent: Whether values are shares to be shown in percent.
+        settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
+            some of the seeds are separated by "or".
+        markdown: Write the table in Markdown.
+
+    Example:
+        >>> row = {"mean": 0.9, "mean_std_over_seeds": 0.012, "worst10": 0.7, "worst20": 0.75, "std": 0.1,
+        ...        "bytes_per_node": 1_234_567, "seconds": 2.5, "settings": [{"lr": 0.01}, {"lr": 0.01}]}
+        >>> print(results_table({"l2c": row}))
+        method  mean test accuracy (%)  worst 10 %  worst 20 %  std over nodes  sent per node  seconds  setting
+        ------  ----------------------  ----------  ----------  --------------  -------------  -------  -------
+        l2c               90.00 ± 1.20       70.00       75.00           10.00         1.2 MB      2.5  lr=0.01
+    """
+    unit, scale, digits = (" (%)", 100.0, 2) if percent else ("", 1.0, None)
+    header = [f"mean test {metric}{unit}", "worst 10 %", "worst 20 %", "std over nodes", "sent per node", "seconds"]
+    lines = []
+    for name, row in rows.items():
+        mean, spread, *others = (
+            number(scale * row[key], digits) for key in ("mean", "mean_std_over_seeds", "worst10", "worst20", "std")
+        )
+        shown = mean if spread == MISSING else f"{mean} ± {spread}"
+        lines.append([name, shown, *others, byte_size(row["bytes_per_node"]), f"{row['seconds']:.1f}"])
+    if settings and any(any(row["settings"]) for row in rows.values()):
+        header.append("setting")
+        lines = [[*line, _setting(row["settings"])] for line, row in zip(lines, rows.values(), strict=True)]
+    return text_table(["method", *header], lines, markdown)
+
+
+def _setting(chosen: Sequence[Mapping[str, Any]]) -> str:
+    texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in chosen]
+    return " or ".join(dict.fromkeys(text or MISSING for text in texts))

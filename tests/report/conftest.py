@@ -1,0 +1,21 @@
+"""A comparison of two methods on two seeds, written by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphcollab.train import Comparison, Trial
+
+
+def trial(method: str, seed: int, mean: float, worst: float, setting: dict[str, float]) -> Trial:
+    summary = {"mean": mean, "worst10": worst, "worst20": worst, "std": 0.1, "bytes_per_node": 1500.0, "seconds": 2.0}
+    return Trial(method, seed, setting, mean, summary, ([1, 2], [mean / 2, mean]))
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    chosen = {
+        "local": [trial("local", 0, 0.5, 0.25, {}), trial("local", 1, 0.75, 0.5, {})],
+        "l2c": [trial("l2c", 0, 0.625, 0.5, {"lr": 0.1}), trial("l2c", 1, 0.8125, 0.375, {"lr": 0.3})],
+    }
+    return Comparison([t for trials in chosen.values() for t in trials], chosen, True)

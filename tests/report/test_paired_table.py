@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from graphcollab.report import paired_table
+from graphcollab.train import Comparison
+
+
+def test_difference_and_interval_by_hand(comparison: Comparison) -> None:
+    header, _, row = paired_table(comparison).splitlines()
+    assert header.split()[:3] == ["minus", "local,", "points"]
+    # differences .125 and .0625: mean .09375, standard error .03125; t(1, .975) = 12.7062 reaches .39707
+    assert row.split() == ["l2c", "+9.38", "−30.33", "…", "+49.08", "0.2", "2", "of", "2"]
+
+
+def test_another_column_and_confidence(comparison: Comparison) -> None:
+    header, _, row = paired_table(comparison, column="worst10", confidence=0.5).splitlines()
+    assert "worst10" in header
+    assert "50 % interval" in header
+    # differences +.25 and -.125
+    assert row.split()[1] == "+6.25"
+    assert row.endswith("1 of 2")
+
+
+def test_smaller_is_better_where_the_metric_says_so(comparison: Comparison) -> None:
+    assert paired_table(replace(comparison, higher_is_better=False)).endswith("0 of 2")
+
+
+def test_one_seed_has_no_interval(comparison: Comparison) -> None:
+    one = replace(comparison, chosen={name: trials[:1] for name, trials in comparison.chosen.items()})
+    assert paired_table(one).splitlines()[-1].split() == ["l2c", "+12.50", "–", "–", "1", "of", "1"]
+
+
+def test_bad_reference(comparison: Comparison) -> None:
+    with pytest.raises(ValueError, match=r"no method 'fedavg' to compare with; there are \['l2c', 'local'\]"):
+        paired_table(comparison, "fedavg")
+    with pytest.raises(ValueError, match="there is only 'local'"):
+        paired_table(replace(comparison, chosen={"local": comparison.chosen["local"]}))

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from graphcollab.report import weight_heatmaps
+
+EDGES = torch.tensor([[0, 1, 2, 1], [0, 0, 1, 1]])  # 0 hears 0 and 1, 1 hears 2 and itself
+WEIGHTS = torch.tensor([0.75, 0.25, 0.125, 0.875])
+NO = float("nan")
+
+
+def shown(figure: Figure, panel: int = 0) -> np.ndarray:
+    array = figure.axes[panel].images[0].get_array()
+    assert array is not None
+    return np.ma.filled(np.ma.asarray(array), NO)
+
+
+def test_receivers_are_rows_and_missing_edges_stay_white() -> None:
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3)
+    np.testing.assert_array_equal(shown(figure), [[0.75, 0.25, NO], [NO, 0.875, 0.125], [NO, NO, NO]])
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0", "1", "2"]
+
+
+def test_rounds_are_sorted_and_share_one_scale() -> None:
+    figure = weight_heatmaps({10: (EDGES, WEIGHTS), 2: (EDGES, WEIGHTS / 5)}, 3, title="l2c")
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["round 2", "round 10"]
+    norms = [axes.images[0].norm for axes in figure.axes[:2]]
+    assert norms[0] is norms[1]
+    assert isinstance(norms[0], PowerNorm)
+    assert (norms[0].vmin, norms[0].vmax) == (0.0, 0.875)
+    assert figure.get_suptitle() == "l2c"
+
+
+def test_order() -> None:
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, order=torch.tensor([1, 0, 2]))
+    np.testing.assert_array_equal(shown(figure)[:2, :2], [[0.875, NO], [0.25, 0.75]])
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["1", "0", "2"]
+
+
+def test_sorted_by_cluster_with_lines_between() -> None:
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, cluster=torch.tensor([1, 0, 1]))
+    np.testing.assert_array_equal(shown(figure)[0], [0.875, NO, 0.125])  # node 1 first
+    assert len(figure.axes[0].lines) == 2
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0", "1"]
+
+
+def test_sorted_by_classes() -> None:
+    classes = torch.tensor([[0, 1, 1], [1, 0, 1], [1, 1, 0]]).bool()
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, cluster=classes)
+    np.testing.assert_array_equal(shown(figure)[1], [0.125, 0.875, NO])  # the order is 2, 1, 0
+    assert figure.axes[0].get_ylabel() == "receiver, by first class"
+
+
+def test_negative_weights_have_a_symmetric_scale() -> None:
+    norm = weight_heatmaps({1: (EDGES, WEIGHTS - 1)}, 3).axes[0].images[0].norm
+    assert (norm.vmin, norm.vmax) == (-0.875, 0.875)
+
+
+@pytest.mark.parametrize(("count", "panels"), [(1, 1), (4, 4), (5, 6)])
+def test_many_rounds_take_several_lines(count: int, panels: int) -> None:
+    figure = weight_heatmaps(dict.fromkeys(range(count), (EDGES, WEIGHTS)), 3)
+    assert len(figure.axes) == panels + 1  # and the colour bar
+    assert sum(axes.get_visible() for axes in figure.axes) == count + 1
+
+
+def test_no_edges_at_all() -> None:
+    assert np.isnan(shown(weight_heatmaps({1: (EDGES[:, :0], WEIGHTS[:0])}, 2))).all()
+
+
+def test_pyplot_is_left_alone() -> None:
+    before = "matplotlib.pyplot" in sys.modules
+    weight_heatmaps({1: (EDGES, WEIGHTS)}, 3)
+    assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "message"),
+    [
+        (
+            (EDGES, WEIGHTS[:2]),
+            {},
+            r"round 7: expected edge_index \[2, E\] and edge_weight \[E\], got \[2, 4\] and \[2\]",
+        ),
+        ((EDGES + 1, WEIGHTS), {}, "round 7: edges join nodes 1 to 3, expected 0 to 2 for 3 nodes"),
+        ((EDGES, WEIGHTS / 0), {}, "round 7: the weight of edge 0 is not finite"),
+        ((EDGES, WEIGHTS), {"order": torch.tensor([0, 0, 1])}, "order must hold every node 0 to 2 once"),
+        ((EDGES, WEIGHTS), {"cluster": torch.tensor([0, 0])}, r"for K = 3 nodes, got torch.int64 of shape \[2\]"),
+        ((EDGES, WEIGHTS), {"cluster": torch.ones(3, 2)}, r"\[K, C\] bool for K = 3 nodes, got torch.float32"),
+    ],
+)
+def test_bad_input(graph: tuple[Tensor, Tensor], options: dict[str, Tensor], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        weight_heatmaps({7: graph}, 3, **options)
+
+
+def test_no_graph() -> None:
+    with pytest.raises(ValueError, match="at least one round, got none"):
+        weight_heatmaps({}, 3)
