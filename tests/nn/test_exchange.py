@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from graphcollab.comm import Relation
 from graphcollab.nn import Exchange, NoExchange, ServerAverage
+from graphcollab.stack import ParamSpec, Stacks
 
 # L2C's hand case: node 0 hears itself and nodes 1 and 2; Δ = ((1,0), (0,1), (-1,0)), weights (1/4, 1/2, 1/4).
 START = [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -141,3 +143,18 @@ def test_several_servers_average_their_own_nodes(make_graph, make_env):
 def test_server_average_refuses():
     with pytest.raises(ValueError, match="buffers must be"):
         ServerAverage(buffers="drop")
+
+
+@pytest.mark.parametrize("buffers", ["keep", "mix"])
+@pytest.mark.parametrize("exchange", [Exchange, ServerAverage])
+def test_running_statistics_are_kept_or_averaged(make_graph, make_env, exchange, buffers):
+    data, env = make_graph([[0.0]] * 2, edges=[[0, 1, 0, 1], [0, 0, 1, 1]]), make_env([1, 1])
+    spec = ParamSpec.from_module(nn.BatchNorm1d(1))  # weight and bias, then mean, variance and count
+    rows = torch.tensor([[0.0, 0.0, 2.0, 4.0, 6.0], [2.0, 4.0, 0.0, 0.0, 2.0]])
+    data.x = data.x_start = data.x_init = Stacks.single(spec, rows)
+    data.edge_weight = torch.full((4,), 0.5)
+    stage = exchange(buffers=buffers)
+    after = stage(stage.init(data, env), env).x
+    assert after.part("all").tolist() == [[1.0, 2.0]] * 2
+    expected = [[1.0, 2.0, 4.0]] * 2 if buffers == "mix" else rows[:, 2:].tolist()
+    assert after.part("buffers").tolist() == expected

@@ -50,3 +50,11 @@ def test_sampling_leaves_isolated_nodes_at_rest(make_graph, make_env):
 def test_sampling_refuses(fraction):
     with pytest.raises(ValueError, match=r"must be in \(0, 1\]"):
         SampleNodes(fraction)
+
+
+def test_a_draw_is_for_the_next_round(make_graph, make_env):
+    data, stage = make_graph([[0.0]] * 10), SampleNodes(0.5)
+    first, second = stage.init(data, make_env()), stage(data, make_env())
+    data.round = 1
+    assert torch.equal(second.trains, stage.init(data, make_env()).trains)
+    assert not torch.equal(first.trains, second.trains)
