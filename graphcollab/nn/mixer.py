@@ -36,8 +36,8 @@ class Mixer:
 
     A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU
     between, with biases. (The paper gives the output sizes 10 and 5 and leaves activation and biases open. Without
-    biases a model that has not changed is encoded as 0, and untrained encoders already rank similar nodes first; but all
-    weights zero is then a fixed point, into which weight decay pulls encoders whose gradients are small.)
+    biases a model that has not changed is encoded as 0, and untrained encoders already rank similar nodes first; but
+    all weights zero is then a fixed point, into which weight decay pulls encoders whose gradients are small.)
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
