@@ -92,7 +92,7 @@ class Method:
         """Play one round."""
         data = copy.copy(data)
         data.x_start = data.x
-        data = _settle(self.local(data, env), env)
+        data = settle(self.local(data, env), env)
         data = self.weigh(data, env)
         data = self.exchange(data, env)
         if self.weigh.learns:
@@ -174,7 +174,7 @@ class Phases:
         return self.at(max(data.round - 1, 0)).models(data, env)
 
 
-def _settle(data: Data, env: Env) -> Data:
+def settle(data: Data, env: Env) -> Data:
     """Stop at a loss that is not finite, or isolate its node where the run asks for that."""
     bad = (data.bad_step >= 0).nonzero().flatten()
     if not len(bad):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,12 @@ from torch_geometric.utils import softmax
 
 from graphcollab.comm import Comm
 from graphcollab.local import Engine
-from graphcollab.method import Method
+from graphcollab.method import Method, settle
 from graphcollab.nn import ChannelAttention, Mix
 from graphcollab.ops import edge_products
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
+from graphcollab.train.check import check_outputs
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.typing import Env
@@ -32,16 +33,26 @@ class Joined:
         stacks: Their models.
         edge_index: Edges to them: sender among the old nodes (then the new ones), receiver among the new ones, [2, E].
         edge_weight: What they give each sender, [E].
+        names: Names of the new nodes.
         modules: The architecture.
     """
 
-    stacks: Stacks
-    edge_index: Tensor
-    edge_weight: Tensor
-    modules: Sequence[nn.Module]
+    stacks: Stacks = field(repr=False)
+    edge_index: Tensor = field(repr=False)
+    edge_weight: Tensor = field(repr=False)
+    names: tuple[str, ...]
+    modules: Sequence[nn.Module] = field(repr=False)
 
-    def model(self, node: int) -> nn.Module:
-        """Return a joined node's model as a plain module."""
+    def model(self, node: int | str) -> nn.Module:
+        """Return a joined node's model as a plain module, by position among the new nodes or by name.
+
+        Raises:
+            KeyError: If there is no node of that name.
+        """
+        if isinstance(node, str):
+            if node not in self.names:
+                raise KeyError(f"there is no new node {node!r}; they are {', '.join(self.names[:5])}, …")
+            node = self.names.index(node)
         spec, row = self.stacks.row(node)
         return spec.load_into(copy.deepcopy(self.modules[0]), row).eval()
 
@@ -62,8 +73,12 @@ def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 1
         finetune: Rounds of local training after it.
 
     Raises:
-        ValueError: If the method learned nothing that applies to new nodes.
+        ValueError: If the method learned nothing that applies to new nodes, their data do not fit the models, or a
+            number of rounds is negative.
+        NonFiniteLossError: If the loss of a new node is not finite.
     """
+    if min(warmup, finetune) < 0:
+        raise ValueError(f"warmup and finetune must not be negative, got {warmup} and {finetune}")
     method, old = result.method, result.data
     if not isinstance(method, Method) or not isinstance(method.weigh, ChannelAttention):
         raise ValueError(
@@ -73,6 +88,7 @@ def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 1
         raise ValueError("nodes can join runs of one architecture only")
     start, part = old.x_init.tensors[0][:1], method.part
     newcomers = newcomers.to(old.x.device)
+    check_outputs(newcomers, result.modules)
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans)
     env = Env(engine, Comm(), result.env.seed)
     new = build_graph(newcomers, result.modules, torch.empty(2, 0, dtype=torch.int64))
@@ -83,7 +99,7 @@ def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 1
         nonlocal new
         for _ in range(rounds):
             new.x_start = new.x
-            new = method.local(new, env)
+            new = settle(method.local(new, env), env)
             new.round = new.round + 1
 
     train(warmup)
@@ -91,14 +107,13 @@ def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 1
     origin = start[:, old.x.specs[0].columns(part)]
     changes = torch.cat([old.x.part(part), new.x.part(part)]) - origin  # [K + K', P_part]
     receiver = torch.arange(count, device=start.device)
-    sender = torch.arange(known, device=start.device).repeat(count)
-    edges = torch.stack(
-        [torch.cat([sender, known + receiver]), torch.cat([receiver.repeat_interleave(known), receiver])]
-    )
+    heard = (~old.isolated).nonzero().flatten()
+    sender = torch.cat([heard.repeat(count), known + receiver])
+    edges = torch.stack([sender, torch.cat([receiver.repeat_interleave(len(heard)), receiver])])
     with torch.no_grad():
         code = old.mixer.encode(changes, old.x.specs[0], part)
         weight = softmax(edge_products(code[known:], code, edges), edges[1], num_nodes=count)
         mixed = origin + Mix()((changes, None), edges, weight, (known + count, count))
     new.x = new.x.with_part(part, mixed)
     train(finetune)
-    return Joined(new.x, edges, weight, result.modules)
+    return Joined(new.x, edges, weight, newcomers.names, result.modules)
