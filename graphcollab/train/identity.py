@@ -41,7 +41,7 @@ def describe_run(method: Method | Phases, tasks: Tasks, data: Data, seed: int, a
         "method": _without_addresses(method),
         "seed": seed,
         "number of nodes": tasks.num_nodes,
-        "shapes of the models": [[list(shape) for shape in spec.shapes] for spec in data.x.specs],
+        "shapes of the models": [dict(zip(spec.names, map(list, spec.shapes), strict=True)) for spec in data.x.specs],
         "number type of the models": str(data.x.dtype),
         "autocast": autocast,
         "loss": _name(tasks.loss),
@@ -88,7 +88,8 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
 
 def _name(value: str | Callable[..., Any]) -> str:
     """Name a loss or metric: by its name, or where a function was written."""
-    return value if isinstance(value, str) else str(getattr(value, "__qualname__", _without_addresses(value)))
+    written = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    return ".".join(written) if all(written) else _without_addresses(value)
 
 
 def _without_addresses(value: object) -> str:
