@@ -15,6 +15,7 @@ __all__ = ["PRODUCTS", "choose_product", "edge_dot"]
 BLOCK_BYTES = 6 * 2**20
 DENSE_DENSITY = 0.2
 DENSE_NODES = 8192
+DENSE_WASTE = 32  # a dense product of all pairs beats gathered ones until it computes this many times what is needed
 
 
 def _blocks(width: int, rows: int, element_size: int) -> Iterator[slice]:
@@ -89,7 +90,7 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
         a: [D, P]; b: [S, P]; output: [E].
     """
     pairs = structure.num_receivers * structure.num_senders
-    if structure.density >= DENSE_DENSITY and pairs <= DENSE_NODES**2:
+    if pairs <= min(DENSE_WASTE * structure.num_edges, DENSE_NODES**2):
         return (a @ b.T)[structure.receiver, structure.sender]
     total = a.new_zeros(structure.num_edges)
     for block in _blocks(a.shape[1], 64, a.element_size()):
