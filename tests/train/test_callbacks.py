@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphcollab import l2c, local, run
+from graphcollab.models import MLP
+from graphcollab.testing import Scene
+from graphcollab.train import Callback, CsvLog, History, JsonLog, Progress, RecordGraph, TensorBoardLog
+
+METHOD = l2c(epochs=1, lr=0.1, batch_size=4, drop_round=2, drop_fraction=0.5)
+
+
+def play(rounds, callbacks, folder=None, **settings):
+    names = ("a,b", 'the "c"', "d", "e\nf", "g", "h")
+    tasks = replace(Scene.small(torch.float32).tasks, names=names)
+    model = lambda: MLP(4, (6,), 3)  # noqa: E731
+    return run(METHOD, tasks, model, rounds=rounds, callbacks=callbacks, checkpoint=folder, **settings)
+
+
+def without_seconds(path):
+    told = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    del told["seconds"]
+    return told
+
+
+def test_csv(tmp_path):
+    history = play(2, [CsvLog(tmp_path / "log.csv")]).history
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "log.csv").read_bytes().decode(), newline="")))
+    assert len(rows) == 2 * 6
+    assert [row["node"] for row in rows[:6]] == list(history.names)
+    assert [row["round"] for row in rows] == ["1"] * 6 + ["2"] * 6
+    for name in history.values:
+        assert [float(row[name]) for row in rows] == history.table(name).flatten().tolist()
+
+
+def test_json(tmp_path):
+    history = play(2, [JsonLog(tmp_path / "log.json")]).history
+    told = without_seconds(tmp_path / "log.json")
+    assert told["nodes"] == list(history.names)
+    assert told["rounds"] == [1, 2]
+    assert told["values"]["val_loss"] == history.table("val_loss").tolist()
+
+
+def test_values_that_are_not_finite_are_null_in_json(tmp_path):
+    history = History(("a", "b"))
+    history.add(1, 0.0, {"test_metric": torch.tensor([float("nan"), 0.5])})
+    history.add(2, 0.0, {"test_metric": torch.tensor([float("inf"), 1.0])})
+    history.to_json(tmp_path / "log.json")
+    assert without_seconds(tmp_path / "log.json")["values"]["test_metric"] == [[None, 0.5], [None, 1.0]]
+
+
+def test_logs_of_a_resumed_run_equal_those_of_an_uninterrupted_one(tmp_path):
+    def logs(name):
+        folder = tmp_path / name
+        return [CsvLog(folder / "log.csv"), JsonLog(folder / "log.json"), TensorBoardLog(folder / "board")]
+
+    play(5, logs("straight"))
+    for rounds in (2, 5):
+        play(rounds, logs("resumed"), tmp_path / "checkpoints")
+    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    assert (straight / "log.csv").read_bytes() == (resumed / "log.csv").read_bytes()
+    assert without_seconds(straight / "log.json") == without_seconds(resumed / "log.json")
+    assert scalars(straight / "board") == scalars(resumed / "board")
+
+
+def scalars(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(folder))
+    board.Reload()
+    return {tag: [(e.step, e.value) for e in board.Scalars(tag)] for tag in board.Tags()["scalars"]}
+
+
+def test_tensorboard(tmp_path):
+    history = play(3, [TensorBoardLog(tmp_path)], evaluate_every=2).history
+    told = scalars(tmp_path)
+    assert set(told) == {f"{name}/{kind}" for name in history.values for kind in ("mean", "worst10", "std")}
+    assert [step for step, _ in told["val_loss/mean"]] == [2, 3]
+    assert [value for _, value in told["val_loss/mean"]] == pytest.approx(history.mean("val_loss"))
+    assert told["val_metric/worst10"][-1][1] == pytest.approx(float(history.last("val_metric").min()))
+    assert told["val_loss/worst10"][-1][1] == pytest.approx(float(history.last("val_loss").max()))
+
+
+def test_tensorboard_shows_no_round_twice(tmp_path):
+    """A run that was killed after it had logged more rounds than its checkpoint holds plays them again."""
+
+    class Stop(Callback):
+        def on_round(self, data, history):
+            if data.round == 5:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(6, [TensorBoardLog(tmp_path / "board"), Stop()], tmp_path / "run", checkpoint_every=3)
+    play(6, [TensorBoardLog(tmp_path / "board")], tmp_path / "run", checkpoint_every=3)
+    assert [step for step, _ in scalars(tmp_path / "board")["val_loss/mean"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_recorded_graphs():
+    result = play(4, [RecordGraph({2, 4})])
+    assert sorted(result.history.graphs) == [2, 4]
+    edge_index, edge_weight = result.history.graphs[2]
+    assert edge_index.shape == (2, 36)
+    assert torch.zeros(6).index_add(0, edge_index[1], edge_weight).tolist() == pytest.approx([1.0] * 6)
+    last_index, last_weight = result.history.graphs[4]
+    assert torch.equal(last_index, result.data.edge_index)
+    assert torch.equal(last_weight, result.data.edge_weight)
+    assert last_index.shape[1] < 36
+    assert sorted(play(3, [RecordGraph()]).history.graphs) == [1, 2, 3]
+
+
+def test_progress_is_closed_also_after_an_error(capsys):
+    class Fail(Callback):
+        def on_round(self, data, history):
+            raise RuntimeError("no luck")
+
+    bar = Progress("bar")
+    with pytest.raises(RuntimeError, match="no luck"):
+        play(3, [bar, Fail()])
+    assert bar.bar.disable  # what a closed bar is
+
+
+def test_a_callback_overrides_what_it_needs():
+    assert run(local(epochs=1), Scene.small(torch.float32).tasks, MLP(4, (6,), 3), rounds=1, callbacks=[Callback()])

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from graphcollab.train import History
+
+
+@pytest.fixture
+def history():
+    h = History(("a", "b", "c"), "accuracy")
+    h.add(1, 0.5, {"test_metric": torch.tensor([0.0, 0.5, 1.0]), "test_loss": torch.tensor([3.0, 2.0, 1.0])})
+    h.add(4, 0.9, {"test_metric": torch.tensor([0.6, math.nan, 0.8]), "test_loss": torch.tensor([1.0, 2.0, 6.0])})
+    return h
+
+
+def test_tables_and_means(history):
+    assert len(history) == 2
+    assert history.rounds == [1, 4]
+    assert history.seconds == [0.5, 0.9]
+    assert history.table("test_loss").tolist() == [[3.0, 2.0, 1.0], [1.0, 2.0, 6.0]]
+    assert history.mean("test_metric") == pytest.approx([0.5, 0.7], abs=1e-7)
+    assert history.last("test_loss").tolist() == [1.0, 2.0, 6.0]
+    with pytest.raises(KeyError, match=r"no 'accuracy'; it has \['test_loss', 'test_metric'\]"):
+        history.table("accuracy")
+
+
+def test_the_worst_of_a_loss_are_the_largest(history):
+    assert history.summary("test_loss")["worst10"] == 6.0
+    assert history.summary()["worst10"] == pytest.approx(0.6, abs=1e-7)
+    assert history.summary()["ignored"] == 1
+    regression = History(("a", "b"), "mse", False)
+    regression.add(1, 0.0, {"test_metric": torch.tensor([1.0, 2.0])})
+    assert regression.summary()["worst10"] == 2.0
+
+
+def test_summary_is_of_the_returned_models(history):
+    history.returned = 0
+    assert history.final("test_metric").tolist() == [0.0, 0.5, 1.0]
+    assert history.summary()["mean"] == 0.5
+    assert history.last("test_loss").tolist() == [1.0, 2.0, 6.0]
+
+
+def test_values_are_copies():
+    value, history = torch.tensor([1.0]), History(("a",))
+    history.add(1, 0.0, {"v": value})
+    value.zero_()
+    assert history.last("v").tolist() == [1.0]

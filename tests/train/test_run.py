@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import math
+import random
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import fedavg, l2c, local, meta_l2c, run
+from graphcollab.local import SGD, Fit
+from graphcollab.method import Method, NonFiniteLossError
+from graphcollab.metrics import UserMetric
+from graphcollab.models import MLP
+from graphcollab.tasks import Tasks
+from graphcollab.testing import Scene, differences
+from graphcollab.train import Callback, History, evaluate, load_checkpoint
+from graphcollab.train.run import _out_of_patience, _remember_best
+
+QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
+
+
+def small(**fields):
+    return replace(Scene.small(torch.float32).tasks, **fields)
+
+
+def make():
+    return MLP(4, (6,), 3)
+
+
+class Calls(Callback):
+    """Writes down what is called, and with what."""
+
+    def __init__(self, log=None, name=""):
+        self.log, self.name = [] if log is None else log, name
+
+    def on_start(self, data, history, rounds):
+        self.log.append((f"{self.name}start", data.round, rounds))
+
+    def on_round(self, data, history):
+        self.log.append((f"{self.name}round", data.round))
+
+    def on_evaluate(self, data, history):
+        self.log.append((f"{self.name}evaluate", history.rounds[-1]))
+
+    def on_end(self, data, history):
+        self.log.append((f"{self.name}end", data.round))
+
+
+def test_order_of_callbacks_and_evaluations(tmp_path):
+    calls = Calls()
+    result = run(local(**QUICK), small(), make, rounds=3, evaluate_every=2, callbacks=[calls], checkpoint=tmp_path)
+    assert calls.log == [
+        ("start", 0, 3),
+        ("round", 1),
+        ("round", 2),
+        ("evaluate", 2),
+        ("round", 3),
+        ("evaluate", 3),
+        ("end", 3),
+    ]
+    assert result.history.rounds == [2, 3]
+    more = Calls()
+    run(local(**QUICK), small(), make, rounds=4, evaluate_every=2, callbacks=[more], checkpoint=tmp_path)
+    assert more.log == [("start", 3, 4), ("round", 4), ("evaluate", 4), ("end", 4)]
+
+
+def test_callbacks_are_called_in_the_order_given():
+    log = []
+    run(local(**QUICK), small(), make, rounds=1, callbacks=[Calls(log, "a "), Calls(log, "b ")])
+    names = [entry[0] for entry in log]
+    assert names == [f"{who} {what}" for what in ("start", "round", "evaluate", "end") for who in "ab"]
+
+
+def test_history_per_node_and_round():
+    tasks = small()
+    result = run(meta_l2c(**QUICK), tasks, make, rounds=3)
+    history = result.history
+    assert history.names == tasks.names
+    assert sorted(history.values) == ["bytes_sent", "train_loss", "val_loss", "val_metric"]
+    for name in history.values:
+        assert history.table(name).shape == (3, 6)
+    assert history.seconds == sorted(history.seconds)
+    # by hand: the last round's values from the plain modules
+    for k, module in enumerate(result.models().values()):
+        index = tasks.splits["val"].of(k)
+        targets = tasks.pools["train"].targets[index]
+        outputs = module(tasks.pools["train"].inputs[index]).detach()
+        assert float(history.last("val_loss")[k]) == pytest.approx(float(nn.functional.cross_entropy(outputs, targets)))
+        assert float(history.last("val_metric")[k]) == pytest.approx(float((outputs.argmax(1) == targets).float().mean()))
+    model_bytes, codes = 4 * 51, history.last("bytes_sent") / 3
+    assert bool((codes > 5 * model_bytes).all())
+
+
+def test_rounds_do_not_depend_on_evaluations():
+    often, rarely = (run(l2c(**QUICK), small(), make, rounds=4, evaluate_every=n) for n in (1, 4))
+    assert differences(often.data, rarely.data) == []
+    assert differences(often.history.last("val_loss"), rarely.history.last("val_loss")) == []
+
+
+def test_same_seed_same_result_other_seed_other_result():
+    one, two, three = (run(meta_l2c(**QUICK), small(), make, rounds=2, seed=seed) for seed in (0, 0, 1))
+    assert differences(one.data, two.data) == []
+    assert "data.x.tensors.0" in differences(one.data, three.data)
+
+
+def test_progress_shows_the_metric(capsys):
+    run(local(**QUICK), small(), make, rounds=2, progress="my bar")
+    shown = capsys.readouterr().err
+    assert "my bar" in shown
+    assert "accuracy=0." in shown
+    run(local(**QUICK), small(), make, rounds=1)
+    assert capsys.readouterr().err == ""
+
+
+def test_caller_is_left_as_it_was():
+    module = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3))
+    module[1].eval()  # a caller may have frozen a part
+    tasks = small()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    modes = [m.training for m in module.modules()]
+    pools = {name: (pool.inputs.clone(), pool.targets.clone()) for name, pool in tasks.pools.items()}
+    torch.manual_seed(5)
+    generators = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    threads, grad, dtype = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
+    result = run(fedavg(**QUICK, fraction=0.5), tasks, module, rounds=2, seed=3)
+    run(meta_l2c(**QUICK), tasks, make, rounds=1, seed=3)
+    assert differences(before, dict(module.state_dict())) == []
+    assert [m.training for m in module.modules()] == modes
+    assert all(p.grad is None and p.requires_grad for p in module.parameters())
+    assert differences(pools, {name: (pool.inputs, pool.targets) for name, pool in tasks.pools.items()}) == []
+    assert torch.equal(torch.get_rng_state(), generators[0])
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == generators[1:]
+    assert (torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()) == (threads, grad, dtype)
+    result.model(0)[0].weight.data.zero_()
+    assert differences(before, dict(module.state_dict())) == []
+
+
+def test_a_resumed_run_computes_with_as_many_threads_as_it_began_with(tmp_path):
+    class Threads(Callback):
+        seen = 0
+
+        def on_round(self, data, history):
+            self.seen = torch.get_num_threads()
+
+    now = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        run(local(**QUICK), small(), make, rounds=1, checkpoint=tmp_path)
+        torch.set_num_threads(2)
+        threads = Threads()
+        run(local(**QUICK), small(), make, rounds=2, checkpoint=tmp_path, callbacks=[threads])
+        assert threads.seen == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(now)
+
+
+def test_off_the_main_thread():
+    """Ctrl-C cannot be caught there; all else works."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(run(local(**QUICK), small(), make, rounds=2)))
+    thread.start()
+    thread.join()
+    assert results[0].history.rounds == [1, 2]
+
+
+# early stopping
+
+
+def test_early_stopping_returns_the_best_state():
+    tasks = small()
+    method = local(epochs=1, lr=0.3, batch_size=4)
+    longest = run(method, tasks, make, rounds=25, seed=3)
+    values = longest.history.mean("val_metric")
+    stop = next(t for t in range(25) if t - max(range(t + 1), key=lambda s: (values[s], -s)) >= 3)
+    best = max(range(stop + 1), key=lambda t: (values[t], -t))
+    assert 0 < best < stop < 24, "the case must stop early, after getting better"
+    result = run(method, tasks, make, rounds=25, seed=3, patience=3)
+    assert result.history.rounds[-1] == stop + 1
+    assert result.history.returned == best
+    straight = run(method, tasks, make, rounds=best + 1, seed=3)
+    assert differences(straight.data, result.data) == []
+    assert result.history.final("val_metric").equal(straight.history.last("val_metric"))
+    assert result.history.summary("val_metric") == straight.history.summary("val_metric")
+
+
+def test_early_stopping_by_hand():
+    data = Scene.small().begin(local())[0]
+    history = History(("a", "b"), "mse", False)
+    stops = []
+    for value in (3.0, math.nan, 2.0, 2.0, 5.0):
+        data.round = data.round + 1
+        history.add(data.round, 0.0, {"val_metric": torch.tensor([value, value])})
+        data = _remember_best(data, history)
+        stops.append(_out_of_patience(data, history, 2))
+    assert (data.best["evaluation"], data.best["value"], data.best["state"]["round"]) == (2, -2.0, 3)
+    assert stops == [False, False, False, False, True]
+    assert not _out_of_patience(data, history, None)
+
+
+def test_a_metric_without_values_never_is_best():
+    data = Scene.small().begin(local())[0]
+    history = History(("a",))
+    for value in (math.nan, 0.1):
+        history.add(1, 0.0, {"val_metric": torch.tensor([value])})
+        data = _remember_best(data, history)
+    assert data.best["evaluation"] == 1
+
+
+# losses that are not finite
+
+
+class Poison(Callback):
+    """Changes nothing; it makes a node's samples huge when its time comes, so that training blows up."""
+
+    def __init__(self, tasks, node, round_):
+        self.inputs, self.index, self.round = tasks.pools["train"].inputs, tasks.splits["train"].of(node), round_
+
+    def on_round(self, data, history):
+        if data.round == self.round:
+            self.inputs[self.index] = 1e30
+
+
+def named():
+    return small(names=("ada", "bob", "cy", "dot", "eve", "fay"))
+
+
+def test_non_finite_loss_names_node_round_and_step_and_keeps_the_checkpoint(tmp_path):
+    tasks = named()
+    calls = Calls()
+    with pytest.raises(NonFiniteLossError, match=r"^dot: loss is not finite in round 3 at local step \d: .*isolate"):
+        callbacks = [Poison(tasks, 3, 3), calls]
+        run(meta_l2c(**QUICK), tasks, make, rounds=9, checkpoint=tmp_path, callbacks=callbacks)
+    assert calls.log[-1] == ("end", 3)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["round-000002.safetensors", "round-000003.safetensors"]
+    data, history, _ = load_checkpoint(tmp_path / files[-1])
+    assert history.rounds == [1, 2, 3]
+    assert bool(torch.isfinite(data.x.tensors[0]).all())
+    resumed = run(meta_l2c(**QUICK), named(), make, rounds=5, checkpoint=tmp_path)
+    assert differences(resumed.data, run(meta_l2c(**QUICK), named(), make, rounds=5).data) == []
+
+
+@pytest.mark.parametrize("method", [meta_l2c(**QUICK), l2c(**QUICK), fedavg(**QUICK), fedavg(**QUICK, fraction=0.7)])
+def test_isolated_node_keeps_its_last_good_model(method):
+    tasks = named()
+    states = {}
+
+    class Keep(Callback):
+        def on_round(self, data, history):
+            states[data.round] = data.x.tensors[0].clone()
+
+    with pytest.warns(RuntimeWarning, match=r"^dot was isolated in round \d .* at local step \d: .*last good model"):
+        callbacks = [Keep(), Poison(tasks, 3, 2)]
+        result = run(method, tasks, make, rounds=6, on_nonfinite="isolate", callbacks=callbacks)
+    (name, round_) = next(iter(result.history.isolated.items()))
+    assert list(result.history.isolated) == ["dot"]
+    assert name == "dot"
+    assert round_ >= 3
+    rows = result.data.x.tensors[0]
+    assert torch.equal(rows[3], states[round_ - 1][3])
+    assert bool(torch.isfinite(rows).all())
+    assert bool((rows[[0, 1, 2, 4, 5]] != states[round_ - 1][[0, 1, 2, 4, 5]]).any())
+    sender, receiver = result.data.edge_index
+    assert not bool(((sender == 3) ^ (receiver == 3)).any())
+    assert bool(torch.isfinite(result.data.edge_weight).all())
+    assert math.isnan(result.history.last("train_loss")[3])
+    assert math.isfinite(result.history.mean("train_loss")[-1])
+
+
+def test_isolation_survives_a_resume(tmp_path):
+    def play(folder, rounds):
+        tasks = named()
+        tasks.pools["train"].inputs[tasks.splits["train"].of(3)] = 1e30
+        return run(meta_l2c(**QUICK), tasks, make, rounds=rounds, on_nonfinite="isolate", checkpoint=folder)
+
+    with pytest.warns(RuntimeWarning, match="dot was isolated in round 0"):
+        play(tmp_path / "a", 2)
+    resumed = play(tmp_path / "a", 4)  # warnings are errors here: it is said once
+    with pytest.warns(RuntimeWarning, match="dot was isolated"):
+        straight = play(tmp_path / "b", 4)
+    assert resumed.history.isolated == {"dot": 1}
+    assert differences(straight.data, resumed.data) == []
+
+
+# evaluation
+
+
+def test_nodes_without_test_data_have_no_value():
+    x, y = torch.randn(30, 4), torch.randint(3, (30,))
+    some, none = (x[:6], y[:6]), (x[:0], y[:0])
+    for test in ([some, none, some], [none, some, none], [some, none, none]):
+        tasks = Tasks.from_samples([(x, y)] * 3, test=test)
+        history = run(local(**QUICK), tasks, make, rounds=1).history
+        empty = [len(t[0]) == 0 for t in test]
+        assert history.last("test_metric").isnan().tolist() == empty
+        assert history.last("test_loss").isnan().tolist() == empty
+        assert history.summary()["ignored"] == sum(empty)
+        assert math.isfinite(history.mean("test_metric")[0])
+
+
+def test_evaluate_does_not_train():
+    scene = Scene.small()
+    data, env = scene.play(local())
+    before = data.x.tensors[0].clone()
+    values = evaluate(local(), data, env, UserMetric("one", True, lambda outputs, targets: 1.0))
+    assert torch.equal(before, data.x.tensors[0])
+    assert values["val_metric"].tolist() == [1.0] * 6
+
+
+def test_personal_models_are_the_ones_judged():
+    class Zero:
+        def init(self, data, env):
+            return data
+
+        def __call__(self, data, env):
+            return data.x.map(torch.zeros_like)
+
+    result = run(Method("zero", Fit(optimizer=SGD(lr=0.1)), personal=Zero()), small(), make, rounds=2, patience=1)
+    assert all(not bool(p.any()) for module in result.models().values() for p in module.parameters())
+    assert result.history.last("val_loss").tolist() == pytest.approx([math.log(3)] * 6)
+    assert bool(result.data.x.tensors[0].any())
