@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphcollab import methods
+
+ROOT = Path(__file__).parents[2]
+README, DESIGN = ROOT / "README.md", ROOT / "docs" / "design.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+
+RUN = "<!-- run -->"  # stands on the line above a block of Python that is to be run
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> Iterator[tuple[int, bool, str]]:
+    """Yield the line number, whether it is marked, and the text of every block of a language."""
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        if found[1] == language:
+            before = text[: found.start()]
+            yield before.count("\n") + 1, before.rstrip("\n").endswith(RUN), found[2]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_runnable(page: Path) -> bool:
+    return any(marked for _, marked, _ in blocks(page, "python"))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if is_runnable(page)], ids=lambda page: page.name)
+def test_marked_python_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what the blocks write goes there
+    names: dict[str, object] = {"__name__": "__main__"}  # the blocks of a page follow each other
+    for line, marked, code in blocks(page, "python"):
+        if marked:
+            exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", [README, DESIGN], ids=lambda page: page.name)
+def test_all_python_is_marked(page):
+    found = list(blocks(page, "python"))
+    assert found
+    assert [line for line, marked, _ in found if not marked] == []
+
+
+def test_table_of_methods_is_complete():
+    table = README.read_text(encoding="utf-8").split("<!-- methods -->")[1].split("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(named) == sorted(methods.__all__)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):  # of another site
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist(page):
+    targets = set(re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    demo = (ROOT / "examples" / "train_meta_l2c.py").read_text(encoding="utf-8")
+    for line, _, text in blocks(page, "sh"):
+        for command in text.splitlines():
+            if make := re.search(r"\bmake (\w+)", command):
+                assert make[1] in targets, f"{page.name}, block at line {line}: {command}"
+            for script in re.findall(r"\S+\.py\b", command):
+                assert (ROOT / script).is_file(), f"{page.name}, block at line {line}: {command}"
+            if "make demo" in command:
+                unknown = [option for option in re.findall(r"--[\w-]+", command) if f'"{option}"' not in demo]
+                assert unknown == [], f"{page.name}, block at line {line}: {command}"
+
+
+def test_design_names_every_folder_and_part():
+    text = DESIGN.read_text(encoding="utf-8")
+    package = ROOT / "graphcollab"
+    there = {p.name for p in package.glob("*.py")} | {f"{p.parent.name}/" for p in package.glob("*/__init__.py")}
+    listed = set(re.findall(r"^  (\w+(?:\.py|/)) ", text, re.MULTILINE))
+    assert listed == there - {"__init__.py"}
+    slots = text.split("| slot |")[1].split("\n\n")[0]
+    parts = set(re.findall(r"`([A-Z]\w+)", slots))
+    known = {
+        name
+        for module in ("local", "nn", "method", "transforms")
+        for name in importlib.import_module(f"graphcollab.{module}").__all__
+    }
+    assert parts <= known
+    assert {name for name in importlib.import_module("graphcollab.nn.weigh").__all__ if "Fixed" not in name} <= parts
