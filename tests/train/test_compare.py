@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from graphcollab import compare, fedavg, local
+from graphcollab.method import NonFiniteLossError
+from graphcollab.models import MLP
+from graphcollab.tasks import Tasks
+from graphcollab.testing import differences
+from graphcollab.train import Callback, Trial
+from graphcollab.train.compare import _choose
+from graphcollab.transforms import Isolated
+
+METHODS = {"local": partial(local, epochs=1, batch_size=5), "fedavg": partial(fedavg, epochs=1, batch_size=5)}
+LRS = [0.001, 0.3]
+
+
+def make_tasks(seed, flip_tests=False):
+    draw = torch.Generator().manual_seed(seed)
+    nodes = []
+    for _ in range(4):
+        x = torch.randn(40, 3, generator=draw)
+        nodes.append((x, (x[:, 0] > 0).long()))
+    test = [(x, 1 - y if flip_tests else y) for x, y in nodes]
+    return Tasks.from_samples(nodes, test=test, seed=seed)
+
+
+def make():
+    return MLP(3, (4,), 2)
+
+
+def go(tasks=make_tasks, methods=METHODS, seeds=(0, 1), grids=None, **settings):
+    return compare(methods, tasks, make, seeds, grids, **{"rounds": 3, **settings})
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return go(grids={"*": {"lr": LRS}})
+
+
+def test_every_setting_is_tried_on_every_seed(comparison):
+    tried = [(t.method, t.seed, t.setting["lr"]) for t in comparison.trials]
+    assert sorted(tried) == sorted((m, s, lr) for m in METHODS for s in (0, 1) for lr in LRS)
+    assert [t.seed for t in comparison.chosen["local"]] == [0, 1]
+
+
+def test_the_choice_is_best_on_validation_data(comparison):
+    for name, chosen in comparison.chosen.items():
+        means = {
+            lr: sum(t.validation for t in comparison.trials if t.method == name and t.setting["lr"] == lr) for lr in LRS
+        }
+        assert chosen[0].setting["lr"] == max(LRS, key=means.get) == 0.3
+        assert comparison.results[name].history.mean("val_metric")[-1] == chosen[-1].validation
+
+
+def test_test_data_do_not_influence_the_choice(comparison):
+    """With all test labels wrong, the chosen setting looks worst on test data, and is chosen still."""
+    wrong = go(lambda seed: make_tasks(seed, flip_tests=True), grids={"*": {"lr": LRS}})
+    for name in METHODS:
+        assert [t.setting for t in wrong.chosen[name]] == [t.setting for t in comparison.chosen[name]]
+        best = max((t for t in wrong.trials if t.method == name), key=lambda t: t.summary["mean"])
+        assert best.setting["lr"] == 0.001
+    assert differences([t.validation for t in wrong.trials], [t.validation for t in comparison.trials]) == []
+
+
+def trial(seed, setting, validation, mean=0.0):
+    return Trial("m", seed, {"lr": setting}, validation, {"mean": mean})
+
+
+def test_pooled_and_each_by_hand():
+    #            seed 7   seed 3   pooled
+    # lr 1         .9       .1       .5
+    # lr 2         .7       .5       .6
+    # lr 3         .1       .6       .35
+    table = {1: (0.9, 0.1), 2: (0.7, 0.5), 3: (0.1, 0.6)}
+    trials = [trial(seed, lr, table[lr][k], mean=-table[lr][k]) for k, seed in enumerate((7, 3)) for lr in table]
+    points = [{"lr": lr} for lr in table]
+    pooled = _choose(trials, points, "pooled", True)
+    each = _choose(trials, points, "each", True)
+    assert [(t.seed, t.setting["lr"]) for t in pooled] == [(7, 2), (3, 2)]
+    assert [(t.seed, t.setting["lr"]) for t in each] == [(7, 1), (3, 3)]
+    assert [t.setting["lr"] for t in _choose(trials, points, "pooled", False)] == [3, 3]
+    assert [t.setting["lr"] for t in _choose(trials, points, "each", False)] == [3, 1]
+
+
+def test_a_setting_without_a_value_is_the_worst_and_ties_go_to_the_first():
+    trials = [trial(0, 1, math.nan), trial(0, 2, 0.2), trial(0, 3, 0.2)]
+    points = [{"lr": lr} for lr in (1, 2, 3)]
+    assert _choose(trials, points, "pooled", True)[0].setting["lr"] == 2
+    assert _choose(trials, points, "pooled", False)[0].setting["lr"] == 2
+
+
+def test_paired_statistics_by_hand():
+    from graphcollab.train import Comparison
+
+    def chosen(values):
+        return [Trial("m", s, {}, 0.0, {"mean": v, "worst10": v / 2}) for s, v in enumerate(values)]
+
+    comparison = Comparison([], {"a": chosen([0.80, 0.90, 0.85]), "b": chosen([0.78, 0.85, 0.82])}, True)
+    # differences .02 .05 .03: mean .03333, std .0152753, t(.975, 2) = 4.302653, half width .0379460
+    paired = comparison.paired("a", "b")
+    assert paired.n == 3
+    assert paired.mean == pytest.approx(0.1 / 3)
+    assert paired.std == pytest.approx(0.0152753, abs=1e-6)
+    assert (paired.low, paired.high) == pytest.approx((-0.0046126, 0.0712793), abs=1e-6)
+    assert comparison.paired("b", "a", column="worst10").mean == pytest.approx(-0.05 / 3)
+
+
+def test_rows(comparison):
+    row = comparison.rows()["local"]
+    values = [t.summary["mean"] for t in comparison.chosen["local"]]
+    assert row["mean"] == pytest.approx(sum(values) / 2)
+    assert row["mean_std_over_seeds"] == pytest.approx(abs(values[0] - values[1]) / math.sqrt(2))
+    assert row["settings"] == [{"lr": 0.3}] * 2
+    assert [entry["seed"] for entry in row["per_seed"]] == [0, 1]
+    assert math.isnan(go(seeds=(0,)).rows()["local"]["mean_std_over_seeds"])
+
+
+def test_methods_meet_the_same_tasks_and_initial_models():
+    class Start(Callback):
+        def __init__(self):
+            self.seen = []
+
+        def on_start(self, data, history, rounds):
+            self.seen.append(data.x.tensors[0].clone())
+
+    start = Start()
+    go(callbacks=[start])
+    a, b, c, d = start.seen  # seed 0: local, fedavg; seed 1: local, fedavg
+    assert torch.equal(a, b)
+    assert torch.equal(c, d)
+    assert not torch.equal(a, c)
+
+
+def test_is_deterministic(comparison):
+    again = go(grids={"*": {"lr": LRS}})
+
+    def plain(trials):
+        return [(t.method, t.seed, dict(t.setting), t.validation, {**t.summary, "seconds": 0}) for t in trials]
+
+    assert differences(plain(comparison.trials), plain(again.trials)) == []
+
+
+def test_seeds_in_any_order_are_paired():
+    mixed = go(seeds=(5, 2), grids={"local": {"lr": LRS}})
+    assert [t.seed for t in mixed.chosen["local"]] == [t.seed for t in mixed.chosen["fedavg"]] == [5, 2]
+
+
+def test_every_method_can_have_its_edges():
+    comparison = go(seeds=(0,), graphs={"local": Isolated()})
+    assert comparison.results["local"].data.edge_index.shape[1] == 0
+    assert comparison.results["fedavg"].data.edge_index.shape[1] == 12
+
+
+def test_early_stopping_is_judged_by_the_returned_models():
+    comparison = go(seeds=(0,), rounds=12, patience=2, grids={"local": {"lr": [0.3]}})
+    history = comparison.results["local"].history
+    trial = comparison.chosen["local"][0]
+    assert trial.validation == max(history.mean("val_metric"))
+    assert trial.summary["mean"] == history.mean("test_metric")[history.returned]
+
+
+def test_on_trial_counts():
+    seen = []
+    go(on_trial=lambda trial, result, number, total: seen.append((trial.method, result.data.round, number, total)))
+    assert seen == [("local", 3, 1, 4), ("fedavg", 3, 2, 4), ("local", 3, 3, 4), ("fedavg", 3, 4, 4)]
+
+
+def test_a_setting_that_diverges_counts_as_the_worst():
+    comparison = go(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": [1e30, 0.3]}})
+    assert [math.isnan(t.validation) for t in comparison.trials] == [True, False]
+    assert comparison.chosen["local"][0].setting["lr"] == 0.3
+    for lrs in ([1e30], [1e30, 1e31]):
+        with pytest.raises(NonFiniteLossError, match="loss is not finite"):
+            go(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": lrs}})
+
+
+def test_a_stopped_comparison_goes_on_where_it_was(tmp_path):
+    class Stop(Callback):
+        left = 5
+
+        def on_round(self, data, history):
+            self.left -= 1
+            if self.left == 0:
+                raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        go(checkpoint=tmp_path, callbacks=[Stop()])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["fedavg-0-seed-0", "local-0-seed-0"]
+    count = Stop()
+    count.left = 0
+    resumed = go(checkpoint=tmp_path, callbacks=[count])
+    assert -count.left == 12 - 4  # of four runs with three rounds, four rounds were saved
+    straight = go()
+    values = [[t.summary["mean"] for t in c.trials] for c in (resumed, straight)]
+    assert values[0] == values[1]
+
+
+def test_an_interrupted_comparison_returns_nothing(monkeypatch):
+    module = __import__("graphcollab.train.compare", fromlist=["run"])
+    whole = module.run
+    monkeypatch.setattr(module, "run", lambda *a, **k: replace(whole(*a, **k), interrupted=True))
+    with pytest.raises(KeyboardInterrupt, match="trial 1 of 4"):
+        go()
+
+
+def nothing(seed):
+    raise AssertionError("arguments are checked first")
+
+
+BAD = {
+    "grid of an unknown method": ({"grids": {"lokal": {"lr": [1.0]}}}, ValueError, r"grids for \['lokal'\]"),
+    "graph of an unknown method": ({"graphs": {"lokal": None}}, ValueError, r"graphs for \['lokal'\]"),
+    "select": ({"select": "best"}, ValueError, "select must be 'pooled' or 'each', got 'best'"),
+    "no seeds": ({"seeds": ()}, ValueError, "seeds that differ, got .* seeds \\[\\]"),
+    "double seeds": ({"seeds": (1, 1)}, ValueError, "seeds that differ"),
+    "no methods": ({"methods": {}}, ValueError, "compare needs methods"),
+    "empty grid": ({"grids": {"local": {"lr": []}}}, ValueError, "grid of 'local' must list the values .* 'lr'"),
+    "no list": ({"grids": {"*": {"lr": 0.1}}}, ValueError, "must list the values to try of 'lr', got 0.1"),
+    "unknown setting": ({"grids": {"local": {"rate": [1.0]}}}, TypeError, "'local' cannot be made with .*rate"),
+    "bad value": ({"grids": {"local": {"lr": [-1.0]}}}, ValueError, "lr .*must not be negative"),
+    "no method made": ({"methods": {"m": dict}}, TypeError, "'m' must be a function that makes a Method"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments(case):
+    arguments, kind, message = BAD[case]
+    with pytest.raises(kind, match=message):
+        go(nothing, **arguments)
+
+
+def test_missing_samples():
+    with pytest.raises(ValueError, match="compare needs test samples"):
+        go(lambda seed: Tasks.from_samples([(torch.zeros(4, 3), torch.zeros(4).long())] * 2))
+    bare = Tasks.from_samples([(torch.zeros(4, 3), torch.zeros(4).long())] * 2, val_fraction=0)
+    bare = replace(bare, splits={**bare.splits, "test": bare.splits["train"]})
+    with pytest.raises(ValueError, match="grids are searched on validation samples"):
+        go(lambda seed: bare, grids={"local": {"lr": LRS}})
+    assert math.isnan(go(lambda seed: bare, seeds=(0,)).chosen["local"][0].validation)

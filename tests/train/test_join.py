@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphcollab import build_model, join, l2c, load_dataset, local, meta_l2c, run, shard_tasks
+from graphcollab.method import NonFiniteLossError
+from graphcollab.models import MLP
+from graphcollab.testing import Scene, differences
+
+QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
+
+
+def make():
+    return MLP(4, (6,), 3)
+
+
+@pytest.fixture(scope="module")
+def joined():
+    tasks = Scene.small(torch.float32).tasks
+    old, new = tasks.select(range(4)), replace(tasks.select([4, 5]), names=("dora", "emil"))
+    result = run(meta_l2c(**QUICK), old, make, rounds=3, seed=2)
+    before = [t.clone() for t in (result.data.x.tensors[0], *result.data.mixer.tensors.values())]
+    told = join(result, new, warmup=2, finetune=0)
+    after = [result.data.x.tensors[0], *result.data.mixer.tensors.values()]
+    assert differences(before, after) == [], "old nodes and their mixer stay as they are"
+    return result, new, told
+
+
+def test_model_is_the_attention_weighted_sum_of_changes(joined):
+    """The definition, with plain modules and dense tensors."""
+    result, new, told = joined
+    start = result.data.x_init.tensors[0][0]
+    alone = run(local(**QUICK), new, result.modules[0], rounds=2, seed=2)
+    assert torch.equal(alone.data.x_init.tensors[0][0], start)
+    changes = torch.cat([result.data.x.tensors[0], alone.data.x.tensors[0]]) - start
+    code = result.data.mixer.encode(changes, result.data.x.specs[0])
+    for k in range(2):
+        senders = [0, 1, 2, 3, 4 + k]
+        weight = (code[senders] @ code[4 + k]).softmax(0)
+        mine = told.edge_index[1] == k
+        assert told.edge_index[0, mine].sort().values.tolist() == senders
+        order = told.edge_index[0, mine].argsort()
+        assert told.edge_weight[mine][order].tolist() == pytest.approx(weight.tolist(), abs=1e-6)
+        expected = start + weight @ changes[senders]
+        assert told.stacks.tensors[0][k].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_models_are_plain_modules(joined):
+    _, new, told = joined
+    assert told.names == ("dora", "emil")
+    by_name, by_place = told.model("emil"), told.model(1)
+    assert type(by_name) is MLP
+    assert differences(dict(by_name.state_dict()), dict(by_place.state_dict())) == []
+    assert not by_name.training
+    with pytest.raises(KeyError, match="no new node 'otto'; they are dora, emil"):
+        told.model("otto")
+
+
+def test_finetuning_is_local_training(joined):
+    result, new, told = joined
+    further = join(result, new, warmup=2, finetune=1)
+    assert torch.equal(further.edge_weight, told.edge_weight)
+    assert not torch.equal(further.stacks.tensors[0], told.stacks.tensors[0])
+
+
+def test_nodes_left_behind_are_not_listened_to():
+    tasks = Scene.small(torch.float32).tasks
+    result = run(meta_l2c(**QUICK), tasks.select(range(4)), make, rounds=2)
+    result.data.isolated = torch.tensor([False, True, False, False])
+    told = join(result, tasks.select([4, 5]))
+    assert sorted(set(told.edge_index[0].tolist())) == [0, 2, 3, 4, 5]
+    assert torch.zeros(2).index_add(0, told.edge_index[1], told.edge_weight).tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_bad_input(joined):
+    result, new, _ = joined
+    with pytest.raises(ValueError, match="l2c learned weights of fixed nodes only.*use meta_l2c"):
+        join(run(l2c(**QUICK), new, make, rounds=1), new)
+    with pytest.raises(ValueError, match="must not be negative, got -1 and 1"):
+        join(result, new, warmup=-1)
+    other = replace(new, pools={"train": replace(new.pools["train"], targets=new.pools["train"].targets + 2)})
+    with pytest.raises(ValueError, match="labels from .* to 4, MLP has outputs for 0 to 2"):
+        join(result, other)
+    huge = new.pools["train"].inputs.clone()
+    huge[new.splits["train"].of(1)] = 1e30
+    with pytest.raises(NonFiniteLossError, match="^emil: loss is not finite"):
+        join(result, replace(new, pools={"train": replace(new.pools["train"], inputs=huge)}))
+
+
+def test_newcomers_do_better_than_alone_on_digits():
+    """Ten of a hundred nodes arrive after training; compared with as many rounds of local training."""
+    data = load_dataset("digits")
+    tasks = shard_tasks(data, shards=20, classes_per_node=2, seed=0)
+    order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
+    old, new = tasks.select(order[10:]), tasks.select(order[:10])
+    module = build_model("mlp", data.input_shape, data.num_classes, hidden=(64,))
+    result = run(meta_l2c(lr=0.05, mixer_lr=0.03), old, module, rounds=30, evaluate_every=30)
+    told = join(result, new, warmup=1, finetune=2)
+    alone = run(local(lr=0.05), new, module, rounds=3, evaluate_every=3)
+    right = []
+    for k, split in enumerate(new.splits["test"].of(k) for k in range(10)):
+        pool = new.pools["test"]
+        right.append((told.model(k)(pool.inputs[split]).argmax(1) == pool.targets[split]).double().mean())
+    assert float(torch.stack(right).mean()) > float(alone.history.last("test_metric").mean()) + 0.05

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from graphcollab.models import MLP
+from graphcollab.testing import Scene
+from graphcollab.train import build_graph, build_modules
+from graphcollab.transforms import Ring
+
+
+def make():
+    return MLP(4, (6,), 3)
+
+
+@pytest.fixture
+def tasks():
+    return Scene.small(torch.float32).tasks
+
+
+def test_modules_are_drawn_from_the_seed():
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one, two = build_modules([make, make], 0)
+    (again,), (other,) = build_modules(make, 0), build_modules(make, 1)
+    assert torch.equal(one.head.weight, again.head.weight)
+    assert not torch.equal(one.head.weight, other.head.weight)
+    assert not torch.equal(one.head.weight, two.head.weight)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_module_is_copied_and_a_sequential_is_one_model():
+    module = nn.Sequential(nn.Linear(4, 3))
+    (copied,) = build_modules(module, 0)
+    assert copied is not module
+    assert torch.equal(copied[0].weight, module[0].weight)
+    assert copied[0].weight.data_ptr() != module[0].weight.data_ptr()
+
+
+@pytest.mark.parametrize("wrong", ["mlp", 3, None, lambda: "mlp", [make, "mlp"], MLP])
+def test_what_is_no_model(wrong):
+    with pytest.raises(TypeError, match=r"model must be a module, a function|missing 3 required|missing .* required"):
+        build_modules(wrong, 0)
+    with pytest.raises(ValueError, match="no model was given"):
+        build_modules([], 0)
+
+
+def test_every_node_starts_from_the_same_parameters(tasks):
+    module = make()
+    data = build_graph(tasks, [module])
+    assert data.x.tensors[0].shape == (6, 51)
+    assert bool((data.x.tensors[0] == torch.cat([p.flatten() for p in module.parameters()])).all())
+    assert data.edge_index.shape == (2, 30)
+    assert data.node_id.tolist() == tasks.ids.tolist()
+    assert data.trains.tolist() == data.serves.tolist() == [True] * 6
+    assert not data.isolated.any()
+    assert data.round == 0
+
+
+def test_edges_may_be_given_in_any_form(tasks):
+    ring = build_graph(tasks, [make()], Ring())
+    by_index = build_graph(tasks, [make()], ring.edge_index.flip(1))
+    assert torch.equal(ring.edge_index, by_index.edge_index)
+    edge_attr = torch.arange(12.0)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
+    given = Data(num_nodes=6, edge_index=ring.edge_index[:, order], edge_attr=edge_attr[order], edge_weight=edge_attr)
+    by_data = build_graph(tasks, [make()], given)
+    assert torch.equal(by_data.edge_index, ring.edge_index)
+    assert torch.equal(by_data.edge_attr, edge_attr)
+    assert not by_data.edge_weight.any()
+
+
+def test_two_architectures(tasks):
+    data = build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture=[0, 1, 1, 0, 0, 1])
+    assert [t.shape for t in data.x.tensors] == [(3, 51), (3, 75)]
+    assert [m.tolist() for m in data.x.members] == [[0, 3, 4], [1, 2, 5]]
+
+
+BAD = {
+    "missing": (None, "2 architectures were given: say which node has which"),
+    "too short": ([0, 1], r"a number from 0 to 1 for each of 6 nodes, got shape \(2,\)"),
+    "too large": ([0, 1, 2, 0, 0, 0], r"with values \[0, 1, 2\]"),
+    "negative": ([0, 1, -1, 0, 0, 0], r"with values \[-1, 0, 1\]"),
+    "unused": ([0, 0, 0, 0, 0, 0], r"no node has architecture 1 \(MLP\)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_architectures(tasks, case):
+    architecture, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture=architecture)
+
+
+def test_bad_graphs(tasks):
+    for graph, message in (
+        (torch.tensor([[0, 6], [1, 0]]), r"edge 1 \(6 -> 0\) is out of range"),
+        (torch.tensor([[0, 0], [1, 1]]), "occurs 2 times"),
+        (torch.tensor([0, 1]), r"shape \[2, E\]"),
+        (torch.tensor([[0.0], [1.0]]), "must hold integers"),
+        (Data(num_nodes=5, edge_index=torch.tensor([[0], [1]])), "the graph has 5 nodes, the tasks have 6"),
+        (Data(num_nodes=6), "no edge_index"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build_graph(tasks, [make()], graph)
