@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -207,7 +208,7 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
     """Turn a name, a user's function or an objective into an objective.
 
     Raises:
-        ValueError: If there is no such name.
+        ValueError: If there is no such name; the message names the nearest.
 
     Example:
         >>> as_objective("mse")
@@ -217,6 +218,10 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
         return loss
     if isinstance(loss, str):
         if loss not in _NAMED:
-            raise ValueError(f"unknown loss {loss!r}: use one of {sorted(_NAMED)} or a function (outputs, targets)")
+            nearest = difflib.get_close_matches(loss.lower(), _NAMED, n=1, cutoff=0.0)[0]
+            raise ValueError(
+                f"unknown loss {loss!r}; did you mean {nearest!r}? Known: {', '.join(_NAMED)}, or a function (outputs, "
+                "targets)"
+            )
         return _NAMED[loss]
     return UserLoss(loss)

@@ -7,6 +7,7 @@ rules of the ``torch.optim`` classes of the same name.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +34,10 @@ class RowOptimizer(ABC):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.lr < 0 or self.weight_decay < 0:
-            raise ValueError(f"lr and weight_decay must not be negative, got {self.lr} and {self.weight_decay}")
+        if not (0 <= self.lr < math.inf and 0 <= self.weight_decay < math.inf):
+            raise ValueError(
+                f"lr and weight_decay must be finite and must not be negative, got {self.lr} and {self.weight_decay}"
+            )
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import asdict, dataclass
 
 import torch
@@ -68,7 +69,8 @@ def make_plan(
         ValueError: If the backend is unknown, or ``"vmap"`` was asked for and the module has no stacked form.
     """
     if backend not in ("auto", *BACKENDS):
-        raise ValueError(f"unknown backend {backend!r}: use 'auto' or one of {sorted(BACKENDS)}")
+        nearest = difflib.get_close_matches(str(backend).lower(), ("auto", *BACKENDS), n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown backend {backend!r}; did you mean {nearest!r}? Known: auto, {', '.join(BACKENDS)}")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 row, got {chunk}")
     device = sample[0].device

@@ -168,6 +168,8 @@ def grouped_tasks(
         ValueError: If the classes cannot be split evenly, or a class cannot fill its shards.
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
+    if groups < 1 or nodes_per_group < 1:
+        raise ValueError(f"groups and nodes_per_group must be positive, got {groups} and {nodes_per_group}")
     if len(classes) % groups:
         raise ValueError(f"{len(classes)} classes cannot be split evenly into {groups} groups")
     cut = class_shards(data.train_targets, classes, nodes_per_group, seed, shard_size)

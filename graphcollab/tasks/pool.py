@@ -30,12 +30,12 @@ class Pool:
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):
             raise ValueError(f"{len(self.inputs)} inputs have {len(self.targets)} targets: each input needs one target")
-        for kind, values in (("input", self.inputs), ("target", self.targets)):
+        for kind, values in (("an input", self.inputs), ("a target", self.targets)):
             if values.is_floating_point() and not bool(torch.isfinite(values.sum())):
                 bad = (~torch.isfinite(values)).reshape(len(values), -1).any(1).nonzero().flatten()
                 if len(bad):
                     raise ValueError(
-                        f"{len(bad)} of {len(values)} samples have an {kind} that is NaN or infinite, first at index "
+                        f"{len(bad)} of {len(values)} samples have {kind} that is NaN or infinite, first at index "
                         f"{int(bad[0])}: clean or drop them before training"
                     )
 

@@ -126,8 +126,12 @@ class Tasks:
             seed: Seed of that draw.
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``, ``cluster``.
         """
+        if not len(train):
+            raise ValueError("tasks need at least one node, got none")
         pools, splits = {}, {}
         names = kwargs.get("names") or [f"node {k}" for k in range(len(train))]
+        if len(names) != len(train):
+            raise ValueError(f"{len(train)} nodes have {len(names)} names: one each is needed")
         for name, samples in (("train", train), ("val", val), ("test", test)):
             if samples is None:
                 continue

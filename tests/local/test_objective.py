@@ -86,5 +86,5 @@ def test_objectives_by_name():
     own = Proximal(1.0)
     assert as_objective(own) is own
     assert isinstance(as_objective(F.mse_loss), UserLoss)
-    with pytest.raises(ValueError, match=r"unknown loss 'hinge': use one of \['bce', 'cross_entropy', 'mse'\]"):
+    with pytest.raises(ValueError, match=r"unknown loss 'hinge'; did you mean '.*'\? Known: cross_entropy, mse, bce"):
         as_objective("hinge")

@@ -1,0 +1,282 @@
+"""Bad input is a clear error before any training: what was expected, what came, how to put it right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+from graphcollab import (
+    Mixer,
+    Tasks,
+    build_model,
+    compare,
+    dpsgd,
+    fedavg,
+    get_method,
+    grouped_tasks,
+    l2c,
+    load_dataset,
+    local,
+    meta_l2c,
+    run,
+    shard_tasks,
+)
+from graphcollab.local import SGD, Adam, Fit, as_row_optimizer
+from graphcollab.models import MLP
+from graphcollab.stack import ParamSpec
+from graphcollab.train import Callback, save_checkpoint
+from graphcollab.train.history import History
+
+DIGITS = load_dataset("digits")
+X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(12) % 3
+
+
+class NoRound(Callback):
+    """Fails the test if training begins."""
+
+    def on_start(self, data, history, rounds):
+        pytest.fail("training has begun")
+
+
+def nodes(**fields):
+    names = fields.pop("names", ("ada", "bob", "cy"))
+    return Tasks.from_samples([(X, Y)] * 3, names=names, **fields)
+
+
+def go(method=None, tasks=None, model=lambda: MLP(4, (6,), 3), graph=None, **settings):
+    method = meta_l2c() if method is None else method
+    return run(method, tasks or nodes(), model, graph, **{"rounds": 2, "callbacks": [NoRound()], **settings})
+
+
+def with_value(value, where=7):
+    x = X.clone()
+    x[where, 2] = value
+    return x
+
+
+def one_validation_sample_too_few():
+    return Tasks.from_samples([(X, Y), (X[:1], Y[:1]), (X, Y)], names=("ada", "bob", "cy"))
+
+
+def with_labels(split, label):
+    y = Y.clone()
+    y[3] = label
+    good, bad = [(X, Y)] * 3, [(X, Y), (X, y), (X, Y)]
+    return Tasks.from_samples(bad if split == "train" else good, test=bad if split == "test" else good)
+
+
+def edges(*pairs):
+    return torch.tensor(pairs).T
+
+
+def other_mixer(tmp_path):
+    spec = ParamSpec.from_module(MLP(5, (6,), 3))
+    return Mixer.create(spec).save(tmp_path / "mixer.safetensors")
+
+
+def corrupt_mixer(tmp_path):
+    path = other_mixer(tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+    return path
+
+
+def bare(inputs, targets):
+    return SimpleNamespace(train_inputs=inputs, train_targets=targets, test_inputs=inputs, test_targets=targets)
+
+
+BAD = {
+    # dealing out data
+    "more shards than samples": (lambda: shard_tasks(DIGITS, 500), r"class 0 has 133 samples, which cannot fill 500"),
+    "shards too large": (lambda: shard_tasks(DIGITS, 20, shard_size=50), r"class 0 .* 20 shards of 50: .*smaller ones"),
+    "class without samples": (lambda: shard_tasks(DIGITS, 2, classes=[0, 11]), "class 11 has no samples: leave it out"),
+    "class without tests": (
+        lambda: shard_tasks(SimpleNamespace(**{**vars(bare(X, Y)), "test_inputs": X[:2], "test_targets": Y[:2]}), 2, 3),
+        r"classes \[2\] have no test samples",
+    ),
+    "classes do not divide": (lambda: shard_tasks(DIGITS, 20, 3), "10 classes cannot be dealt 3 to a node.*divisor"),
+    "no classes a node": (lambda: shard_tasks(DIGITS, 20, 0), "must be positive, got 20 and 0"),
+    "groups do not divide": (lambda: grouped_tasks(DIGITS, 3), "10 classes cannot be split evenly into 3 groups"),
+    "no groups": (lambda: grouped_tasks(DIGITS, 0), "groups and nodes_per_group must be positive, got 0 and 3"),
+    "validation share": (lambda: nodes(val_fraction=1.0), r"fraction must be in \[0, 1\), got 1.0"),
+    # data
+    "NaN": (lambda: Tasks.from_samples([(with_value(float("nan")), Y)]), r"input that is NaN .* first at index 7"),
+    "infinity": (lambda: Tasks.from_samples([(X, Y), (with_value(float("-inf")), Y)]), "first at index 19: clean or"),
+    "NaN target": (
+        lambda: Tasks.from_samples([(X, with_value(float("nan"))[:, 2])], loss="mse", metric="mse"),
+        "1 of 12 samples have a target that is NaN or infinite, first at index 7",
+    ),
+    "lengths": (lambda: Tasks.from_samples([(X, Y[:5])], names=["ada"]), r"ada \(train\) has 12 inputs and 5 targets"),
+    "shapes": (lambda: Tasks.from_samples([(X, Y), (X[:, :2], Y)]), r"different shapes \[\(2,\), \(4,\)\]"),
+    "no training samples": (
+        lambda: Tasks.from_samples([(X, Y), (X[:0], Y[:0])], names=["ada", "bob"]),
+        r"1 node is \('bob'\) without training samples",
+    ),
+    "empty dataset": (lambda: Tasks.from_samples([TensorDataset(X[:0], Y[:0])]), "node 0 .* has an empty dataset"),
+    "triples": (lambda: Tasks.from_samples([TensorDataset(X, Y, Y)]), r"must yield pairs .*, got 3 values"),
+    "no nodes": (lambda: Tasks.from_samples([]), "tasks need at least one node, got none"),
+    "names": (lambda: nodes(names=("ada",)), "3 nodes have 1 names: one each is needed"),
+    "splits": (
+        lambda: Tasks.from_samples([(X, Y)] * 3, test=[(X, Y)]),
+        "'test' has samples for 1 nodes, 'train' for 3",
+    ),
+    "double ids": (lambda: nodes(node_id=torch.tensor([1, 2, 1])), "two nodes have the same node_id"),
+    # data against method and model
+    "no validation data": (lambda: go(l2c(), one_validation_sample_too_few()), r"\('bob'\) without 'val' .*l2c needs"),
+    "no validation data for early stopping": (
+        lambda: go(local(), one_validation_sample_too_few(), patience=2),
+        r"\('bob'\) without 'val' samples, which early stopping needs",
+    ),
+    "label too large": (
+        lambda: go(tasks=with_labels("train", 3)),
+        "split 'train' has labels from 0 to 3, MLP has .* 2",
+    ),
+    "label too large in tests": (lambda: go(tasks=with_labels("test", 7)), "split 'test' has labels from 0 to 7"),
+    "negative label": (lambda: go(tasks=with_labels("train", -1)), "split 'train' has labels from -1 to 2"),
+    "real labels": (
+        lambda: go(tasks=Tasks.from_samples([(X, X[:, 0])])),
+        "cross-entropy needs one whole-number label .*float32.*loss='mse'",
+    ),
+    "inputs of another shape": (
+        lambda: go(model=lambda: nn.Linear(9, 3)),
+        r"Linear cannot take inputs of shape \(4,\): .*1x4 and 9x3",
+    ),
+    "one output for classes": (
+        lambda: go(model=lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))),
+        r"cross-entropy needs one output per class, .* shape \(1,\): .*loss='bce'",
+    ),
+    "outputs of regression": (
+        lambda: go(tasks=Tasks.from_samples([(X, X[:, 0])], loss="mse", metric="mse")),
+        r"outputs \(1, 3\) and targets \(1,\) must have the same shape",
+    ),
+    "metric of binary tasks": (lambda: go(tasks=nodes(metric="auc")), "auc: .*binary tasks"),
+    "no parameters": (lambda: go(model=nn.Identity()), "Identity has no parameters: there is nothing to learn"),
+    # names, with the nearest known one
+    "method": (lambda: get_method("l3c"), "unknown method 'l3c'; did you mean 'l2c'"),
+    "dataset": (lambda: load_dataset("digit"), "unknown dataset 'digit'; did you mean 'digits'"),
+    "model": (lambda: build_model("mpl", (4,), 3), "unknown model 'mpl'; did you mean 'mlp'"),
+    "metric": (lambda: go(tasks=nodes(metric="acuracy")), "unknown metric 'acuracy'; did you mean 'accuracy'"),
+    "loss": (lambda: go(tasks=nodes(loss="crossentropy")), "unknown loss 'crossentropy'; did you mean 'cross_entropy'"),
+    "backend": (lambda: go(backend="vamp"), "unknown backend 'vamp'; did you mean 'vmap'"),
+    "variant": (lambda: l2c(variant="paper"), r"variant must be one of \['algorithm', 'consistent', 'neighbors'\]"),
+    "scale": (lambda: meta_l2c(scale="average"), "scale must be 'sum' or 'mean', got 'average'"),
+    "weights": (lambda: dpsgd(weights="metro"), r"weights must be one of \['metropolis', 'uniform'\], got 'metro'"),
+    "device": (lambda: go(device="gpu"), "device 'gpu' cannot be used .*; this machine has 'cpu'"),
+    "device number": (lambda: go(device="cuda:77"), "device 'cuda:77' cannot be used"),
+    "device without values": (lambda: go(device="meta"), "device 'meta' cannot be used"),
+    # edges
+    "sender": (lambda: go(graph=edges((0, 1), (3, 0))), r"edge 1 \(3 -> 0\) is out of range: its sender is 3"),
+    "receiver": (lambda: go(graph=edges((0, -1))), r"edge 0 \(0 -> -1\) is out of range: its receiver is -1"),
+    "double edge": (lambda: go(graph=edges((0, 1), (0, 1))), "edge 0 -> 1 occurs 2 times"),
+    "one way": (lambda: go(dpsgd(), graph=edges((0, 1))), "Metropolis weights need an undirected graph"),
+    # numbers
+    "negative lr": (lambda: meta_l2c(lr=-0.1), "lr .* must not be negative, got -0.1"),
+    "negative mixer lr": (lambda: l2c(mixer_lr=-1.0), "must not be negative, got -1.0"),
+    "lr is NaN": (lambda: SGD(lr=float("nan")), "lr and weight_decay must be finite"),
+    "negative decay": (lambda: Adam(weight_decay=-1), "must not be negative"),
+    "batch size": (lambda: local(batch_size=0), "batch_size must be positive, got 5, None, 0"),
+    "steps": (lambda: Fit(steps=0), "must be positive"),
+    "fraction": (lambda: fedavg(fraction=0.0), r"in \(0, 1\], got 0.0"),
+    "drop fraction": (lambda: l2c(drop_fraction=1.5), "fraction .*1.5"),
+    "rounds": (lambda: go(rounds=0), "rounds must be a whole number of at least 1, got 0"),
+    "half rounds": (lambda: go(rounds=1.5), "rounds must be a whole number of at least 1, got 1.5"),
+    "evaluate_every": (lambda: go(evaluate_every=0), "evaluate_every must be a whole number"),
+    "checkpoint_every": (lambda: go(checkpoint_every=-1), "checkpoint_every must be a whole number"),
+    "patience": (lambda: go(patience=0), "patience must be a whole number of at least 1, got 0"),
+    "chunk": (lambda: go(chunk=0), "chunk must be at least 1 row, got 0"),
+    "on_nonfinite": (lambda: go(on_nonfinite="skip"), "on_nonfinite must be 'stop' or 'isolate', got 'skip'"),
+    "optimiser": (lambda: as_row_optimizer(torch.optim.LBFGS), "LBFGS is not available for stacked models"),
+    "frozen": (lambda: meta_l2c(frozen=True), "frozen encoders must have been trained: give `pretrained`"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_value_errors(case):
+    bad, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        bad()
+
+
+WRONG_TYPES = {
+    "method not called": (
+        lambda: go(meta_l2c),
+        r"expected a Method or Phases, got function: call it, as in meta_l2c\(\)",
+    ),
+    "method by name": (lambda: go("l2c"), "expected a Method or Phases, got str"),
+    "tasks": (lambda: go(tasks=[(X, Y)]), "expected Tasks, got list: make them by Tasks.from_samples"),
+    "model by name": (lambda: go(model="mlp"), "model must be a module, .* got 'mlp': make one by build_model"),
+    "loss of several numbers": (
+        lambda: go(tasks=nodes(loss=lambda o, t: F.cross_entropy(o, t, reduction="none"))),
+        r"a loss must return one number per batch .* got \(1,\): average it",
+    ),
+    "metric of several numbers": (
+        lambda: go(tasks=nodes(metric=lambda o, t: (o.argmax(1) == t).tolist())),
+        "metric <lambda>: expected one number",
+    ),
+    "metric that is none": (lambda: go(tasks=nodes(metric=3)), "a metric must be a name, a Metric or a function"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TYPES)
+def test_type_errors(case):
+    bad, message = WRONG_TYPES[case]
+    with pytest.raises(TypeError, match=message):
+        bad()
+
+
+def test_unknown_part():
+    with pytest.raises(KeyError, match=r"no part 'heads'.*'backbone', .*'head'"):
+        go(meta_l2c(part="heads"))
+
+
+def test_two_architectures_share_only_what_has_one_shape():
+    models = [lambda: MLP(4, (6,), 3), lambda: MLP(4, (7, 6), 3)]
+    with pytest.raises(ValueError, match=r"part 'all' has different shapes .*in common: \['head'\]"):
+        go(model=models, architecture=[0, 1, 0])
+    with pytest.raises(ValueError, match="a number from 0 to 1 for each of 3 nodes"):
+        go(l2c(part="head"), model=models, architecture=[0, 1])
+
+
+def test_mixer_of_other_filters_names_the_layer(tmp_path):
+    with pytest.raises(ValueError, match=r"layer 'backbone\.1' has filters of 5 numbers, .* trained on filters of 6"):
+        go(meta_l2c(pretrained=other_mixer(tmp_path)))
+    mixer = Mixer.create(ParamSpec.from_module(nn.Sequential(nn.Linear(4, 3))))
+    with pytest.raises(ValueError, match=r"no encoder for layer 'backbone\.1'; it knows \['0'\]"):
+        go(meta_l2c(pretrained=mixer))
+
+
+def test_mixer_files(tmp_path):
+    with pytest.raises(ValueError, match=r"mixer\.safetensors is not a safetensors file"):
+        go(meta_l2c(pretrained=corrupt_mixer(tmp_path)))
+    with pytest.raises(FileNotFoundError, match="there is no mixer at .*missing"):
+        go(meta_l2c(pretrained=tmp_path / "missing"))
+    tasks, model = nodes(), MLP(4, (6,), 3)
+    data = run(local(epochs=1), tasks, model, rounds=1).data
+    other = save_checkpoint(tmp_path, data, History(tasks.names), {})
+    with pytest.raises(ValueError, match="is not a mixer .*'graphcollab-run-1'"):
+        go(meta_l2c(pretrained=other))
+
+
+def test_checkpoint_of_other_shapes(tmp_path):
+    run(local(epochs=1), nodes(), MLP(4, (9,), 3), rounds=1, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"another run, which differs in shapes of the models .*\[9, 4\].*\[6, 4\]"):
+        go(local(epochs=1), checkpoint=tmp_path)
+
+
+def test_compare_checks_before_it_runs():
+    with pytest.raises(ValueError, match=r"grids for \['meta_l2d'\]"):
+        compare({"meta_l2c": meta_l2c}, lambda seed: nodes(), MLP(4, (6,), 3), grids={"meta_l2d": {}})
+
+
+def test_a_good_run_begins():
+    """The cases above fail for the reason they name, not because nothing works."""
+    with pytest.raises(pytest.fail.Exception, match="training has begun"):
+        go()
+    assert go(callbacks=[]).data.round == 2
+    assert replace(nodes(), loss="cross_entropy").num_nodes == 3
