@@ -58,7 +58,9 @@ def test_the_last_two_are_kept(played):
 def test_round_trip(tmp_path):
     scene = Scene.small()
     data, _ = scene.play(METHOD)
-    history = History(("a", "b"), "auc", False, isolated={"b": 1}, graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))})
+    history = History(
+        ("a", "b"), "auc", False, isolated={"b": 1}, graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))}
+    )
     history.add(1, 0.5, {"test_metric": torch.tensor([float("nan"), float("inf")])})
     about = {"seed": 1, "shapes": [[2, 3]], "method": "m"}
     loaded, again, told = load_checkpoint(save_checkpoint(tmp_path, data, history, about))
@@ -171,6 +173,6 @@ def test_what_cannot_be_stored_is_named(tmp_path):
 
 def test_a_description_that_cannot_be_read(played):
     path = played / "round-000004.safetensors"
-    path.write_bytes(path.read_bytes().replace(b'Stacks', b'Stocks'))
+    path.write_bytes(path.read_bytes().replace(b"Stacks", b"Stocks"))
     with pytest.raises(ValueError, match=r"damaged or of another version: KeyError 'Stocks'"):
         load_checkpoint(path)

@@ -90,7 +90,9 @@ def test_history_per_node_and_round():
         targets = tasks.pools["train"].targets[index]
         outputs = module(tasks.pools["train"].inputs[index]).detach()
         assert float(history.last("val_loss")[k]) == pytest.approx(float(nn.functional.cross_entropy(outputs, targets)))
-        assert float(history.last("val_metric")[k]) == pytest.approx(float((outputs.argmax(1) == targets).float().mean()))
+        assert float(history.last("val_metric")[k]) == pytest.approx(
+            float((outputs.argmax(1) == targets).float().mean())
+        )
     model_bytes, codes = 4 * 51, history.last("bytes_sent") / 3
     assert bool((codes > 5 * model_bytes).all())
 
