@@ -254,12 +254,12 @@ def test_mixer_of_other_filters_names_the_layer(tmp_path):
 def test_mixer_files(tmp_path):
     with pytest.raises(ValueError, match=r"mixer\.safetensors is not a safetensors file"):
         go(meta_l2c(pretrained=corrupt_mixer(tmp_path)))
-    with pytest.raises(FileNotFoundError, match="there is no mixer at .*missing"):
+    with pytest.raises(FileNotFoundError, match=r"there is no mixer at .*missing"):
         go(meta_l2c(pretrained=tmp_path / "missing"))
     tasks, model = nodes(), MLP(4, (6,), 3)
     data = run(local(epochs=1), tasks, model, rounds=1).data
     other = save_checkpoint(tmp_path, data, History(tasks.names), {})
-    with pytest.raises(ValueError, match="is not a mixer .*'graphcollab-run-1'"):
+    with pytest.raises(ValueError, match=r"is not a mixer .*'graphcollab-run-1'"):
         go(meta_l2c(pretrained=other))
 
 

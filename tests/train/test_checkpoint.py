@@ -149,7 +149,7 @@ def test_loading_executes_nothing(tmp_path, load):
             torch.save({"x": Harmful(victim)}, path)
         else:
             path.write_bytes(dump(Harmful(victim)))
-        with pytest.raises(ValueError, match="not a (complete )?safetensors file"):
+        with pytest.raises(ValueError, match=r"not a (complete )?safetensors file"):
             load(path)
     assert not victim.exists()
 

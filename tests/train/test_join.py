@@ -49,7 +49,7 @@ def test_model_is_the_attention_weighted_sum_of_changes(joined):
 
 
 def test_models_are_plain_modules(joined):
-    _, new, told = joined
+    _, _, told = joined
     assert told.names == ("dora", "emil")
     by_name, by_place = told.model("emil"), told.model(1)
     assert type(by_name) is MLP
@@ -77,16 +77,16 @@ def test_nodes_left_behind_are_not_listened_to():
 
 def test_bad_input(joined):
     result, new, _ = joined
-    with pytest.raises(ValueError, match="l2c learned weights of fixed nodes only.*use meta_l2c"):
+    with pytest.raises(ValueError, match=r"l2c learned weights of fixed nodes only.*use meta_l2c"):
         join(run(l2c(**QUICK), new, make, rounds=1), new)
     with pytest.raises(ValueError, match="must not be negative, got -1 and 1"):
         join(result, new, warmup=-1)
     other = replace(new, pools={"train": replace(new.pools["train"], targets=new.pools["train"].targets + 2)})
-    with pytest.raises(ValueError, match="labels from .* to 4, MLP has outputs for 0 to 2"):
+    with pytest.raises(ValueError, match=r"labels from .* to 4, MLP has outputs for 0 to 2"):
         join(result, other)
     huge = new.pools["train"].inputs.clone()
     huge[new.splits["train"].of(1)] = 1e30
-    with pytest.raises(NonFiniteLossError, match="^emil: loss is not finite"):
+    with pytest.raises(NonFiniteLossError, match=r"^emil: loss is not finite"):
         join(result, replace(new, pools={"train": replace(new.pools["train"], inputs=huge)}))
 
 

@@ -126,7 +126,7 @@ def test_caller_is_left_as_it_was():
     modes = [m.training for m in module.modules()]
     pools = {name: (pool.inputs.clone(), pool.targets.clone()) for name, pool in tasks.pools.items()}
     torch.manual_seed(5)
-    generators = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    generators = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
     threads, grad, dtype = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
     result = run(fedavg(**QUICK, fraction=0.5), tasks, module, rounds=2, seed=3)
     run(meta_l2c(**QUICK), tasks, make, rounds=1, seed=3)
@@ -135,7 +135,7 @@ def test_caller_is_left_as_it_was():
     assert all(p.grad is None and p.requires_grad for p in module.parameters())
     assert differences(pools, {name: (pool.inputs, pool.targets) for name, pool in tasks.pools.items()}) == []
     assert torch.equal(torch.get_rng_state(), generators[0])
-    assert (np.random.get_state()[1].tolist(), random.getstate()) == generators[1:]
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == generators[1:]  # noqa: NPY002
     assert (torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()) == (threads, grad, dtype)
     result.model(0)[0].weight.data.zero_()
     assert differences(before, dict(module.state_dict())) == []
@@ -234,8 +234,8 @@ def named():
 def test_non_finite_loss_names_node_round_and_step_and_keeps_the_checkpoint(tmp_path):
     tasks = named()
     calls = Calls()
+    callbacks = [Poison(tasks, 3, 3), calls]
     with pytest.raises(NonFiniteLossError, match=r"^dot: loss is not finite in round 3 at local step \d: .*isolate"):
-        callbacks = [Poison(tasks, 3, 3), calls]
         run(meta_l2c(**QUICK), tasks, make, rounds=9, checkpoint=tmp_path, callbacks=callbacks)
     assert calls.log[-1] == ("end", 3)
     files = sorted(path.name for path in tmp_path.iterdir())
@@ -256,8 +256,8 @@ def test_isolated_node_keeps_its_last_good_model(method):
         def on_round(self, data, history):
             states[data.round] = data.x.tensors[0].clone()
 
+    callbacks = [Keep(), Poison(tasks, 3, 2)]
     with pytest.warns(RuntimeWarning, match=r"^dot was isolated in round \d .* at local step \d: .*last good model"):
-        callbacks = [Keep(), Poison(tasks, 3, 2)]
         result = run(method, tasks, make, rounds=6, on_nonfinite="isolate", callbacks=callbacks)
     (name, round_) = next(iter(result.history.isolated.items()))
     assert list(result.history.isolated) == ["dot"]
