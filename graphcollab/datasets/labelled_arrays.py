@@ -111,6 +111,29 @@ class LabelledArrays:
             class_names=tuple(self.class_names[label] for label in chosen) if relabel else self.class_names,
         )
 
+    def greyscale(self, side: int) -> LabelledArrays:
+        """Return the images with their channels averaged and the centre cut out, standardised anew as one channel.
+
+        So datasets of different image shapes can be given to one architecture.
+
+        Args:
+            side: Height and width to cut out, at most the images'.
+
+        Raises:
+            ValueError: If the inputs are not images [N, C, H, W] of at least that size.
+        """
+        if len(self.input_shape) != 3 or min(self.input_shape[1:]) < side:
+            raise ValueError(
+                f"{self.name}: greyscale({side}) needs images [C, H, W] that large, got {self.input_shape}"
+            )
+        top, left = ((size - side) // 2 for size in self.input_shape[1:])
+        train, test = (
+            images.mean(1, keepdim=True)[..., top : top + side, left : left + side]
+            for images in (self.train_inputs, self.test_inputs)
+        )
+        mean, std = train.mean(), train.std()
+        return replace(self, train_inputs=(train - mean) / std, test_inputs=(test - mean) / std)
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.name!r}, train={len(self.train_inputs)}, test={len(self.test_inputs)}, "

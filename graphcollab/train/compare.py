@@ -61,6 +61,22 @@ class Comparison:
     higher_is_better: bool
     results: Mapping[str, Result] = field(repr=False, default_factory=dict)
 
+    @classmethod
+    def pool(cls, parts: Sequence[Comparison]) -> Comparison:
+        """Join comparisons of the same methods on different seeds, for example when a method's settings depend on the seed.
+
+        Raises:
+            ValueError: If there are none, their methods differ, or a seed occurs twice.
+        """
+        if not parts or len({tuple(part.chosen) for part in parts}) > 1:
+            raise ValueError(f"comparisons to pool must have the same methods, got {[list(p.chosen) for p in parts]}")
+        chosen = {name: [trial for part in parts for trial in part.chosen[name]] for name in parts[0].chosen}
+        seeds = [trial.seed for trial in next(iter(chosen.values()))]
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"comparisons to pool must be on different seeds, got {seeds}")
+        trials = [trial for part in parts for trial in part.trials]
+        return cls(trials, chosen, parts[0].higher_is_better, parts[-1].results)
+
     def values(self, method: str, column: str = "mean") -> list[float]:
         """Return a column of a method's chosen trials, one value per seed."""
         return [trial.summary[column] for trial in self.chosen[method]]

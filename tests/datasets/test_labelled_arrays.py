@@ -122,3 +122,15 @@ def test_accepts_finite_inputs_whose_sum_overflows() -> None:
 def test_refuses_types(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make(**changes)
+
+
+def test_greyscale_averages_channels_cuts_the_centre_and_standardises():
+    images = torch.arange(2 * 2 * 4 * 4, dtype=torch.float32).view(2, 2, 4, 4)
+    data = LabelledArrays("a", images, torch.tensor([0, 1]), images, torch.tensor([0, 1]), ("x", "y")).greyscale(2)
+    # channel means of sample 0 at the centre: (5 + 21) / 2 = 13, 14, 17, 18; sample 1: 32 more
+    expected = torch.tensor([13.0, 14, 17, 18, 45, 46, 49, 50])
+    expected = (expected - expected.mean()) / expected.std()
+    assert data.input_shape == (1, 2, 2)
+    torch.testing.assert_close(data.train_inputs.flatten(), expected)
+    with pytest.raises(ValueError, match="needs images"):
+        data.greyscale(3)
