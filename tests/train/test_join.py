@@ -96,7 +96,7 @@ def test_newcomers_do_better_than_alone_on_digits():
     tasks = shard_tasks(data, shards=20, classes_per_node=2, seed=0)
     order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
     old, new = tasks.select(order[10:]), tasks.select(order[:10])
-    module = build_model("mlp", data.input_shape, data.num_classes, hidden=(64,))
+    module = lambda: build_model("mlp", data.input_shape, data.num_classes, hidden=(64,))  # noqa: E731
     result = run(meta_l2c(lr=0.05, mixer_lr=0.03), old, module, rounds=30, evaluate_every=30)
     told = join(result, new, warmup=1, finetune=2)
     alone = run(local(lr=0.05), new, module, rounds=3, evaluate_every=3)
