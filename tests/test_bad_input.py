@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
@@ -261,6 +262,16 @@ def test_mixer_files(tmp_path):
     other = save_checkpoint(tmp_path, data, History(tasks.names), {})
     with pytest.raises(ValueError, match=r"is not a mixer .*'graphcollab-run-1'"):
         go(meta_l2c(pretrained=other))
+
+
+def test_damaged_description_of_a_mixer(tmp_path):
+    good = other_mixer(tmp_path)
+    tensors = load_file(good)
+    for widths in (None, "no json", '["backbone.1"]', '{"backbone.1": 9, "head": 7}', '{"other": 3}'):
+        metadata = {"format": "graphcollab-mixer-1"} | ({} if widths is None else {"widths": widths})
+        save_file(tensors, good, metadata)
+        with pytest.raises(ValueError, match=r"mixer\.safetensors is damaged"):
+            go(meta_l2c(pretrained=good))
 
 
 def test_checkpoint_of_other_shapes(tmp_path):

@@ -150,7 +150,14 @@ class Mixer:
             raise ValueError(f"{path} is not a safetensors file: {error}") from error
         if metadata.get("format") != FORMAT:
             raise ValueError(f"{path} is not a mixer ({FORMAT}); its format is {metadata.get('format')!r}")
-        return cls(json.loads(metadata["widths"]), tensors)
+        try:
+            mixer = cls(json.loads(metadata["widths"]), tensors)
+            fits = all(mixer.tensors[f"{layer}/weight1"].shape[1] == width for layer, width in mixer.widths.items())
+        except (KeyError, ValueError, AttributeError, IndexError) as error:
+            raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
+        if not fits:
+            raise ValueError(f"{path} is damaged: its encoders are not for filters of {mixer.widths} numbers")
+        return mixer
 
 
 def layers_of(spec: ParamSpec, part: str) -> Layers:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
 import threading
 from dataclasses import replace
 
@@ -168,6 +170,48 @@ def test_off_the_main_thread():
     thread.start()
     thread.join()
     assert results[0].history.rounds == [1, 2]
+
+
+class PressControlC(Callback):
+    def __init__(self, times):
+        self.times = times
+
+    def on_round(self, data, history):
+        for _ in range(self.times if data.round == 2 else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def handler():
+    """What Python does at Ctrl-C, also where the suite runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def test_control_c_finishes_the_round_and_saves(handler, tmp_path):
+    settings = {"rounds": 5, "checkpoint": tmp_path, "checkpoint_every": 4, "evaluate_every": 2}
+    calls = Calls()
+    result = run(meta_l2c(**QUICK), small(), make, callbacks=[PressControlC(1), calls], **settings)
+    assert result.interrupted
+    assert result.history.rounds == [2]
+    assert calls.log[-1] == ("end", 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000002.safetensors"]
+    assert signal.getsignal(signal.SIGINT) is handler
+    resumed = run(meta_l2c(**QUICK), small(), make, **settings)
+    assert not resumed.interrupted
+    straight = run(meta_l2c(**QUICK), small(), make, rounds=5, evaluate_every=2)
+    assert differences(straight.data, resumed.data) == []
+    assert differences(straight.history.values, resumed.history.values) == []
+
+
+def test_control_c_pressed_again_stops_at_once(handler, tmp_path):
+    calls = Calls()
+    with pytest.raises(KeyboardInterrupt):
+        run(local(**QUICK), small(), make, rounds=5, callbacks=[calls, PressControlC(2)], checkpoint=tmp_path)
+    assert calls.log[-1] == ("end", 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000001.safetensors"]
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 # early stopping
