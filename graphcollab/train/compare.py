@@ -63,7 +63,7 @@ class Comparison:
 
     @classmethod
     def pool(cls, parts: Sequence[Comparison]) -> Comparison:
-        """Join comparisons of the same methods on different seeds, for example when a method's settings depend on the seed.
+        """Join comparisons of the same methods on different seeds, say when a setting depends on the seed.
 
         Raises:
             ValueError: If there are none, their methods differ, or a seed occurs twice.

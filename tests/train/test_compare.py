@@ -12,7 +12,7 @@ from graphcollab.method import NonFiniteLossError
 from graphcollab.models import MLP
 from graphcollab.tasks import Tasks
 from graphcollab.testing import differences
-from graphcollab.train import Callback, Trial
+from graphcollab.train import Callback, Comparison, Trial
 from graphcollab.train.compare import _choose
 from graphcollab.transforms import Isolated
 
@@ -96,8 +96,6 @@ def test_a_setting_without_a_value_is_the_worst_and_ties_go_to_the_first():
 
 
 def test_paired_statistics_by_hand():
-    from graphcollab.train import Comparison
-
     def chosen(values):
         return [Trial("m", s, {}, 0.0, {"mean": v, "worst10": v / 2}) for s, v in enumerate(values)]
 
@@ -109,6 +107,17 @@ def test_paired_statistics_by_hand():
     assert paired.std == pytest.approx(0.0152753, abs=1e-6)
     assert (paired.low, paired.high) == pytest.approx((-0.0046126, 0.0712793), abs=1e-6)
     assert comparison.paired("b", "a", column="worst10").mean == pytest.approx(-0.05 / 3)
+
+
+def test_comparisons_on_different_seeds_can_be_joined(comparison):
+    grids = {"*": {"lr": [0.3]}}
+    parts = [go(seeds=(seed,), grids=grids) for seed in (0, 1)]
+    joined = Comparison.pool(parts)
+    assert joined.values("local") == comparison.values("local")
+    assert joined.results["local"] is parts[1].results["local"]
+    for wrong in ([], [parts[0], parts[0]], [parts[0], go(seeds=(1,), methods={"local": METHODS["local"]})]):
+        with pytest.raises(ValueError, match="comparisons to pool must"):
+            Comparison.pool(wrong)
 
 
 def test_rows(comparison):
