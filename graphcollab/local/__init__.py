@@ -19,6 +19,7 @@ from graphcollab.local.objective import (
 from graphcollab.local.optimizer import SGD, Adam, AdamW, RowOptimizer, as_row_optimizer
 from graphcollab.local.plan import Plan, make_plan
 from graphcollab.local.rows import Rows
+from graphcollab.local.tune import tune
 from graphcollab.local.vmap_backend import VmapBackend
 
 __all__ = [
@@ -46,4 +47,5 @@ __all__ = [
     "as_objective",
     "as_row_optimizer",
     "make_plan",
+    "tune",
 ]

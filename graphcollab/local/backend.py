@@ -59,11 +59,12 @@ class Backend(ABC):
         module: One module of the architecture; a copy of it serves as working memory.
         spec: Its columns.
         autocast: Compute forward passes in bfloat16.
+        compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
     """
 
     name: str
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False) -> None:
+    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
         self.module = copy.deepcopy(module)
         self.spec = spec
         self.autocast = autocast

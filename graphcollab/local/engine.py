@@ -73,6 +73,7 @@ class Engine:
         chunk: Rows at a time. Default: by `make_plan`'s rule.
         plans: Stored plans to repeat, instead of choosing anew.
         autocast: Compute forward passes in bfloat16.
+        compile: Compile stacked forward passes with ``torch.compile``.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Engine:
         chunk: int | None = None,
         plans: Sequence[Plan] | None = None,
         autocast: bool = False,
+        compile: bool = False,
     ) -> None:
         self.tasks = tasks
         self.objective = as_objective(tasks.loss)
@@ -96,7 +98,8 @@ class Engine:
             or (make_plan(m, s, sample, self.objective, backend, chunk) for m, s in zip(modules, specs, strict=True))
         )
         self.backends: tuple[Backend, ...] = tuple(
-            BACKENDS[plan.backend](m, s, autocast) for plan, m, s in zip(self.plans, modules, specs, strict=True)
+            BACKENDS[plan.backend](m, s, autocast, compile)
+            for plan, m, s in zip(self.plans, modules, specs, strict=True)
         )
 
     def fit(

@@ -32,15 +32,16 @@ class VmapBackend(Backend):
 
     name = "vmap"
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False) -> None:
+    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
         super().__init__(module, spec, autocast)
         self.chain = make_chain(module)
+        self._run = torch.compile(self._forward) if compile else self._forward
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] in evaluation mode."""
         self.module.eval()
-        with torch.no_grad(), stacked_ops(), self._autocast(flat.device):
-            return self._whole(vmap(self._outputs, randomness="different")(self.spec.views(flat), inputs))
+        with torch.no_grad():
+            return self._forward(self.spec.views(flat), inputs)
 
     def gradient(
         self,
@@ -78,13 +79,15 @@ class VmapBackend(Backend):
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         anchors = self._anchor(anchor)
         sizes = feed.schedule.size.cpu()
+        whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
         losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
         together = objective.weighs and self.samplewise
         first = _common(step)
         key = (feed.seed, int(feed.node_id[0]), feed.round_)
         with keyed_layers(self.random, flat.device, *key):
             for s, size in enumerate(sizes.T):
-                for rows, width, weight in _groups(size, together, flat):
+                alike = [(slice(0, len(flat)), whole[s], None)] if whole[s] else None
+                for rows, width, weight in alike or _groups(size, together, flat):
                     part = [leaf[rows] for leaf in leaves]
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
                     inputs, targets = feed.batch(rows, s, width)
@@ -131,7 +134,7 @@ class VmapBackend(Backend):
         names = self.spec.names[: len(params)]
         near = None if anchor is None else dict(zip(names, anchor, strict=True))
         context = Context(weight, dict(zip(names, params, strict=True)), near)
-        return objective.rows(self._forward([*params, *buffers], inputs), targets, context)
+        return objective.rows(self._run([*params, *buffers], inputs), targets, context)
 
     def _split(self, values: Tensor) -> Leaves:
         """Split [r, P] into one view per parameter."""

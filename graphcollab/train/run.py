@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.comm import Comm
-from graphcollab.local import Engine, Plan, Rows
+from graphcollab.local import Engine, Plan, Rows, tune
 from graphcollab.method import Method, Phases
 from graphcollab.metrics import Metric, as_metric
 from graphcollab.stack import ParamSpec
@@ -57,6 +57,8 @@ def run(
     backend: str = "auto",
     chunk: int | None = None,
     autocast: bool = False,
+    compile: bool = False,
+    tuned: bool = False,
 ) -> Result:
     """Train personalised models and the graph between them.
 
@@ -86,6 +88,9 @@ def run(
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows computed at a time. Default: by rule.
         autocast: Compute forward passes in bfloat16.
+        compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU).
+        tuned: Time backends and chunks before the first round and take the fastest, instead of the fixed rule. A
+            resumed run repeats the stored choice.
 
     Raises:
         ValueError: If the input is not usable; nothing has been trained then.
@@ -114,7 +119,13 @@ def run(
         require_same(saved[2], about, str(checkpoint))
     plans = _plans(saved[2]["plans"], backend, chunk) if saved else None
     specs = [ParamSpec.from_module(module) for module in modules]
-    engine = Engine(tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast)
+    if tuned and plans is None:
+        if backend != "auto" or chunk is not None:
+            raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
+        plans = tune(tasks, modules, specs, data.x, autocast=autocast)
+    engine = Engine(
+        tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
+    )
     env = Env(engine, Comm(), seed, on_nonfinite == "isolate")
     method.check(env)
     data = method.start(data, env)

@@ -1,0 +1,124 @@
+"""What the benchmarks share: timing contenders in turn, memory at its peak, and a description of the machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["Timed", "arguments", "interleave", "machine", "peak_bytes", "write"]
+
+
+class Timed:
+    """Seconds of one contender: the first round, and the median, fastest and slowest of the others."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        self.first, self.rest = seconds[0], seconds[1:]
+
+    @property
+    def median(self) -> float:
+        """Seconds of a round once the first is over."""
+        return statistics.median(self.rest)
+
+    def as_dict(self) -> dict[str, float]:
+        """Return milliseconds."""
+        values = {"first": self.first, "median": self.median, "min": min(self.rest), "max": max(self.rest)}
+        return {f"{name}_ms": round(1e3 * value, 3) for name, value in values.items()}
+
+    def __str__(self) -> str:
+        return (
+            f"median {1e3 * self.median:9.2f} ms   ({1e3 * min(self.rest):.2f} to {1e3 * max(self.rest):.2f}, "
+            f"first round {1e3 * self.first:.2f})"
+        )
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], Any]], repeats: int, device: str, check: Callable[[], None] | None = None
+) -> dict[str, Timed]:
+    """Time contenders in turn, so that whatever else the machine does meets all of them alike.
+
+    Args:
+        contenders: What to call, by name.
+        repeats: Rounds after the first one, which is kept apart.
+        device: Waited for before the clock is read.
+        check: Called after the first round.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for round_ in range(repeats + 1):
+        for name, call in contenders.items():
+            _wait(device)
+            start = time.perf_counter()
+            call()
+            _wait(device)
+            seconds[name].append(time.perf_counter() - start)
+        if check and round_ == 0:
+            check()
+    timed = {name: Timed(values) for name, values in seconds.items()}
+    for name, values in timed.items():
+        print(f"  {name:24} {values}")
+    return timed
+
+
+def peak_bytes(call: Callable[[], Any], device: str) -> int:
+    """Return by how much memory grew at most during a call (on a CPU: resident memory of the process, Linux only)."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        kept = call()
+        torch.cuda.synchronize()
+        del kept
+        return torch.cuda.max_memory_allocated() - before
+    Path("/proc/self/clear_refs").write_text("5")  # forget the old peak
+    before = status("VmRSS")
+    kept = call()
+    del kept
+    return status("VmHWM") - before
+
+
+def status(field: str) -> int:
+    """Return a field of ``/proc/self/status`` in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(field + ":")))
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Describe processor, threads, versions and device."""
+    info = Path("/proc/cpuinfo")
+    models = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": len(models),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+    }
+
+
+def arguments(about: str) -> argparse.ArgumentParser:
+    """Return a parser with the options of every benchmark."""
+    parser = argparse.ArgumentParser(
+        description=about.partition("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--repeats", type=int, default=9, help="rounds that are timed after the first")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    return parser
+
+
+def write(results: Mapping[str, Any], args: argparse.Namespace) -> None:
+    """Write results and machine as JSON where that was asked for."""
+    if args.json:
+        args.json.write_text(json.dumps({"machine": machine(args.device), **results}, indent=2) + "\n")
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()

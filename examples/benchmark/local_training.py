@@ -1,0 +1,169 @@
+"""Times whole rounds of federated averaging, stacked and one node after the other, and the evaluation of all nodes.
+
+A round is one epoch of SGD on every node and the average of all models. Contenders: graphcollab; a bare PyTorch loop over
+the nodes with one module; and pfl 0.6.0 where it is installed. All get the same models and samples, in the first round in
+the same order, and the models after that round must agree. Loop and pfl read batches that lie ready; graphcollab shuffles
+and gathers its own, every round.
+"""
+
+# ci: --nodes 4 --samples 20 --repeats 1 --json $OUT/local_training.json
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from _measure import arguments, interleave, machine, write  # type: ignore
+from _pfl import INSTALL, pfl_round  # type: ignore
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphcollab import Tasks, fedavg
+from graphcollab.comm import Comm
+from graphcollab.local import Engine, Rows
+from graphcollab.metrics import as_metric
+from graphcollab.models import MLP, FedAvgCNN
+from graphcollab.stack import ParamSpec
+from graphcollab.tasks import Pool, Split, make_schedule
+from graphcollab.train import build_graph, build_modules
+from graphcollab.typing import Env
+
+LR, CLASSES = 0.01, 10
+
+
+def make_tasks(nodes: int, samples: int, shape: tuple[int, ...], device: str) -> Tasks:
+    """Give every node random samples, for training and for test."""
+    generator = torch.Generator().manual_seed(0)
+    count = nodes * samples
+    inputs, labels = torch.randn(count, *shape, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
+    split = Split("all", torch.arange(count), torch.arange(0, count + 1, samples))
+    return Tasks({"all": Pool(inputs, labels)}, {"train": split, "test": split}).to(device)
+
+
+def loop_round(module: nn.Module, samples: list[tuple[Tensor, Tensor]], batch_size: int) -> Callable[[], None]:
+    """Return a function that plays a round in plain PyTorch; the module holds the average after it."""
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+
+    def play() -> None:
+        total = {name: torch.zeros_like(value) for name, value in state.items()}
+        for inputs, labels in samples:
+            module.load_state_dict(state)
+            optimizer = torch.optim.SGD(module.parameters(), lr=LR)
+            for x, y in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
+                optimizer.zero_grad()
+                F.cross_entropy(module(x), y).backward()
+                optimizer.step()
+            for name, value in module.state_dict().items():
+                total[name].add_(value, alpha=1 / len(samples))
+        state.update(total)
+        module.load_state_dict(state)
+
+    return play
+
+
+def compare_rounds(make: Callable[[], nn.Module], tasks: Tasks, batch_size: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Time rounds of all contenders and check that their first rounds agree."""
+    module = build_modules(make, 0)[0].to(args.device)
+    spec = ParamSpec.from_module(module)
+    start = spec.flatten(module)
+    env = Env(Engine(tasks, [module], [spec]), Comm(), 0)
+    method = fedavg(epochs=1, lr=LR, weight_decay=0.0, batch_size=batch_size)
+    no_edges = torch.empty(2, 0, dtype=torch.int64)
+    data = method.start(build_graph(tasks, [module], no_edges), env)
+    nodes, split, pool = torch.arange(tasks.num_nodes, device=args.device), tasks.splits["train"], tasks.pools["all"]
+    order = make_schedule(split.sizes, tasks.ids, 0, 0, batch_size).position.flatten(1)
+    samples = [(pool.inputs[index], pool.targets[index]) for index in split.gather(nodes, order)]
+
+    def play() -> None:
+        nonlocal data
+        data = method.play(data, env)
+
+    bare, peer = copy.deepcopy(module), copy.deepcopy(module)
+    contenders = {"graphcollab": play, "loop": loop_round(bare, samples, batch_size)}
+    try:
+        contenders["pfl"] = pfl_round(peer, samples, batch_size, LR, args.device)
+    except ImportError as error:
+        print(f"  without pfl ({error}); to have it: {INSTALL}")
+
+    def check() -> None:
+        mine, moved = data.x.tensors[0][0], float((data.x.tensors[0][0] - start).abs().max())
+        for name, other in {"loop": bare, "pfl": peer}.items():
+            apart = float((spec.flatten(other) - mine).abs().max())
+            if name in contenders and not apart < 1e-3 * moved:
+                raise RuntimeError(f"after a round {name} is {apart:.1e} from graphcollab, of a step of {moved:.1e}")
+            if name in contenders:
+                print(f"  after the first round at most {apart:.1e} from {name}, of a step of {moved:.1e}")
+
+    timed = interleave(contenders, args.repeats, args.device, check)
+    ratios = {f"{name} / graphcollab": timed[name].median / timed["graphcollab"].median for name in timed}
+    ratios.pop("graphcollab / graphcollab")
+    best = min(timed[name].median for name in timed if name != "graphcollab")
+    ratios["graphcollab / fastest other"] = timed["graphcollab"].median / best
+    return report(ratios, {name: value.as_dict() for name, value in timed.items()})
+
+
+def compare_evaluation(tasks: Tasks, args: argparse.Namespace) -> dict[str, Any]:
+    """Time loss and metric of all nodes against the bare stacked forward passes over the same batches."""
+    module = build_modules(lambda: MLP(784, 100, CLASSES), 0)[0].to(args.device)
+    spec, metric = ParamSpec.from_module(module), as_metric(tasks.metric)
+    engine = Engine(tasks, [module], [spec])
+    models = build_graph(tasks, [module], torch.empty(2, 0, dtype=torch.int64)).x
+    rows = Rows.own(models.map(lambda x: x + 0.01 * torch.randn_like(x)))
+    batches: list[tuple[Tensor, Tensor]] = []
+    predict = engine.backends[0].predict
+
+    def whole() -> None:
+        for chunk in engine.predict(rows, "test"):
+            engine.losses_of(chunk)
+            metric(chunk.outputs, chunk.targets, chunk.mask)
+
+    def record(flat: Tensor, inputs: Tensor) -> Tensor:
+        batches.append((flat, inputs))
+        return predict(flat, inputs)
+
+    def bare() -> None:
+        for flat, inputs in batches:
+            w1, b1, w2, b2 = spec.views(flat)
+            torch.baddbmm(b2[:, None], torch.baddbmm(b1[:, None], inputs, w1.mT).relu_(), w2.mT)
+
+    engine.backends[0].predict = record  # type: ignore[method-assign]
+    whole()
+    engine.backends[0].predict = predict  # type: ignore[method-assign]
+    timed = interleave({"graphcollab": whole, "forward passes": bare}, args.repeats, args.device)
+    ratio = timed["graphcollab"].median / timed["forward passes"].median
+    return report({"graphcollab / forward passes": ratio}, {name: value.as_dict() for name, value in timed.items()})
+
+
+def report(ratios: dict[str, float], times: dict[str, Any]) -> dict[str, Any]:
+    """Print ratios and return everything."""
+    for name, value in ratios.items():
+        print(f"  {name:32} {value:.2f}")
+    return {"ratios": {name: round(value, 3) for name, value in ratios.items()}, "times": times}
+
+
+def main() -> None:
+    """Measure."""
+    parser = arguments(__doc__)
+    parser.add_argument("--nodes", type=int, help="default: 100; for the CNN on a CPU 20")
+    parser.add_argument("--samples", type=int, help="samples of a node; default: 100; CNN: 480; evaluation: 400")
+    args = parser.parse_args()
+    print(machine(args.device))
+    few = 100 if args.device == "cuda" else 20
+    mlp = make_tasks(args.nodes or 100, args.samples or 100, (784,), args.device)
+    cnn = make_tasks(args.nodes or few, args.samples or 480, (1, 28, 28), args.device)
+    many = make_tasks(args.nodes or 100, args.samples or 400, (784,), args.device)
+    batch = 10 if args.device == "cuda" else min(32, args.samples or 32)
+    print(f"MLP 784-100-10, {mlp.num_nodes} nodes, batch 10")
+    results = {"mlp": compare_rounds(lambda: MLP(784, 100, CLASSES), mlp, 10, args)}
+    print(f"two-layer CNN, {cnn.num_nodes} nodes, batch {batch}")
+    results["cnn"] = compare_rounds(lambda: FedAvgCNN(1, CLASSES, 28, "same"), cnn, batch, args)
+    print(f"evaluation of {many.num_nodes} MLPs")
+    results["evaluation"] = compare_evaluation(many, args)
+    write(results, args)
+
+
+if __name__ == "__main__":
+    main()
