@@ -3,8 +3,8 @@
     images.py --dataset fashion_mnist --root DATA
     images.py --dataset cifar10 --root DATA --checkpoint results/cifar10
 
-Nodes are drawn by the procedure of L2C's Fig. 2. With --checkpoint a comparison that was stopped, by Ctrl-C or by force,
-goes on where it was when the same command is given again. SETTINGS holds each dataset's setting.
+Nodes are drawn by the procedure of L2C's Fig. 2. With --checkpoint a comparison that was stopped, by Ctrl-C or by
+force, goes on where it was when the same command is given again. SETTINGS holds each dataset's setting.
 """
 
 # ci: --dataset digits --seeds 1 --rounds 2 --checkpoint $OUT/images --json $OUT/images.json
@@ -94,7 +94,7 @@ def main() -> None:
             {name: grid for name, grid in setting["grids"].items() if name in chosen or name == "*"},
             on_trial=tell,
             rounds=rounds,
-            evaluate_every=max(rounds // 5, 1),
+            evaluate_every=max(rounds // 2, 1),
             device=args.device,
             checkpoint=args.checkpoint,
             callbacks=[RecordGraph({1, 10, 20, rounds})],

@@ -122,7 +122,7 @@ def run(
     if tuned and plans is None:
         if backend != "auto" or chunk is not None:
             raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
-        plans = tune(tasks, modules, specs, data.x, autocast=autocast)
+        plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
     engine = Engine(
         tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
     )
