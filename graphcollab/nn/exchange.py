@@ -120,9 +120,10 @@ class Exchange:
 class ServerAverage:
     """Averages through server nodes: nodes at work send up, every node takes the average down.
 
-    Two bipartite mixes in place of a complete graph, so the cost is 2 K d and not K² d. Weights are sample counts,
-    normalised over the nodes at work (those that both train and serve). A server that hears from nobody changes
-    nothing. A node that sends is charged d floats up and d down; the others get the average only to be judged by it.
+    A bipartite mix up and one row down in place of a complete graph, so the cost is K d and not K² d. Weights are
+    sample counts, normalised over the nodes at work (those that both train and serve). A server that hears from nobody
+    changes nothing. A node that sends is charged d floats up and d down; the others get the average only to be judged
+    by it.
 
     Args:
         part: Part of the model that is averaged.
@@ -159,11 +160,8 @@ class ServerAverage:
         for part in parts:
             old = new.part(part)
             average = Mix()(env.comm.halo(old, server.edge_index), server.edge_index, weight, server.size)
-            down = Mix()(
-                average, server.edge_index[:, heard].flip(0), torch.ones_like(weight[heard]), server.size[::-1]
-            )
             reached = torch.zeros_like(data.isolated).index_fill_(0, node[heard], True) & ~data.isolated
-            new = new.with_part(part, torch.where(reached[:, None], down, old))
+            new = new.with_part(part, _send_down(average, server, reached, old))
             width += old.shape[1]
         data = env.comm.count(data, node[count > 0], 2 * width)
         data.x, data.x_local = new, data.x
@@ -172,6 +170,18 @@ class ServerAverage:
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return zeros: the average does not depend on edge weights."""
         return torch.zeros_like(data.edge_weight)
+
+
+def _send_down(average: Tensor, server: Relation, reached: Tensor, old: Tensor) -> Tensor:
+    """Return every node's row [K, P]: its server's average, or its own if not reached.
+
+    Where one server reaches all, the average is stored once for all of them.
+    """
+    if server.size[1] == 1 and bool(reached.all()):
+        return average.expand(len(old), -1)
+    node, place = server.edge_index
+    home = torch.zeros(len(old), dtype=torch.int64, device=place.device).index_copy_(0, node, place)
+    return torch.where(reached[:, None], average[home], old)
 
 
 def _term(data: Data, name: str, part: str) -> Tensor:
