@@ -35,7 +35,9 @@ def checksum(*tensors: Tensor) -> str:
     return f"checksum {value:08x}"
 
 
-def describe_run(method: Method | Phases, tasks: Tasks, data: Data, seed: int, autocast: bool) -> dict[str, Any]:
+def describe_run(
+    method: Method | Phases, tasks: Tasks, data: Data, seed: int, autocast: bool, compile: bool
+) -> dict[str, Any]:
     """Describe a run by plain values: method, seed, shapes of the models, and the nodes' data by checksums."""
     about: dict[str, Any] = {
         "method": _without_addresses(method),
@@ -44,6 +46,7 @@ def describe_run(method: Method | Phases, tasks: Tasks, data: Data, seed: int, a
         "shapes of the models": [dict(zip(spec.names, map(list, spec.shapes), strict=True)) for spec in data.x.specs],
         "number type of the models": str(data.x.dtype),
         "autocast": autocast,
+        "compile": compile,
         "loss": _name(tasks.loss),
         "metric": _name(tasks.metric),
         "node names": list(tasks.names),

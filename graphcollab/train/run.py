@@ -114,7 +114,7 @@ def run(
     data = build_graph(tasks, modules, graph, architecture)
     path = latest_checkpoint(checkpoint) if checkpoint is not None and resume else None
     saved = None if path is None else load_checkpoint(path, device)
-    about = {} if checkpoint is None else describe_run(method, tasks, data, seed, autocast)
+    about = {} if checkpoint is None else describe_run(method, tasks, data, seed, autocast, compile)
     if saved:
         require_same(saved[2], about, str(checkpoint))
     plans = _plans(saved[2]["plans"], backend, chunk) if saved else None

@@ -71,6 +71,7 @@ OTHERS = {
         "mixer at the start",
     ),
     "autocast": ({"autocast": True}, r"autocast \(False there, True here\)"),
+    "compile": ({"compile": True}, r"compile \(False there, True here\)"),
     "backend": ({"backend": "loop"}, r"began with backend 'vmap' .* cannot be resumed with 'loop'"),
     "chunk": ({"chunk": 2}, "cannot be resumed with"),
 }
