@@ -53,11 +53,10 @@ def arguments() -> argparse.Namespace:
     add("--device", default="cpu", help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
     add("--json", metavar="FILE", help="write the results there")
-    add(
-        "--out", type=Path, default=Path("results/transfer_meta_l2c"), help="for mixer, pictures (default: %(default)s)"
-    )
+    add("--out", type=Path, default=Path("results/transfer_meta_l2c"), help="folder (default: %(default)s)")
     args = parser.parse_args()
     args.drop_round = None if args.drop_round < 0 else args.drop_round
+    args.split = args.source == args.target
     return args
 
 
@@ -76,8 +75,7 @@ def main() -> None:
     source, target = (load_dataset(name, args.root) for name in (args.source, args.target))
     if args.grey:
         source, target = source.greyscale(SIDE), target.greyscale(SIDE)
-    split = args.source == args.target
-    deal = partial(shard_tasks, shards=args.shards, classes_per_node=args.classes_per_node, shard_size=args.shard_size)
+    dealt = args.shards, args.classes_per_node
     source_model = partial(build_model, args.model, source.input_shape, source.num_classes)
     target_model = partial(build_model, args.model, target.input_shape, target.num_classes)
     mixer = Mixer.load(args.mixer) if args.mixer else Mixer.create(ParamSpec.from_module(source_model()))
@@ -87,17 +85,17 @@ def main() -> None:
     print(f"source {source}, target {target}")
     parts = []
     for seed in tqdm(range(args.seeds), unit="partition"):
-        taught, asked = split_classes(target, seed, split)
-        if not args.mixer and (split or path is None):
-            trained = run(
-                scratch(), deal(source, seed=seed, classes=taught if split else None), source_model, **settings
-            )
+        taught, asked = split_classes(target, seed, args.split)
+        if not args.mixer and (args.split or path is None):
+            classes = taught if args.split else None
+            tasks = shard_tasks(source, *dealt, seed, classes=classes, shard_size=args.shard_size)
+            trained = run(scratch(), tasks, source_model, **settings)
             path = trained.save_mixer(args.out / "mixer.safetensors")
         transferred = partial(meta_l2c, lr=args.lr, pretrained=path, frozen=True, drop_round=args.drop_round)
         parts.append(
             compare(
                 {"local": partial(local, lr=args.lr), "transferred": transferred, "scratch": scratch},
-                lambda seed, classes=asked: deal(target, seed=seed, classes=classes),
+                partial(shard_tasks, target, *dealt, classes=asked, shard_size=args.shard_size),
                 target_model,
                 [seed],
                 callbacks=[RecordGraph({*SHOWN, args.rounds})],
@@ -110,7 +108,7 @@ def main() -> None:
     print("\n" + report.results_table(comparison.rows()), report.paired_table(comparison), sep="\n\n")
     print(f"\nkept of the gain from scratch: {'there is none to keep' if kept is None else f'{100 * kept:.0f} %'}")
     if args.json:
-        told = {"kept": kept, "arguments": vars(args)}
+        told: dict[str, Any] = {"kept": kept, "arguments": vars(args)}
         print("wrote", write_whole(args.json, report.results_json(comparison, "local", **told).encode()))
     title = f"{args.source} → {args.target}, {args.seeds} partitions"
     for name, figure in report.comparison_figures(comparison, ("transferred", "scratch"), title).items():

@@ -1,0 +1,81 @@
+"""What decides whether meta-L2C learns anything: scale of the gradient, mixer step, weight decay, biases, dropping.
+
+    mixer_settings.py
+    mixer_settings.py --dataset fashion_mnist --root DATA --seeds 2
+
+Changes one setting of meta-L2C at a time (and puts the paper's together) and prints test accuracy, the largest weight a
+node gives another, and mean weight against the number of classes two nodes share.
+"""
+
+# ci: --seeds 1 --rounds 2
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+import torch
+
+from graphcollab import build_model, fedavg, load_dataset, local, meta_l2c, run, shard_tasks
+from graphcollab.metrics import weight_by_overlap
+
+DEAL: dict[str, dict[str, Any]] = {
+    "digits": {"shards": 20, "classes_per_node": 2},
+    "fashion_mnist": {"shards": 20, "classes_per_node": 5, "shard_size": 15},
+}
+HIDDEN = {"digits": 64, "fashion_mnist": 100}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "paper: mean of losses, step 0.1": {"scale": "mean", "mixer_lr": 0.1},
+    "mean of losses": {"scale": "mean"},
+    "step 0.1": {"mixer_lr": 0.1},
+    "step 0.03": {"mixer_lr": 0.03},
+    "step 0.003": {"mixer_lr": 0.003},
+    "decoupled decay": {"decoupled": True},
+    "no biases": {"bias": False},
+    "nothing dropped": {"drop_round": None},
+    "nothing dropped, step 0.1": {"drop_round": None, "mixer_lr": 0.1},
+    "nothing dropped, step 0.03": {"drop_round": None, "mixer_lr": 0.03},
+    "nothing dropped, step 0.003": {"drop_round": None, "mixer_lr": 0.003},
+    "nothing dropped, paper": {"drop_round": None, "scale": "mean", "mixer_lr": 0.1},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="digits", choices=DEAL, help="default: %(default)s")
+    parser.add_argument("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
+    parser.add_argument("--lr", type=float, default=0.05, help="step size of the models (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=40, help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    data = load_dataset(args.dataset, args.root)
+    model = partial(build_model, "mlp", data.input_shape, data.num_classes, hidden=HIDDEN[args.dataset])
+    methods = {"local": partial(local, lr=args.lr), "fedavg": partial(fedavg, lr=args.lr)}
+    methods |= {f"meta_l2c, {name}": partial(meta_l2c, lr=args.lr, **setting) for name, setting in VARIANTS.items()}
+    width = max(map(len, methods))
+    print(f"{data}, step {args.lr}, {args.rounds} rounds, {args.seeds} partitions")
+    print(f"{'':{width}}  accuracy (each partition)  largest  mean weight by number of shared classes")
+    for name, make in methods.items():
+        accuracy, largest, overlap = [], 0.0, torch.zeros(0)
+        for seed in range(args.seeds):
+            tasks = shard_tasks(data, seed=seed, **DEAL[args.dataset])
+            result = run(make(), tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds)
+            accuracy.append(100 * float(result.history.last("test_metric").mean()))
+            sender, receiver = result.data.edge_index
+            weight = result.data.edge_weight
+            largest = max(largest, float(weight[sender != receiver].max()))
+            classes = torch.zeros(0) if tasks.classes is None else tasks.classes
+            means = weight_by_overlap(result.data.edge_index, weight, classes).mean
+            overlap = torch.as_tensor(means) + (overlap if len(overlap) else 0)
+        each = " ".join(f"{value:.1f}" for value in accuracy)
+        weights = " ".join(f"{float(value) / args.seeds:.3f}" for value in overlap) if largest else "none"
+        mean = sum(accuracy) / len(accuracy)
+        print(f"{name:{width}}  {mean:.2f} ({each}){'':{22 - len(each) - 2}} {largest:.3f}  {weights}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
