@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 __all__ = ["PairedDifference", "paired_difference"]
@@ -76,6 +75,8 @@ def paired_difference(
         return PairedDifference(mean, math.nan, math.nan, math.nan, n, math.nan)
     std = float(difference.std(correction=1))
     error = std / math.sqrt(n)
+    from scipy import stats  # here, since importing it takes long
+
     reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
     statistic = abs(mean) / error if error else (math.inf if mean else 0.0)
     return PairedDifference(mean, mean - reach, mean + reach, std, n, 2 * float(stats.t.sf(statistic, n - 1)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch_geometric.utils import scatter
 
@@ -47,6 +46,8 @@ def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missi
     labels, scores = same[judged], weights[judged]
     if labels.numel() == 0 or bool(labels.all()) or not bool(labels.any()):
         return float("nan")
+    from sklearn.metrics import roc_auc_score  # here, since importing it takes long
+
     return float(roc_auc_score(labels.cpu().numpy(), scores.cpu().numpy()))
 
 

@@ -57,7 +57,7 @@ class Joined:
         return spec.load_into(copy.deepcopy(self.modules[0]), row).eval()
 
 
-def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 1) -> Joined:
+def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 4) -> Joined:
     """Give nodes that were not there during training a personalised model from the learned mixer.
 
     A newcomer trains alone for ``warmup`` rounds from the run's initial model; attention between its change and those

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import networkx
 import torch
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
@@ -56,6 +55,8 @@ class RandomRegular(Topology):
                 f"RandomRegular: K * degree = {count} * {self.degree} is odd, so no such graph exists; "
                 "make one of the two even"
             )
+        import networkx  # here, since importing it takes long
+
         graph = networkx.random_regular_graph(self.degree, count, seed=keyed_seed(self.seed))
         edges = torch.tensor(list(graph.edges), dtype=torch.int64, device=node_id.device).view(-1, 2).t()
         return torch.cat([edges, edges.flip(0)], dim=1)

@@ -12,7 +12,7 @@ from graphcollab.tasks import Pool, Split
         (torch.zeros(3, 1), torch.zeros(2), "3 inputs have 2 targets"),
         (torch.tensor([[0.0], [float("nan")], [float("inf")]]), torch.zeros(3),
          "2 of 3 samples have an input that is NaN or infinite, first at index 1"),
-        (torch.zeros(2, 1), torch.tensor([0.0, float("-inf")]), "an target that is NaN or infinite, first at index 1"),
+        (torch.zeros(2, 1), torch.tensor([0.0, float("-inf")]), "a target that is NaN or infinite, first at index 1"),
     ],
 )  # fmt: skip
 def test_pool_refuses(inputs, targets, message):

@@ -79,7 +79,7 @@ def test_bad_input(joined):
     result, new, _ = joined
     with pytest.raises(ValueError, match=r"l2c learned weights of fixed nodes only.*use meta_l2c"):
         join(run(l2c(**QUICK), new, make, rounds=1), new)
-    with pytest.raises(ValueError, match="must not be negative, got -1 and 1"):
+    with pytest.raises(ValueError, match="must not be negative, got -1 and 4"):
         join(result, new, warmup=-1)
     other = replace(new, pools={"train": replace(new.pools["train"], targets=new.pools["train"].targets + 2)})
     with pytest.raises(ValueError, match=r"labels from .* to 4, MLP has outputs for 0 to 2"):
