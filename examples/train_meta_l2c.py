@@ -100,7 +100,7 @@ def main() -> None:
             device=args.device,
             callbacks=[CountRounds(bar), RecordGraph({*SHOWN, args.rounds})],
         )
-    print(report.results_table(comparison.rows()))
+    print(report.results_table(comparison))
     for column in ("mean", "worst10"):
         print("\n" + report.paired_table(comparison, column=column))
     if args.json:

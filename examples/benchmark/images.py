@@ -99,7 +99,7 @@ def main() -> None:
             checkpoint=args.checkpoint,
             callbacks=[RecordGraph({1, 10, 20, rounds})],
         )
-    print("\n" + report.results_table(comparison.rows()))
+    print("\n" + report.results_table(comparison))
     for reference in [name for name in ("local", "l2c") if name in chosen]:
         print("\n" + report.paired_table(comparison, reference))
     if args.json:

@@ -18,8 +18,6 @@ def comparison_figures(
     comparison: Comparison,
     weights_of: Sequence[str] = (),
     title: str | None = None,
-    metric: str = "accuracy",
-    percent: bool = True,
 ) -> dict[str, Figure]:
     """Draw how methods did, and whom the nodes listened to on the last seed.
 
@@ -28,8 +26,6 @@ def comparison_figures(
         weights_of: Names of the methods whose mixing weights are of interest. Their runs must have recorded graphs
             (``compare(..., callbacks=[RecordGraph(rounds)])``).
         title: Title of the accuracy curves.
-        metric: Name of the metric.
-        percent: Whether values are shares to be shown in percent.
 
     Returns:
         ``accuracy``; ``weights_<name>`` for each of the names, nodes sorted by cluster or classes where known;
@@ -60,5 +56,5 @@ def comparison_figures(
         heading = "Do nodes listen to those with the same classes?"
         figures["weight_by_overlap"] = weight_by_overlap_figure(late, classes, heading)
     curves = {name: [trial.curve for trial in trials] for name, trials in comparison.chosen.items()}
-    figures["accuracy"] = accuracy_curves(curves, title, metric, percent)
+    figures["accuracy"] = accuracy_curves(curves, title, comparison.metric, comparison.share)
     return figures

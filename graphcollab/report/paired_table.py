@@ -6,6 +6,7 @@ import math
 
 from graphcollab.report._text import MISSING, number, text_table
 from graphcollab.train import Comparison
+from graphcollab.train.compare import METRIC_COLUMNS
 
 __all__ = ["paired_table"]
 
@@ -15,7 +16,6 @@ def paired_table(
     reference: str = "local",
     column: str = "mean",
     confidence: float = 0.95,
-    percent: bool = True,
     markdown: bool = False,
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
@@ -25,7 +25,6 @@ def paired_table(
         reference: Name of the method that the others are compared with.
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
         confidence: Level of the interval.
-        percent: Whether values are shares, to be shown in percentage points.
         markdown: Write the table in Markdown.
 
     Raises:
@@ -45,8 +44,9 @@ def paired_table(
     others = [name for name in comparison.chosen if name != reference]
     if not others:
         raise ValueError(f"there is only {reference!r}: a difference needs another method")
-    scale, digits, unit = (100.0, 2, ", points") if percent else (1.0, None, "")
-    sign = 1 if comparison.higher_is_better and column != "std" else -1
+    points = comparison.share and column in METRIC_COLUMNS  # shares are shown in percentage points
+    scale, digits, unit = (100.0, 2, ", points") if points else (1.0, None, "")
+    sign = 1 if comparison.better(column) else -1
     rows = []
     for name in others:
         found = comparison.paired(name, reference, column, confidence)

@@ -18,7 +18,7 @@ SHARES = ("mean", "worst10", "worst20", "std", "validation")  # what becomes per
 PACKAGES = ("graphcollab", "torch", "torch-geometric", "numpy")
 
 
-def results_json(comparison: Comparison, reference: str | None = None, percent: bool = True, **more: Any) -> str:
+def results_json(comparison: Comparison, reference: str | None = None, percent: bool | None = None, **more: Any) -> str:
     """Return a comparison as JSON text; numbers that are not defined are null.
 
     ``methods`` holds for every method the means over seeds of ``mean``, ``worst10``, ``worst20``, ``std`` (over nodes),
@@ -28,7 +28,7 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     Args:
         comparison: What `compare` returns.
         reference: Name of the method that the others are compared with. Default: none is.
-        percent: Whether values are shares to be written in percent.
+        percent: Whether to write shares in percent. Default: where the metric is a share.
         more: Further entries, such as a script's arguments.
 
     Example:
@@ -41,7 +41,7 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
         >>> content["settings"]
         {'local': [{'lr': 0.1}]}
     """
-    scale = 100.0 if percent else 1.0
+    scale = 100.0 if (comparison.share if percent is None else percent) else 1.0
 
     def entry(values: Mapping[str, Any]) -> dict[str, Any]:
         return {key: scale * value if key in SHARES else value for key, value in values.items()}
@@ -57,7 +57,14 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
             ends = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}
             paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value, "reference": reference}
     settings = {name: [dict(t.setting) for t in trials] for name, trials in comparison.chosen.items()}
-    content = {"methods": methods, "settings": settings, "paired": paired, "versions": _versions(), **more}
+    content = {
+        "methods": methods,
+        "settings": settings,
+        "paired": paired,
+        "metric": comparison.metric,
+        "versions": _versions(),
+        **more,
+    }
     return json.dumps(_finite(content), indent=2, allow_nan=False, default=str) + "\n"
 
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcollab.report._text import MISSING, byte_size, number, text_table
+from graphcollab.train import Comparison
 
 __all__ = ["results_table"]
 
 
 def results_table(
-    rows: Mapping[str, Mapping[str, Any]],
+    comparison: Comparison | Mapping[str, Mapping[str, Any]],
     metric: str = "accuracy",
     percent: bool = True,
     settings: bool = True,
@@ -20,9 +21,9 @@ def results_table(
     """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
 
     Args:
-        rows: What ``comparison.rows()`` returns.
-        metric: Name of the metric.
-        percent: Whether values are shares to be shown in percent.
+        comparison: What `compare` returns, which knows its metric; or rows as ``comparison.rows()`` returns them.
+        metric: Name of the metric, where rows are given.
+        percent: Whether values are shares to be shown in percent, where rows are given.
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
             some of the seeds are separated by "or".
         markdown: Write the table in Markdown.
@@ -35,6 +36,9 @@ def results_table(
         ------  ----------------------  ----------  ----------  --------------  -------------  -------  -------
         l2c               90.00 ± 1.20       70.00       75.00           10.00         1.2 MB      2.5  lr=0.01
     """
+    rows: Mapping[str, Mapping[str, Any]] = comparison.rows() if isinstance(comparison, Comparison) else comparison
+    if isinstance(comparison, Comparison):
+        metric, percent = comparison.metric, comparison.share
     unit, scale, digits = (" (%)", 100.0, 2) if percent else ("", 1.0, None)
     header = [f"mean test {metric}{unit}", "worst 10 %", "worst 20 %", "std over nodes", "sent per node", "seconds"]
     lines = []

@@ -53,8 +53,10 @@ def class_shards(
         For every class, P index tensors.
 
     Raises:
-        ValueError: If a class has no samples, or fewer than its shards need.
+        ValueError: If a class is named twice, has no samples, or fewer than its shards need.
     """
+    if len(set(classes)) < len(classes):
+        raise ValueError(f"each class can be named once, got {list(classes)}")
     out = []
     for c in classes:
         index = (targets == c).nonzero().flatten()

@@ -28,7 +28,7 @@ def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
         size = len(cast(Sized, samples))
         if size == 0:
             raise ValueError(f"{who} has an empty dataset: every node needs training samples")
-        pair = next(iter(DataLoader(samples, batch_size=size)))
+        pair = next(iter(DataLoader(samples, batch_size=size, generator=torch.Generator())))
         if len(pair) != 2:
             raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
     else:
@@ -88,6 +88,9 @@ class Tasks:
             object.__setattr__(self, "node_id", torch.arange(count))
         if len(self.names) != count or len(self.ids) != count:
             raise ValueError(f"{count} nodes have {len(self.names)} names and {len(self.ids)} ids: one each is needed")
+        if len(set(self.names)) != count:
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise ValueError(f"two nodes have the name {twice!r}: names tell nodes apart and must differ")
         if len(self.ids.unique()) != count:
             raise ValueError("two nodes have the same node_id: it is a node's identity and must be unique")
         for name, split in self.splits.items():

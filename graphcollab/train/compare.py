@@ -21,6 +21,8 @@ from graphcollab.train.start import Graph, Model
 __all__ = ["Comparison", "Trial", "compare"]
 
 Grid = Mapping[str, Sequence[Any]]
+SHARES = ("accuracy", "auc")
+METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
 COLUMNS = ("mean", "worst10", "worst20", "std", "bytes_per_node", "seconds")
 
 
@@ -54,12 +56,14 @@ class Comparison:
         chosen: For every method its trials with the chosen setting, one per seed.
         higher_is_better: Whether a larger metric is better.
         results: The last seed's result of every method with its chosen setting.
+        metric: Name of the metric.
     """
 
     trials: Sequence[Trial]
     chosen: Mapping[str, Sequence[Trial]]
     higher_is_better: bool
     results: Mapping[str, Result] = field(repr=False, default_factory=dict)
+    metric: str = "accuracy"
 
     @classmethod
     def pool(cls, parts: Sequence[Comparison]) -> Comparison:
@@ -75,7 +79,16 @@ class Comparison:
         if len(set(seeds)) < len(seeds):
             raise ValueError(f"comparisons to pool must be on different seeds, got {seeds}")
         trials = [trial for part in parts for trial in part.trials]
-        return cls(trials, chosen, parts[0].higher_is_better, parts[-1].results)
+        return cls(trials, chosen, parts[0].higher_is_better, parts[-1].results, parts[0].metric)
+
+    @property
+    def share(self) -> bool:
+        """Whether the metric is a share, which tables show in percent."""
+        return self.metric in SHARES
+
+    def better(self, column: str) -> bool:
+        """Tell whether a larger value of a column is a better one."""
+        return self.higher_is_better and column in METRIC_COLUMNS and column != "std"
 
     def values(self, method: str, column: str = "mean") -> list[float]:
         """Return a column of a method's chosen trials, one value per seed."""
@@ -143,7 +156,7 @@ def compare(
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
     failed: dict[str, NonFiniteLossError] = {}
-    higher = True
+    higher, metric = True, ""
     for seed in seeds:
         drawn = tasks(seed)
         _check_samples(drawn, any(len(many) > 1 for many in points.values()))
@@ -161,7 +174,7 @@ def compare(
                     continue
                 if result.interrupted:
                     raise KeyboardInterrupt(f"stopped in trial {len(trials) + 1} of {total}")
-                higher = result.history.higher_is_better
+                higher, metric = result.history.higher_is_better, result.history.metric
                 trials.append(_trial(name, seed, point, result))
                 kept[name, p] = result
                 if on_trial is not None:
@@ -171,7 +184,7 @@ def compare(
         if any(math.isnan(trial.summary["mean"]) for trial in many) and name in failed:
             raise failed[name]
     results = {name: kept[name, points[name].index(dict(chosen[name][-1].setting))] for name in methods}
-    return Comparison(trials, chosen, higher, results)
+    return Comparison(trials, chosen, higher, results, metric)
 
 
 def _check(

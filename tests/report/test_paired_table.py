@@ -38,3 +38,11 @@ def test_bad_reference(comparison: Comparison) -> None:
         paired_table(comparison, "fedavg")
     with pytest.raises(ValueError, match="there is only 'local'"):
         paired_table(replace(comparison, chosen={"local": comparison.chosen["local"]}))
+
+
+def test_bytes_are_not_points_and_fewer_are_better(comparison):
+    header, _, row = paired_table(comparison, column="bytes_per_node").splitlines()
+    assert "points" not in header
+    mine, theirs = (comparison.values(name, "bytes_per_node") for name in ("l2c", "local"))
+    wins = sum(a < b for a, b in zip(mine, theirs, strict=True))
+    assert row.endswith(f"{wins} of {len(mine)}")

@@ -36,3 +36,11 @@ def test_markdown(comparison: Comparison) -> None:
     lines = results_table(comparison.rows(), markdown=True).splitlines()
     assert len({line.count("|") for line in lines}) == 1
     assert lines[1].startswith("| ------ | ---")
+
+
+def test_a_comparison_knows_its_metric(comparison):
+    errors = replace(comparison, metric="mse", higher_is_better=False)
+    header, *_ = results_table(errors).splitlines()
+    assert "mean test mse " in header
+    assert "%)" not in header
+    assert results_table(comparison) == results_table(comparison.rows())

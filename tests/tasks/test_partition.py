@@ -114,3 +114,8 @@ def test_refusals(make, message):
 def test_settings_of_tasks_are_passed_on():
     tasks = shard_tasks(dataset(2, 8), 2, 2, names=("a", "b"), metric="auc")
     assert (tasks.names, tasks.metric) == (("a", "b"), "auc")
+
+
+def test_a_class_named_twice_is_refused():
+    with pytest.raises(ValueError, match=r"each class can be named once, got \[0, 0, 1, 1\]"):
+        class_shards(torch.arange(20) % 2, [0, 0, 1, 1], 2)

@@ -119,3 +119,15 @@ def test_tasks_refuse(make, message):
 def test_moving_keeps_all():
     tasks = Tasks.from_samples([samples(4)], cluster=torch.tensor([0])).to("cpu")
     assert (tasks.num_nodes, tasks.device.type, tasks.cluster.tolist()) == (1, "cpu", [0])
+
+
+def test_names_must_differ():
+    samples = torch.zeros(4, 1), torch.tensor([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="two nodes have the name 'a'"):
+        Tasks.from_samples([samples] * 3, names=["a", "b", "a"])
+
+
+def test_reading_a_dataset_leaves_the_callers_random_numbers_alone():
+    state = torch.random.get_rng_state()
+    Tasks.from_samples([torch.utils.data.TensorDataset(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]))])
+    assert torch.equal(torch.random.get_rng_state(), state)

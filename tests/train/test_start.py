@@ -105,3 +105,8 @@ def test_bad_graphs(tasks):
     ):
         with pytest.raises(ValueError, match=message):
             build_graph(tasks, [make()], graph)
+
+
+def test_a_list_is_no_graph(tasks):
+    with pytest.raises(TypeError, match="a graph is a Data, an edge_index tensor"):
+        build_graph(tasks, [make()], [[0, 1], [1, 0]])
