@@ -103,7 +103,8 @@ def _edges(tasks: Tasks, graph: Graph) -> Data:
         return Data(num_nodes=tasks.num_nodes, edge_index=graph.to(tasks.device))
     if not isinstance(graph, Data):
         raise TypeError(
-            f"a graph is a Data, an edge_index tensor [2, E], a topology such as Ring(), or None; got {type(graph).__name__}"
+            "a graph is a Data, an edge_index tensor [2, E], a topology such as Ring(), or None; "
+            f"got {type(graph).__name__}"
         )
     fields = {name: graph[name] for name in graph.keys() if "edge" in name and name != "edge_weight"}  # noqa: SIM118
     return Data(num_nodes=graph.num_nodes, **fields).to(tasks.device)
