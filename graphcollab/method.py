@@ -81,7 +81,9 @@ class Method:
             env.engine.tasks.require(split, f"{self.name} needs to learn edge weights")
 
     def start(self, data: Data, env: Env) -> Data:
-        """Create what the parts keep from round to round."""
+        """Create what the parts keep from round to round; all nodes but isolated ones are at work."""
+        data = copy.copy(data)
+        data.trains = data.serves = ~data.isolated
         if self.prepare is not None:
             data = self.prepare(data)
         for part in (self.local, self.weigh, self.exchange, self.rewire, self.personal):

@@ -194,6 +194,18 @@ def test_phases_play_the_first_method_then_the_next():
     assert len(two.x.part("all").unique(dim=0)) == 6, "nobody has averaged yet"
 
 
+def test_a_phase_starts_with_all_nodes_at_work():
+    """Those that client sampling left at rest work again, isolated ones do not."""
+    data, env = Scene.small().begin(fedavg(fraction=0.25))
+    assert int(data.trains.sum()) == 2
+    data.isolated = torch.tensor([True] + [False] * 5)
+    started = local().start(data, env)
+    assert started.trains.tolist() == started.serves.tolist() == [False] + [True] * 5
+    phases = Phases(fedavg(epochs=1, fraction=0.25), 2, local(epochs=1))
+    before, after = (Scene.small().models(phases, rounds).part("all") for rounds in (2, 3))
+    assert bool((before != after).any(1).all())
+
+
 def test_phases_can_have_three_stages():
     phases = Phases(local(epochs=1), 1, Phases(dpsgd(), 2, meta_l2c(epochs=1)))
     data, env = Scene.small().begin(phases)
