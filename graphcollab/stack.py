@@ -24,14 +24,16 @@ def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
 class ParamSpec:
     """Columns of one architecture: which columns of a row are which parameter.
 
-    A row holds the P parameters of a module, grouped by part, followed by its floating-point or counting buffers
-    (running statistics), so that everything a model is travels in one row.
+    A row holds the P trainable parameters of a module, grouped by part, then its frozen ones, then its buffers, so that
+    everything a model is travels in one row. Frozen parameters (``requires_grad=False``) belong to no part of their
+    own name: they are carried, but neither trained nor mixed.
 
     Args:
-        names: Names of the parameters and then of the buffers, in column order.
+        names: Names of the trainable parameters, the frozen ones and the buffers, in column order.
         shapes: Their shapes.
-        num_parameters: P, the number of leading columns that are parameters.
-        parts: Column range ``(start, stop)`` of every part; ``"all"`` is every parameter, ``"buffers"`` the rest.
+        num_parameters: P, the number of leading columns that are trainable parameters.
+        parts: Column range ``(start, stop)`` of every part; ``"all"`` is every trainable parameter, ``"frozen"`` and
+            ``"buffers"`` are the rest.
 
     Example:
         >>> spec = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)))
@@ -54,11 +56,14 @@ class ParamSpec:
                 ``parts`` attribute, else its direct children, each a part under its own name.
 
         Raises:
-            ValueError: If the module has no parameters, a part owns none, or a parameter is in two parts.
+            ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts.
         """
-        parameters = {name: tuple(p.shape) for name, p in module.named_parameters()}
+        every = dict(module.named_parameters())
+        parameters = {name: tuple(p.shape) for name, p in every.items() if p.requires_grad}
+        frozen = {name: tuple(p.shape) for name, p in every.items() if not p.requires_grad and p.is_floating_point()}
         if not parameters:
-            raise ValueError(f"{type(module).__name__} has no parameters: there is nothing to learn or to share")
+            state = "only frozen parameters (requires_grad=False)" if every else "no parameters"
+            raise ValueError(f"{type(module).__name__} has {state}: there is nothing to learn or to share")
         if parts is None:
             parts = getattr(module, "parts", None) or {name: [name] for name, _ in module.named_children()}
         owner = {name: _part_of(name, parts) for name in parameters}
@@ -72,10 +77,14 @@ class ParamSpec:
                 ranges[part] = (ranges.get(part, (column, 0))[0], stop)
             column = stop
         ranges["all"] = (0, column)
+        if frozen:
+            ranges["frozen"] = (column, column + sum(map(_numel, frozen.values())))
         buffers = {name: tuple(b.shape) for name, b in module.named_buffers() if _is_state(name, b)}
         if buffers:
-            ranges["buffers"] = (column, column + sum(map(_numel, buffers.values())))
-        return cls((*names, *buffers), (*(parameters[n] for n in names), *buffers.values()), column, ranges)
+            start = ranges.get("frozen", ranges["all"])[1]
+            ranges["buffers"] = (start, start + sum(map(_numel, buffers.values())))
+        shapes = (*(parameters[n] for n in names), *frozen.values(), *buffers.values())
+        return cls((*names, *frozen, *buffers), shapes, column, ranges)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -84,15 +93,14 @@ class ParamSpec:
 
     @property
     def num_columns(self) -> int:
-        """Width of a row: parameters and buffers."""
+        """Width of a row: trainable and frozen parameters and buffers."""
         return sum(self.sizes)
 
     @cached_property
     def num_named_parameters(self) -> int:
-        """How many of the names are parameters (the others are buffers)."""
-        buffers = self.parts.get("buffers", (self.num_columns, self.num_columns))
+        """How many of the names are trainable parameters (the others are frozen parameters and buffers)."""
         column = count = 0
-        while count < len(self.sizes) and column < buffers[0]:
+        while count < len(self.sizes) and column < self.num_parameters:
             column, count = column + self.sizes[count], count + 1
         return count
 
@@ -121,7 +129,7 @@ class ParamSpec:
     def flatten(self, module: nn.Module) -> Tensor:
         """Return a module's parameters and buffers as one row [num_columns], detached."""
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        dtype = next(module.parameters()).dtype
+        dtype = state[self.names[0]].dtype
         return torch.cat([state[name].detach().to(dtype).flatten() for name in self.names])
 
     def load_into(self, module: nn.Module, row: Tensor) -> nn.Module:

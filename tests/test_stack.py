@@ -45,6 +45,19 @@ def test_scalar_parameters_and_constant_buffers():
     assert spec.views(torch.tensor([[3.0], [4.0]]))[0].tolist() == [3.0, 4.0]
 
 
+def test_frozen_parameters_follow_the_trainable_ones():
+    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    module[0].requires_grad_(False)
+    spec = ParamSpec.from_module(module)
+    assert spec.names[:6] == ("1.weight", "1.bias", "2.weight", "2.bias", "0.weight", "0.bias")
+    assert spec.parts == {"1": (0, 6), "2": (6, 10), "all": (0, 10), "frozen": (10, 19), "buffers": (19, 26)}
+    assert (spec.num_parameters, spec.num_columns, spec.num_named_parameters) == (10, 26, 4)
+    again = spec.load_into(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)), spec.flatten(module))
+    assert torch.equal(again[0].weight, module[0].weight)
+    with pytest.raises(ValueError, match=r"Linear has only frozen parameters \(requires_grad=False\)"):
+        ParamSpec.from_module(nn.Linear(2, 3).requires_grad_(False))
+
+
 def test_a_modules_own_parts_are_used():
     module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     module.parts = {"last": ["1"]}

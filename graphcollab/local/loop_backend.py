@@ -108,7 +108,7 @@ class LoopBackend(Backend):
         return objective(self._whole(outputs), targets, Context(weight, dict(zip(names, params, strict=True)), near))
 
     def _bind(self, row: Tensor) -> list[nn.Parameter]:
-        """Point the module's parameters into a row and copy its buffers in; return the parameters in column order."""
+        """Point the module's parameters into a row and copy its buffers in; return those to train, in column order."""
         named, buffers = dict(self.module.named_parameters()), dict(self.module.named_buffers())
         params = []
         for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
@@ -117,7 +117,7 @@ class LoopBackend(Backend):
                 params.append(named[name])
             else:
                 buffers[name].copy_(view)
-        return params
+        return params[: self.spec.num_named_parameters]
 
     def _unbind(self, row: Tensor) -> None:
         """Copy the module's buffers back into a row."""

@@ -195,3 +195,26 @@ def test_the_callers_module_is_left_alone(make_engine):
         engine.loss(Rows.own(models), "val")
         assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
         assert module.training
+
+
+def test_frozen_parameters_are_carried_and_not_trained(make_engine):
+    """The others train as they would beside constants of the same values."""
+    for backend in ("vmap", "loop"):
+        module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 3))
+        module[0].requires_grad_(False)
+        module[2].bias.requires_grad_(False)
+        engine, models = make_engine(module, backend=backend)
+        spec, before = models.specs[0], models.tensors[0].clone()
+        fitted = engine.fit(Rows.own(models), optimizer=Adam(lr=0.1), seed=0, round_=0, batch_size=20)
+        after, frozen = fitted.models.tensors[0], spec.columns("frozen")
+        assert torch.equal(after[:, frozen], before[:, frozen])
+        assert not (after[:, spec.columns("all")] == before[:, spec.columns("all")]).all(1).any()
+        assert engine.grad(Rows.own(models), "val")[1].shape == (4, spec.num_parameters)
+        for node in range(4):  # one full batch: a single step of Adam by torch
+            reference = spec.load_into(module, before[node])
+            optimizer = torch.optim.Adam([p for p in reference.parameters() if p.requires_grad], lr=0.1)
+            optimizer.zero_grad()
+            owned, pool = engine.tasks.splits["train"].of(node), engine.tasks.pools["all"]
+            nn.functional.cross_entropy(reference(pool.inputs[owned]), pool.targets[owned]).backward()
+            optimizer.step()
+            torch.testing.assert_close(after[node], spec.flatten(reference))
