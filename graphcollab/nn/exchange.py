@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
+from graphcollab.nn.at_work import edges_in_use, weights_in_use
 from graphcollab.nn.mix import Mix
 from graphcollab.ops import edge_products
 
@@ -52,6 +53,9 @@ class Exchange:
     (x − x_start) and ``"zero"``. Model averaging is ``Exchange("zero", "x")``, L2C ``Exchange("x_start", "update")``,
     DPSGD ``Exchange("update", "x_start")``.
 
+    Nodes at rest take no part. What a node would have given senders that do not serve goes to its own model, if it has
+    a self-loop, else its other weights grow in proportion; a node that does not train keeps its model.
+
     Args:
         base: b.
         message: m.
@@ -59,7 +63,6 @@ class Exchange:
         neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalisation).
         buffers: ``"keep"``: every node keeps its buffers (running statistics); ``"mix"``: average them with the
             same weights.
-        payload: Messages of the part's size that cross an edge.
 
     Shapes:
         Reads ``x`` and ``x_start`` (K rows each) and ``edge_weight`` [E]; writes ``x``, and ``x_local``, the models
@@ -74,7 +77,6 @@ class Exchange:
     part: str = "all"
     neighbors_only: bool = False
     buffers: str = "keep"
-    payload: float = 1.0
 
     def __post_init__(self) -> None:
         if self.base not in TERMS or self.message not in TERMS[1:]:
@@ -92,15 +94,18 @@ class Exchange:
     def __call__(self, data: Data, env: Env) -> Data:
         """Exchange and mix."""
         message = _term(data, self.message, self.part)
-        edge_index, weight = data.edge_index, self._weights(data)
+        edge_index = data.edge_index
+        shares, keeps = weights_in_use(data, edges_in_use(data))
+        weight = self._without_loops(shares, edge_index)
         mixed = _MIX(env.comm.halo(message, edge_index), edge_index, weight, (len(message), data.num_nodes))
         if self.base != "zero":
             mixed = mixed + _term(data, self.base, self.part)
-        new = data.x.with_part(self.part, mixed)
+        new = data.x.with_part(self.part, _unless(keeps, mixed, data.x.part(self.part)))
         if self.buffers == "mix" and all("buffers" in spec.parts for spec in data.x.specs):
-            new = new.with_part("buffers", _MIX(data.x.part("buffers"), edge_index, weight))
+            old = data.x.part("buffers")
+            new = new.with_part("buffers", _unless(keeps, _MIX(old, edge_index, weight), old))
         crossing = (edge_index[0] != edge_index[1]) & (weight != 0)
-        data = env.comm.count(data, edge_index[0, crossing], self.payload * message.shape[1])
+        data = env.comm.count(data, edge_index[0, crossing], message.shape[1])
         data = copy.copy(data)
         data.x, data.x_local = new, data.x
         return data
@@ -110,12 +115,18 @@ class Exchange:
         sent = copy.copy(data)
         sent.x = data.x_local
         message = env.comm.halo(_term(sent, self.message, self.part), data.edge_index)
-        gradient = edge_products(cotangent, message, data.edge_index)
-        return gradient.masked_fill(data.edge_index[0] == data.edge_index[1], 0) if self.neighbors_only else gradient
+        gradient = self._without_loops(edge_products(cotangent, message, data.edge_index), data.edge_index)
+        in_use = edges_in_use(data)
+        if in_use is None:
+            return gradient
+        given = copy.copy(data)
+        given.edge_weight = data.edge_weight.detach().requires_grad_()
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(weights_in_use(given, in_use)[0], given.edge_weight, gradient)
+        return gradient
 
-    def _weights(self, data: Data) -> Tensor:
-        loops = data.edge_index[0] == data.edge_index[1]
-        return data.edge_weight.masked_fill(loops, 0) if self.neighbors_only else data.edge_weight
+    def _without_loops(self, values: Tensor, edge_index: Tensor) -> Tensor:
+        return values.masked_fill(edge_index[0] == edge_index[1], 0) if self.neighbors_only else values
 
 
 @dataclass(frozen=True)
@@ -184,6 +195,11 @@ def _send_down(average: Tensor, server: Relation, reached: Tensor, old: Tensor) 
     node, place = server.edge_index
     home = torch.zeros(len(old), dtype=torch.int64, device=place.device).index_copy_(0, node, place)
     return torch.where(reached[:, None], average[home], old)
+
+
+def _unless(keeps: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
+    """Return the new rows, but the old ones of nodes that keep theirs."""
+    return new if keeps is None else torch.where(keeps[:, None], old, new)
 
 
 def _term(data: Data, name: str, part: str) -> Tensor:

@@ -51,3 +51,13 @@ def test_refusals(points):
         dpsgd(weights="equal")
     with pytest.raises(ValueError, match="undirected"):
         points([[[0.0]], [[0.0]]], edges=[[0], [1]]).begin(dpsgd())
+
+
+def test_only_nodes_at_work_mix(points):
+    """Node 2 rests: the others mix among themselves, and give themselves what was meant for it."""
+    method = dpsgd(epochs=1, lr=0.0, weights="uniform")
+    data, env = points([[[0.0]]] * 3).begin(method, x=[[0.0], [3.0], [9.0]])
+    data.trains = data.serves = torch.tensor([True, True, False])
+    after = method.play(data, env)
+    assert after.x.part("all").flatten().tolist() == pytest.approx([1.0, 2.0, 9.0])
+    assert after.bytes_sent.tolist() == [4.0, 4.0, 0.0]

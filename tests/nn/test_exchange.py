@@ -75,7 +75,6 @@ def test_input_is_left_alone_and_models_before_are_kept(hand_case, make_env):
 def test_bytes_are_charged_to_senders_along_edges_in_use(make_graph, make_env):
     data = make_graph([[1.0] * 5] * 3, None, [[0, 1, 2, 1], [0, 0, 0, 2]], edge_weight=torch.tensor([0.5, 0.5, 0, 1]))
     assert Exchange()(data, make_env()).bytes_sent.tolist() == [0.0, 40.0, 0.0]
-    assert Exchange(payload=2)(data, make_env()).bytes_sent.tolist() == [0.0, 80.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +88,65 @@ def test_bytes_are_charged_to_senders_along_edges_in_use(make_graph, make_env):
 def test_exchange_refuses(settings, message):
     with pytest.raises(ValueError, match=message):
         Exchange(**settings)
+
+
+PAIRS = [[0, 1, 2, 0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1, 2, 2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("loops", "expected"),
+    [
+        (True, [0.25 * 4 + 0.75 * 1, 0.5 * 1 + 0.5 * 4, 9.0]),  # 2's weight goes to the node itself
+        (False, [0.5 * 4, 0.75 * 1, 9.0]),  # 2's weight goes to the other sender
+    ],
+)
+def test_nodes_at_rest_neither_send_nor_listen(make_graph, make_env, loops, expected):
+    edges, weight = torch.tensor(PAIRS), torch.tensor([0.5, 0.25, 0.25, 0.5, 0.25, 0.25, 0.2, 0.3, 0.5])
+    wanted = (edges[0] != edges[1]) | loops
+    data = make_graph([[1.0], [4.0], [9.0]], None, edges[:, wanted], edge_weight=weight[wanted])
+    data.trains = data.serves = torch.tensor([True, True, False])
+    after = Exchange()(data, make_env())
+    assert after.x.part("all").flatten().tolist() == pytest.approx(expected)
+    assert after.bytes_sent.tolist() == [4.0, 4.0, 0.0]
+
+
+def test_a_node_that_trains_but_does_not_serve_listens(make_graph, make_env):
+    data = make_graph([[1.0], [3.0]], None, [[0, 1, 0, 1], [0, 0, 1, 1]], edge_weight=torch.full((4,), 0.5))
+    data.serves = torch.tensor([True, False])
+    after = Exchange()(data, make_env())
+    assert after.x.part("all").flatten().tolist() == [1.0, 2.0]
+    assert after.bytes_sent.tolist() == [4.0, 0.0]
+
+
+def test_a_node_whose_senders_all_rest_keeps_its_model(make_graph, make_env):
+    data = make_graph([[1.0], [3.0]], None, [[1], [0]], edge_weight=torch.ones(1))
+    data.trains = data.serves = torch.tensor([True, False])
+    assert Exchange()(data, make_env()).x.part("all").flatten().tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("neighbors_only", [False, True])
+@pytest.mark.parametrize("loops", [False, True])
+def test_gradient_with_nodes_at_rest(make_graph, make_env, loops, neighbors_only):
+    draw = torch.Generator().manual_seed(0)
+    edges, env = torch.cartesian_prod(torch.arange(5), torch.arange(5)).T, make_env()
+    edges = edges[:, (edges[0] != edges[1]) | loops]
+    start, now, target = (torch.randn(5, 2, generator=draw, dtype=torch.float64) for _ in range(3))
+    weight = torch.rand(edges.shape[1], generator=draw, dtype=torch.float64)
+    data = make_graph(start, now, edges, edge_weight=weight)
+    data.trains = torch.tensor([True, True, False, True, False])
+    data.serves = torch.tensor([True, False, False, True, False])
+    exchange = Exchange("x_start", "update", neighbors_only=neighbors_only)
+
+    def loss(weight):
+        moved = data.clone().update({"edge_weight": weight})
+        return 0.5 * (exchange(moved, env).x.part("all") - target).square().sum()
+
+    free = weight.clone().requires_grad_()
+    (auto,) = torch.autograd.grad(loss(free), free)
+    after = exchange(data, env)
+    closed = exchange.weight_gradient(after, env, after.x.part("all") - target)
+    torch.testing.assert_close(closed, auto)
+    assert float(closed.abs().max()) > 0.01
 
 
 def test_no_exchange(hand_case, make_env):

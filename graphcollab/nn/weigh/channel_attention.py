@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import softmax
 
 from graphcollab.local import Adam, RowOptimizer
+from graphcollab.nn.at_work import edges_in_use
 from graphcollab.nn.mixer import Mixer
 from graphcollab.ops import Structure, edge_products
 
@@ -34,7 +35,8 @@ class ChannelAttention:
         \qquad \hat\Delta_i = x_i - x_i^{init}
 
     without temperature. The encoders learn from the validation losses of the mixed models; the gradient flows through
-    the weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce).
+    the weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see
+    `Exchange`) send nothing and weigh nothing.
 
     Args:
         part: Part of the model that is compared.
@@ -101,9 +103,10 @@ class ChannelAttention:
         with torch.no_grad():
             code = data.mixer.encode(self._change(data), data.x.specs[0], self.part)
             weight = self._attend(code, data, env)
-        sender, receiver = data.edge_index
+        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
+        crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
         floats = data.x_init.part(self.part).shape[1] if self.learns else code.shape[1]
-        data = env.comm.count(data, sender[sender != receiver], floats)
+        data = env.comm.count(data, sender[crossing], floats)
         data.edge_weight = weight
         return data
 
@@ -142,4 +145,6 @@ class ChannelAttention:
         """Return the softmax over every receiver's edges of the codes' inner products, [E]."""
         structure = Structure.from_edges(data.edge_index, (len(code), data.num_nodes))
         score = edge_products(code, env.comm.halo(code, data.edge_index), structure)
+        if (in_use := edges_in_use(data)) is not None:
+            score = score.masked_fill(~in_use, torch.finfo(score.dtype).min)
         return softmax(score, data.edge_index[1], num_nodes=data.num_nodes)

@@ -25,6 +25,8 @@ def graph(x, weigh):
     data = Data(num_nodes=4, edge_index=EDGES, node_id=NODE, bytes_sent=torch.zeros(4, dtype=torch.float64))
     data.x_init = data.x_start = Stacks.single(SPEC, torch.zeros(4, 9, dtype=torch.float64))
     data.x = Stacks.single(SPEC, x)
+    data.trains = data.serves = torch.ones(4, dtype=torch.bool)
+    data.isolated = torch.zeros(4, dtype=torch.bool)
     return weigh.init(data, ENV)
 
 
@@ -102,3 +104,16 @@ def test_refusals():
     other = ChannelAttention(pretrained=Mixer.create(ParamSpec.from_module(nn.Linear(5, 3))))
     with pytest.raises(ValueError, match="layer 'model' has filters of 3 numbers"):
         graph(torch.zeros(4, 9, dtype=torch.float64), other)
+
+
+def test_nodes_at_rest_send_nothing_and_weigh_nothing():
+    weigh = ChannelAttention()
+    data = graph(normal(4, 9, seed=8), weigh)
+    data.trains = data.serves = torch.tensor([True, True, False, True])
+    after = weigh(data, ENV)
+    assert after.bytes_sent.tolist() == [4.0 * 9 * 2] * 2 + [0.0] + [4.0 * 9 * 2]
+    code = data.mixer.encode(data.x.part("all"), SPEC)
+    work = torch.tensor([0, 1, 3])
+    expected = torch.eye(4, dtype=torch.float64)
+    expected[work[:, None], work] = (code[work] @ code[work].T).softmax(1)
+    torch.testing.assert_close(after.edge_weight, expected[EDGES[1], EDGES[0]])
