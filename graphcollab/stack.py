@@ -26,7 +26,8 @@ class ParamSpec:
 
     A row holds the P trainable parameters of a module, grouped by part, then its frozen ones, then its buffers, so that
     everything a model is travels in one row. Frozen parameters (``requires_grad=False``) belong to no part of their
-    own name: they are carried, but neither trained nor mixed.
+    own name: they are carried, but neither trained nor mixed. Buffers are all floating-point ones without infinite
+    entries, and batch normalisation's count of batches; others are constants of the architecture.
 
     Args:
         names: Names of the trainable parameters, the frozen ones and the buffers, in column order.
@@ -158,8 +159,14 @@ def _numel(shape: Iterable[int]) -> int:
 
 
 def _is_state(name: str, buffer: Tensor) -> bool:
-    """Tell whether a buffer changes with training (running statistics) rather than being a constant table."""
-    return name.rpartition(".")[2] in {"running_mean", "running_var", "num_batches_tracked"} and buffer is not None
+    """Tell whether a buffer may change with training and so belongs to a node.
+
+    Floating-point buffers may, a user's running average as well as batch normalisation's; not those with infinite
+    entries (masks), nor whole numbers (tables), except batch normalisation's count of batches.
+    """
+    if buffer.is_floating_point():
+        return bool(torch.isfinite(buffer).all())
+    return name.rpartition(".")[2] == "num_batches_tracked"
 
 
 @dataclass(frozen=True)

@@ -33,16 +33,18 @@ def test_columns_are_grouped_by_part_with_buffers_last():
     assert spec.part_layout("head") == ((1, 3), (1,))
 
 
-def test_scalar_parameters_and_constant_buffers():
+def test_scalar_parameters_and_buffers():
     class Scaled(nn.Module):
         def __init__(self):
             super().__init__()
             self.scale = nn.Parameter(torch.tensor(2.0))
-            self.register_buffer("table", torch.zeros(7))
+            self.register_buffer("table", torch.zeros(7, dtype=torch.int64))
+            self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+            self.register_buffer("average", torch.zeros(2))
 
     spec = ParamSpec.from_module(Scaled())
-    assert (spec.names, spec.num_columns) == (("scale",), 1)
-    assert spec.views(torch.tensor([[3.0], [4.0]]))[0].tolist() == [3.0, 4.0]
+    assert (spec.names, spec.num_columns) == (("scale", "average"), 3)
+    assert spec.views(torch.tensor([[3.0, 0.0, 1.0], [4.0, 2.0, 3.0]]))[0].tolist() == [3.0, 4.0]
 
 
 def test_frozen_parameters_follow_the_trainable_ones():

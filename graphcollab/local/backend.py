@@ -68,7 +68,7 @@ class Backend(ABC):
         self.module = copy.deepcopy(module)
         self.spec = spec
         self.autocast = autocast
-        self.samplewise = is_samplewise(module)
+        self.samplewise = is_samplewise(module) and "buffers" not in spec.parts  # padding would enter the averages
         self.random = is_random(module)
 
     @abstractmethod

@@ -35,13 +35,14 @@ class VmapBackend(Backend):
     def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
         super().__init__(module, spec, autocast)
         self.chain = make_chain(module)
+        self.first_buffer = len(spec.names) - sum(name in dict(module.named_buffers()) for name in spec.names)
         self._run = torch.compile(self._forward) if compile else self._forward
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] in evaluation mode."""
         self.module.eval()
         with torch.no_grad():
-            return self._forward(self.spec.views(flat), inputs)
+            return self._forward(self._views(flat), inputs)
 
     def gradient(
         self,
@@ -54,7 +55,7 @@ class VmapBackend(Backend):
     ) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] in evaluation mode."""
         self.module.eval()
-        views = [view.detach() for view in self.spec.views(flat)]
+        views = self._views(flat)
         count = self.spec.num_named_parameters
         params = [view.requires_grad_() for view in views[:count]]
         losses = self._losses(params, views[count:], inputs, targets, weight, objective, self._anchor(anchor))
@@ -135,6 +136,13 @@ class VmapBackend(Backend):
         near = None if anchor is None else dict(zip(names, anchor, strict=True))
         context = Context(weight, dict(zip(names, params, strict=True)), near)
         return objective.rows(self._run([*params, *buffers], inputs), targets, context)
+
+    def _views(self, flat: Tensor) -> Leaves:
+        """Return views of rows that are read only: buffers are copies, since a module may change its own."""
+        views = [view.detach() for view in self.spec.views(flat)]
+        for n in range(self.first_buffer, len(views)):
+            views[n] = _own(views[n])
+        return views
 
     def _split(self, values: Tensor) -> Leaves:
         """Split [r, P] into one view per parameter."""

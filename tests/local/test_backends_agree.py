@@ -218,3 +218,43 @@ def test_frozen_parameters_are_carried_and_not_trained(make_engine):
             nn.functional.cross_entropy(reference(pool.inputs[owned]), pool.targets[owned]).backward()
             optimizer.step()
             torch.testing.assert_close(after[node], spec.flatten(reference))
+
+
+class Centred(nn.Module):
+    """Keeps a running average of its inputs, as users do: in place, or by assignment."""
+
+    def __init__(self, in_place):
+        super().__init__()
+        self.head, self.in_place = nn.Linear(4, 3), in_place
+        self.register_buffer("centre", torch.zeros(4))
+
+    def forward(self, inputs):
+        if self.training:
+            now = inputs.detach().mean(0)
+            if self.in_place:
+                self.centre.mul_(0.9).add_(0.1 * now)
+            else:
+                self.centre = 0.9 * self.centre + 0.1 * now
+        return self.head(inputs - self.centre)
+
+
+@pytest.mark.parametrize(("backend", "in_place"), [("vmap", True), ("loop", True), ("loop", False)])
+def test_a_users_buffers_are_every_nodes_own(make_engine, backend, in_place):
+    engine, models = make_engine(Centred(in_place), backend=backend)
+    fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.0), seed=0, round_=0, batch_size=20)
+    pool, split = engine.tasks.pools["all"], engine.tasks.splits["train"]
+    means = torch.stack([pool.inputs[split.of(node)].mean(0) for node in range(4)])
+    torch.testing.assert_close(fitted.models.part("buffers"), 0.1 * means)
+    assert not models.part("buffers").any()
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_judging_a_model_does_not_change_it(make_engine, backend):
+    """Not even where it changes its buffers in evaluation mode."""
+    module = Centred(True)
+    module.eval = module.train
+    engine, models = make_engine(module, backend=backend)
+    before = models.tensors[0].clone()
+    engine.loss(Rows.own(models), "val")
+    engine.grad(Rows.own(models), "val")
+    assert torch.equal(models.tensors[0], before)
