@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
+from graphcollab.comm import Relation
 from graphcollab.local import Rows
 from graphcollab.nn import Keep, NoExchange, NoWeights
 from graphcollab.stack import Stacks
@@ -97,13 +98,16 @@ class Method:
         data = settle(self.local(data, env), env)
         data = self.weigh(data, env)
         data = self.exchange(data, env)
+        edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
         data = self.rewire(data, env)
         data = copy.copy(data)
-        for name in ("x_start", "x_local"):
+        for name in ("x_start", "x_local", "last_graph"):
             if name in data:
                 del data[name]
+        if data.edge_index is not edge_index:
+            data.last_graph = Relation(edge_index, edge_weight, (data.num_nodes, data.num_nodes))
         data.round = data.round + 1
         return data
 
@@ -174,6 +178,13 @@ class Phases:
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models of the phase that played last."""
         return self.at(max(data.round - 1, 0)).models(data, env)
+
+
+def last_graph(data: Data) -> tuple[Tensor, Tensor]:
+    """Return edges [2, E] and weights [E] of the last exchange; the data's own are already the next round's."""
+    if "last_graph" in data:
+        return data.last_graph.edge_index, data.last_graph.values
+    return data.edge_index, data.edge_weight
 
 
 def settle(data: Data, env: Env) -> Data:

@@ -10,6 +10,7 @@ from typing import Any
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from graphcollab.method import last_graph
 from graphcollab.train.history import History
 
 __all__ = ["Callback", "CsvLog", "JsonLog", "Progress", "RecordGraph", "TensorBoardLog"]
@@ -64,7 +65,7 @@ class Progress(Callback):
 
 
 class RecordGraph(Callback):
-    """Keep edges and weights of some rounds in ``history.graphs``.
+    """Keep the edges and weights that some rounds exchanged along in ``history.graphs``.
 
     Args:
         rounds: Rounds, counted from 1. Default: every round.
@@ -76,7 +77,8 @@ class RecordGraph(Callback):
     def on_round(self, data: Data, history: History) -> None:
         """Keep the graph if it is one of the rounds."""
         if self.rounds is None or data.round in self.rounds:
-            history.graphs[data.round] = (data.edge_index.cpu(), data.edge_weight.cpu())
+            edge_index, edge_weight = last_graph(data)
+            history.graphs[data.round] = (edge_index.cpu(), edge_weight.cpu())
 
 
 class CsvLog(Callback):

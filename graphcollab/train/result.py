@@ -12,7 +12,7 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_networkx
 
-from graphcollab.method import Method, Phases
+from graphcollab.method import Method, Phases, last_graph
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.history import History
@@ -71,13 +71,14 @@ class Result:
         return {name: self.model(k) for k, name in enumerate(self.tasks.names)}
 
     def graph(self) -> Data:
-        """Return the learned graph.
+        """Return the learned graph: the edges and weights of the last exchange.
 
         It has ``edge_index``, ``edge_weight``, ``node_id``, ``name``, and ``x`` [K, P] where all
         nodes have one architecture.
         """
         data = self.data
-        graph = Data(edge_index=data.edge_index, edge_weight=data.edge_weight, num_nodes=data.num_nodes)
+        edge_index, edge_weight = last_graph(data)
+        graph = Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=data.num_nodes)
         graph.node_id = data.node_id
         graph.name = list(self.tasks.names)
         if len(data.x.specs) == 1:

@@ -114,6 +114,24 @@ def test_recorded_graphs():
     assert sorted(play(3, [RecordGraph()]).history.graphs) == [1, 2, 3]
 
 
+def test_the_graph_of_a_round_is_the_one_it_exchanged_along(tmp_path):
+    """Also in the round after whose exchange edges are dropped, and also after a resume."""
+    for rounds in (3, 4):
+        result = play(rounds, [RecordGraph()], tmp_path)
+        for edge_index, edge_weight in [
+            *result.history.graphs.values(),
+            (result.graph().edge_index, result.graph().edge_weight),
+        ]:
+            total = torch.zeros(6).index_add(0, edge_index[1], edge_weight)
+            assert total.tolist() == pytest.approx([1.0] * 6)
+        sizes = [edge_index.shape[1] for edge_index, _ in result.history.graphs.values()]
+        assert sizes[:3] == [36] * 3
+        assert result.graph().num_edges == sizes[-1]
+        assert result.data.num_edges < 36
+        assert ("last_graph" in result.data) == (rounds == 3)
+    assert sizes[3] < 36
+
+
 def test_progress_is_closed_also_after_an_error(capsys):
     class Fail(Callback):
         def on_round(self, data, history):
