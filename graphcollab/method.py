@@ -85,6 +85,7 @@ class Method:
         """Create what the parts keep from round to round; all nodes but isolated ones are at work."""
         data = copy.copy(data)
         data.trains = data.serves = ~data.isolated
+        data.phase_start = data.round
         if self.prepare is not None:
             data = self.prepare(data)
         for part in (self.local, self.weigh, self.exchange, self.rewire, self.personal):

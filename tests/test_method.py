@@ -206,6 +206,12 @@ def test_a_phase_starts_with_all_nodes_at_work():
     assert bool((before != after).any(1).all())
 
 
+def test_rounds_of_a_method_count_from_its_start():
+    scene, after = Scene.small(), l2c(epochs=1, drop_round=1, drop_fraction=0.5)
+    edges = [scene.play(Phases(local(epochs=1), 3, after), rounds)[0].num_edges for rounds in (4, 5)]
+    assert edges[0] == 36 > edges[1]
+
+
 def test_phases_can_have_three_stages():
     phases = Phases(local(epochs=1), 1, Phases(dpsgd(), 2, meta_l2c(epochs=1)))
     data, env = Scene.small().begin(phases)

@@ -39,8 +39,8 @@ class AtRound:
     """Apply a transform once, after the exchange of one round.
 
     Args:
-        round: Index of the round, from 0; ``AtRound(10, …)`` acts after eleven rounds, as ``t == T_0`` in the L2C
-            paper.
+        round: Index of the round, from 0 at the method's start; ``AtRound(10, …)`` acts after eleven rounds, as
+            ``t == T_0`` in the L2C paper.
         transform: Any PyG transform.
     """
 
@@ -53,7 +53,7 @@ class AtRound:
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Transform the graph if it is time."""
-        return self.transform(data) if data.round == self.round else data
+        return self.transform(data) if data.round - data.phase_start == self.round else data
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def make_graph():
         data.isolated = torch.zeros(count, dtype=torch.bool)
         data.bytes_sent = torch.zeros(count, dtype=torch.float64)
         data.edge_weight = torch.zeros(edge_index.shape[1])
-        data.round = 0
+        data.round = data.phase_start = 0
         for name, value in fields.items():
             data[name] = value
         return data

@@ -20,6 +20,13 @@ def test_at_round_acts_once(make_graph, make_env):
     assert data.num_edges == 1
 
 
+def test_at_round_counts_from_the_start_of_the_method(make_graph, make_env):
+    data = make_graph([[0.0]] * 2, edges=[[0], [1]], phase_start=5)
+    for round_ in range(5, 10):
+        data.round = round_
+        assert AtRound(2, Isolated())(data, make_env()).num_edges == (0 if round_ == 7 else 1)
+
+
 def test_sampling_draws_the_share_anew_every_round(make_graph, make_env):
     data, stage, seen = make_graph([[0.0]] * 10), SampleNodes(0.25), set()
     data = stage.init(data, make_env())
