@@ -69,7 +69,6 @@ class Backend(ABC):
         self.spec = spec
         self.autocast = autocast
         self.samplewise = is_samplewise(module) and "buffers" not in spec.parts  # padding would enter the averages
-        self.random = is_random(module)
 
     @abstractmethod
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
@@ -131,20 +130,36 @@ def is_samplewise(module: nn.Module) -> bool:
     )
 
 
-def is_random(module: nn.Module) -> bool:
-    """Tell whether the module has layers with randomness of their own."""
-    return any(
-        isinstance(m, nn.modules.dropout._DropoutNd | nn.RReLU) and getattr(m, "p", 1.0) > 0 for m in module.modules()
-    )
+def is_random(module: nn.Module, inputs: Tensor) -> bool:
+    """Tell whether the module draws random numbers in training mode, judged by one forward pass of a copy.
+
+    Shapes:
+        inputs: [B, ...]; two samples or more, for batch normalisation.
+    """
+    with keyed_layers(inputs.device, 0), torch.no_grad():
+        before = _generator_state(inputs.device)
+        copy.deepcopy(module).train()(inputs)
+        return not torch.equal(before, _generator_state(inputs.device))
+
+
+def _generator_state(device: torch.device) -> Tensor:
+    """Return the states of the generators that layers on a device may draw from."""
+    state = torch.get_rng_state()
+    return torch.cat([state, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else state
 
 
 @contextmanager
-def keyed_layers(enabled: bool, device: torch.device, *keys: int) -> Iterator[None]:
-    """Key the randomness inside layers (dropout) by integers and leave the caller's generators as they were."""
-    if not enabled:
-        yield
-        return
+def keyed_layers(device: torch.device, *keys: int) -> Iterator[None]:
+    """Key randomness inside layers and losses (dropout) by integers and leave the caller's generators as they were.
+
+    It holds for whatever draws from the global generators, also for functions such as ``F.dropout`` that no list of
+    layers shows. Generators of other devices are not touched.
+    """
+    seed = keyed_seed(_LAYER_STREAM, *keys) % 2**63
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(keyed_seed(_LAYER_STREAM, *keys) % 2**63)
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield

@@ -92,7 +92,7 @@ class Engine:
         self.objective = as_objective(tasks.loss)
         split = tasks.splits["train"]
         pool = tasks.pools[split.pool]
-        sample = pool.inputs[split.index[:1]], pool.targets[split.index[:1]]
+        sample = pool.inputs[split.index[:2]], pool.targets[split.index[:2]]
         self.plans = tuple(
             plans
             or (make_plan(m, s, sample, self.objective, backend, chunk) for m, s in zip(modules, specs, strict=True))

@@ -78,7 +78,7 @@ class LoopBackend(Backend):
             moved = {slot: self._split(values[r]) for slot, values in moments.items()}
             near = None if anchor is None else anchor[r]
             seen = []
-            with keyed_layers(self.random, flat.device, feed.seed, idents[r], feed.round_):
+            with keyed_layers(flat.device, feed.seed, idents[r], feed.round_):
                 for s, size in enumerate(sizes[r]):
                     if size == 0:
                         break

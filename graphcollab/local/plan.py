@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, is_random
+from graphcollab.local.backend import Backend, Feed, is_random
 from graphcollab.local.loop_backend import LoopBackend
 from graphcollab.local.objective import Objective
+from graphcollab.local.optimizer import SGD
 from graphcollab.local.vmap_backend import VmapBackend
 from graphcollab.stack import ParamSpec
+from graphcollab.tasks import Pool, Schedule
 
 __all__ = ["BACKENDS", "Plan", "make_plan"]
 
@@ -51,16 +53,17 @@ def make_plan(
 ) -> Plan:
     """Choose backend and chunk.
 
-    The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); layers with randomness of
-    their own: loop (where it is keyed per node); convolutions on a CPU: loop (stacked they run up to twice as slow);
-    a module that fails under vmap on one sample: loop, with the failure as the reason; anything else: vmap.
+    The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); a module that draws random
+    numbers in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice
+    as slow); a module that fails under vmap on two samples, or whose buffers then differ from the loop's: loop, with
+    the failure as the reason; anything else: vmap.
 
     A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU.
 
     Args:
         module: The architecture.
         spec: Its columns.
-        sample: Inputs [1, ...] and targets [1, ...] of the kind it will see.
+        sample: Inputs [n, ...] and targets [n, ...] of the kind it will see; two are used.
         objective: What is minimised.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows at a time. Default: by the rule.
@@ -74,6 +77,7 @@ def make_plan(
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 row, got {chunk}")
     device = sample[0].device
+    sample = sample[0][[0, -1]], sample[1][[0, -1]]  # batch normalisation cannot train on one
     budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES
     chunk = chunk or max(budget // (4 * spec.num_columns), 1)
     if backend == "loop":
@@ -83,7 +87,7 @@ def make_plan(
         recurrent = sorted(kind.__name__ for kind in kinds if issubclass(kind, nn.RNNBase | nn.RNNCellBase))
         if recurrent:
             return Plan("loop", chunk, f"{recurrent[0]} has no stacked form")
-        if is_random(module):
+        if is_random(module, sample[0]):
             return Plan("loop", chunk, "randomness inside layers is keyed per node there")
         convolution = sorted(kind.__name__ for kind in kinds if issubclass(kind, nn.modules.conv._ConvNd))
         if convolution and device.type == "cpu":
@@ -99,12 +103,28 @@ def make_plan(
 def _vmap_failure(
     module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
 ) -> str | None:
-    """Return why a module cannot be stacked, judged by a gradient of two rows that share a sample."""
+    """Return why a module cannot be stacked, judged by a gradient and a local step of two rows with the same data."""
     flat = torch.stack([spec.flatten(module)] * 2)
     inputs, targets = (torch.stack([part] * 2) for part in sample)
     anchor = flat[:, : spec.num_parameters] if objective.anchored else None
     try:
         VmapBackend(module, spec).gradient(flat, inputs, targets, None, objective, anchor)
+        stacked = _step(VmapBackend(module, spec), flat, sample, objective, anchor)
     except (RuntimeError, NotImplementedError) as error:
         return str(error).strip().splitlines()[0][:160]
+    if "buffers" in spec.parts and not is_random(module, sample[0]):
+        single = _step(LoopBackend(module, spec), flat, sample, objective, anchor)
+        buffers = spec.columns("buffers")
+        if not torch.allclose(stacked[:, buffers], single[:, buffers], rtol=1e-3, atol=1e-5):
+            return "its buffers are replaced in training, not changed in place"
     return None
+
+
+def _step(
+    backend: Backend, flat: Tensor, sample: tuple[Tensor, Tensor], objective: Objective, anchor: Tensor | None
+) -> Tensor:
+    """Return the rows [2, columns] after a local step of size zero on the samples."""
+    position = torch.arange(2, device=flat.device).expand(2, 1, 2)
+    one = torch.ones(2, dtype=torch.int64, device=flat.device)
+    feed = Feed(Pool(*sample), position, Schedule(position, 2 * one[:, None], one), one, 0, 0)
+    return backend.fit(flat, feed, SGD(lr=0.0), objective, {}, 0 * one, anchor)[0]

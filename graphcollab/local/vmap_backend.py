@@ -85,7 +85,7 @@ class VmapBackend(Backend):
         together = objective.weighs and self.samplewise
         first = _common(step)
         key = (feed.seed, int(feed.node_id[0]), feed.round_)
-        with keyed_layers(self.random, flat.device, *key):
+        with keyed_layers(flat.device, *key):
             for s, size in enumerate(sizes.T):
                 alike = [(slice(0, len(flat)), whole[s], None)] if whole[s] else None
                 for rows, width, weight in alike or _groups(size, together, flat):

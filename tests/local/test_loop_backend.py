@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from graphcollab.local import SGD, Rows
 
@@ -24,6 +26,39 @@ def dropout():
     return nn.Sequential(nn.Linear(4, 20), nn.Dropout(0.5), nn.Linear(20, 3))
 
 
+class Functional(nn.Module):
+    """Drops units by a function, which no list of layers shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 20), nn.Linear(20, 3)
+
+    def forward(self, inputs):
+        return self.head(F.dropout(self.body(inputs), 0.5, self.training))
+
+
+class Attending(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, inputs):
+        return self.head(self.attention(inputs, inputs, inputs, need_weights=False)[0].mean(1))
+
+
+class Stacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(4, 4, num_layers=2, dropout=0.5, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, inputs):
+        return self.head(self.lstm(inputs)[0][:, -1])
+
+
+RANDOM = [(dropout, (4,)), (Functional, (4,)), (Attending, (5, 4)), (Stacked, (5, 4))]
+random_models = pytest.mark.parametrize(("model", "shape"), RANDOM, ids=["layer", "function", "attention", "lstm"])
+
+
 def test_recurrent_layers_train(make_engine):
     engine, models = make_engine(Recurrent(), (6, 2))
     assert engine.plans[0].backend == "loop"
@@ -35,11 +70,13 @@ def test_recurrent_layers_train(make_engine):
     assert gradients.shape == models.tensors[0].shape
 
 
-def test_dropout_is_keyed_by_node_and_round(make_engine):
-    engine, models = make_engine(dropout(), chunk=4)
+@random_models
+def test_dropout_is_keyed_by_node_and_round(make_engine, model, shape):
+    engine, models = make_engine(model(), shape, chunk=4)
+    assert engine.plans[0].backend == "loop"
     whole = engine.fit(Rows.own(models), round_=0, **FIT).models.tensors[0]
     for chunk, order in ((1, [0, 1, 2, 3]), (3, [3, 1, 0])):
-        other, _ = make_engine(dropout(), chunk=chunk)
+        other, _ = make_engine(model(), shape, chunk=chunk)
         torch.manual_seed(chunk)
         some = other.fit(Rows.own(models, torch.tensor(order)), round_=0, **FIT).models.tensors[0]
         assert torch.equal(some, whole[order])
@@ -56,9 +93,10 @@ def test_dropout_differs_between_nodes(make_engine):
     assert not torch.allclose(new[0], new[1])
 
 
-def test_dropout_leaves_the_global_generator_alone(make_engine):
-    for backend in ("loop", "vmap"):
-        engine, models = make_engine(dropout(), backend=backend)
+@random_models
+def test_dropout_leaves_the_global_generator_alone(make_engine, model, shape):
+    for backend in ("loop", "vmap") if model in (dropout, Functional) else ("loop",):
+        engine, models = make_engine(model(), shape, backend=backend)
         before = torch.get_rng_state()
         engine.fit(Rows.own(models), round_=0, **FIT)
         assert torch.equal(before, torch.get_rng_state())

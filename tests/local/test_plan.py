@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import re
 
 import pytest
@@ -32,6 +33,31 @@ class Branching(nn.Module):
         return self.head(inputs if bool(inputs.sum() > 0) else -inputs)
 
 
+class Functional(nn.Module):
+    """Drops units by a function, which no list of layers shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 3)
+
+    def forward(self, inputs):
+        return nn.functional.dropout(self.head(inputs), 0.5, self.training)
+
+
+class Replacing(nn.Module):
+    """Assigns its buffer anew, which a stacked forward pass loses."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 3)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, inputs):
+        if self.training:
+            self.seen = self.seen + 1
+        return self.head(inputs)
+
+
 def plan(module, shape=(2,), objective=None, **settings):
     sample = torch.zeros(1, *shape), torch.zeros(1, dtype=torch.int64)
     return make_plan(module, ParamSpec.from_module(module), sample, objective or CrossEntropy(), **settings)
@@ -44,6 +70,10 @@ def plan(module, shape=(2,), objective=None, **settings):
         (Recurrent(), (5, 2), "loop", "LSTM has no stacked form"),
         (nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.Linear(4, 3)), (2,), "loop", "keyed per node"),
         (nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.0), nn.Linear(4, 3)), (2,), "vmap", "stacked form"),
+        (Functional(), (2,), "loop", "keyed per node"),
+        (nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), (2,), "vmap", "stacked form"),
+        (nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8, momentum=None)), (2,), "loop", "no stacked form: .*item"),
+        (Replacing(), (2,), "loop", "no stacked form: its buffers are replaced in training"),
         (FedAvgCNN.for_shape((1, 16, 16), 3), (1, 16, 16), "loop", "Conv2d on a CPU"),
         (Branching(), (2,), "loop", "no stacked form: .*data-dependent control flow"),
     ],
@@ -72,6 +102,16 @@ def test_asking_for_a_backend():
     assert plan(MLP(2, 4, 3), backend="loop").as_dict()["reason"] == "asked for"
     with pytest.raises(ValueError, match=r"Recurrent cannot be stacked \(.*\): use backend 'loop' or 'auto'"):
         plan(Recurrent(), (5, 2), backend="vmap")
+
+
+def test_planning_leaves_module_and_generator_alone():
+    module = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)).eval()
+    before, generator = copy.deepcopy(module.state_dict()), torch.get_rng_state()
+    for backend in ("auto", "vmap"):
+        plan(module, backend=backend)
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert not module.training
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
 @pytest.mark.parametrize(
