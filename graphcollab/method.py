@@ -14,7 +14,7 @@ from torch_geometric.transforms import BaseTransform
 
 from graphcollab.comm import Relation
 from graphcollab.local import Rows
-from graphcollab.nn import Keep, NoExchange, NoWeights
+from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights
 from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env, Exchanger, Personal, Stage, Weigher
@@ -51,22 +51,38 @@ class Method:
         local: What a node does on its own data.
         weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
         exchange: What is mixed and onto which base.
-        rewire: Next round's edges and nodes at work.
+        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`EveryRound`).
         personal: The models nodes serve and are judged by.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
-        part: Part of the model the method mixes.
         global_state: Whether nodes share state other than along edges (a server, a shared encoder).
+
+    Raises:
+        ValueError: If the weigher looks at another part of the model than the exchange mixes.
     """
 
     name: str
     local: Stage
     weigh: Weigher = field(default_factory=NoWeights)
     exchange: Exchanger = field(default_factory=NoExchange)
-    rewire: Stage = field(default_factory=Keep)
+    rewire: Stage | BaseTransform = field(default_factory=Keep)
     personal: Personal = field(default_factory=OwnModel)
     prepare: BaseTransform | None = None
-    part: str = "all"
     global_state: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rewire, BaseTransform):
+            object.__setattr__(self, "rewire", EveryRound(self.rewire))
+        compared = getattr(self.weigh, "part", self.part)
+        if compared != self.part:
+            raise ValueError(
+                f"{self.name} exchanges the part {self.part!r}, and its weigher compares {compared!r}: give both the "
+                "same part"
+            )
+
+    @property
+    def part(self) -> str:
+        """Part of the model that is mixed: the exchange's."""
+        return self.exchange.part
 
     def replace(self, **slots: Any) -> Method:
         """Return the method with other slots; no state is shared."""

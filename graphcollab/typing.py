@@ -69,6 +69,10 @@ class Weigher(Stage, Protocol):
 class Exchanger(Stage, Protocol):
     """Mixes models; knows how its result depends on the edge weights."""
 
+    @property
+    def part(self) -> str:
+        """Part of the model that is mixed."""
+
     def weight_gradient(self, data: Data, env: Env, cotangent: Any) -> Tensor:
         """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part]."""
 

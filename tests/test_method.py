@@ -8,11 +8,12 @@ from graphcollab.comm import Comm
 from graphcollab.local import SGD, Engine, Fit
 from graphcollab.method import Method, NonFiniteLossError, OwnModel, Phases
 from graphcollab.methods import dpsgd, fedavg, get_method, l2c, local, meta_l2c
-from graphcollab.nn import ServerAverage
+from graphcollab.nn import EveryRound, Exchange, ServerAverage
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import build_graph
+from graphcollab.transforms import TopK
 from graphcollab.typing import Env
 
 EXCHANGING = ("dpsgd", "fedavg", "l2c", "meta_l2c")
@@ -140,11 +141,28 @@ def test_replace_shares_no_state():
         one.name = "other"
 
 
+def test_a_transform_can_rewire_every_round():
+    method = l2c(epochs=1).replace(rewire=TopK(1))
+    assert method.rewire == EveryRound(method.rewire.transform)
+    assert method.replace(name="again").rewire == method.rewire
+    data, _ = Scene.small().play(method, rounds=2)
+    sender, receiver = data.edge_index
+    assert torch.bincount(receiver[sender != receiver], minlength=6).tolist() == [1] * 6
+
+
+def test_the_part_is_said_once():
+    assert l2c(part="head").part == fedavg(part="head").part == "head"
+    assert l2c().replace(exchange=ServerAverage(part="head")).part == "head"
+    assert local().part == "all"
+    with pytest.raises(ValueError, match="meta_l2c exchanges the part 'head', and its weigher compares 'all': give"):
+        meta_l2c().replace(exchange=Exchange(part="head"))
+
+
 def test_slots_are_played_in_order():
     seen = []
 
     class Spy:
-        learns, needs = True, ()
+        learns, needs, part = True, (), "all"
 
         def __init__(self, name):
             self.name = name

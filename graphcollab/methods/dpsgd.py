@@ -59,5 +59,4 @@ def dpsgd(
         if one_step
         else Exchange("zero", "x", part, buffers=buffers),
         prepare=WithSelfLoops(),
-        part=part,
     )

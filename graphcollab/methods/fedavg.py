@@ -49,6 +49,5 @@ def fedavg(
         local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),
         exchange=ServerAverage(part=part, buffers=buffers),
         rewire=SampleNodes(fraction) if fraction < 1 else Keep(),
-        part=part,
         global_state=True,
     )

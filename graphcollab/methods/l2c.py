@@ -75,7 +75,6 @@ def l2c(
         exchange=update_exchange(variant, part, buffers),
         rewire=drop_weakest(drop_round, drop_fraction, drop_count),
         prepare=WithSelfLoops(),
-        part=part,
     )
 
 

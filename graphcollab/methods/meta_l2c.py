@@ -85,6 +85,5 @@ def meta_l2c(
         exchange=update_exchange(variant, part, buffers),
         rewire=drop_weakest(drop_round, drop_fraction, drop_count),
         prepare=WithSelfLoops(),
-        part=part,
         global_state=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcollab.nn.exchange import Exchange, NoExchange, ServerAverage
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
-from graphcollab.nn.rewire import AtRound, Keep, SampleNodes
+from graphcollab.nn.rewire import AtRound, EveryRound, Keep, SampleNodes
 from graphcollab.nn.weigh import (
     ChannelAttention,
     FixedWeigher,
@@ -19,6 +19,7 @@ from graphcollab.nn.weigh import (
 __all__ = [
     "AtRound",
     "ChannelAttention",
+    "EveryRound",
     "Exchange",
     "FixedWeigher",
     "Keep",

@@ -29,6 +29,8 @@ TERMS = ("zero", "x", "x_start", "update")
 class NoExchange:
     """Nodes keep what they learned themselves."""
 
+    part = "all"
+
     def init(self, data: Data, env: Env) -> Data:
         """Nothing to create."""
         return data

@@ -16,7 +16,7 @@ from graphcollab.keyed import keyed_order
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["AtRound", "Keep", "SampleNodes"]
+__all__ = ["AtRound", "EveryRound", "Keep", "SampleNodes"]
 
 _SAMPLE_STREAM = 107
 
@@ -54,6 +54,25 @@ class AtRound:
     def __call__(self, data: Data, env: Env) -> Data:
         """Transform the graph if it is time."""
         return self.transform(data) if data.round - data.phase_start == self.round else data
+
+
+@dataclass(frozen=True)
+class EveryRound:
+    """Apply a transform after the exchange of every round.
+
+    Args:
+        transform: Any PyG transform.
+    """
+
+    transform: BaseTransform
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Nothing to create."""
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Transform the graph."""
+        return self.transform(data)
 
 
 @dataclass(frozen=True)
