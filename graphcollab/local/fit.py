@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.local.objective import Objective
-from graphcollab.local.optimizer import SGD, RowOptimizer
+from graphcollab.local.optimizer import SGD, RowOptimizer, as_row_optimizer
 from graphcollab.local.rows import Rows
 from graphcollab.stack import Stacks
 
@@ -32,12 +32,18 @@ class Fit:
         epochs: Passes over a node's training samples.
         steps: Number of local steps, instead of ``epochs``.
         batch_size: B.
-        optimizer: The update. Default: SGD with step size 0.01 and weight decay 5e-4, as in the L2C paper.
+        optimizer: The update, also by name or ``torch.optim`` class; see `as_row_optimizer`. Default: SGD with step
+            size 0.01 and weight decay 5e-4, as in the L2C paper.
         objective: Added to the task's loss; it may read the round's start as its anchor.
         keep_state: Keep the optimiser's state from round to round; else every round starts afresh.
 
     Raises:
-        ValueError: If epochs, steps or batch size is not positive.
+        ValueError: If epochs, steps or batch size is not positive, or the optimiser has no form per row.
+        TypeError: If the optimiser is something else.
+
+    Example:
+        >>> Fit(optimizer="adam").optimizer.lr
+        0.001
     """
 
     epochs: int = 1
@@ -48,6 +54,7 @@ class Fit:
     keep_state: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
         if min(self.epochs, self.batch_size, 1 if self.steps is None else self.steps) < 1:
             raise ValueError(
                 f"epochs, steps and batch_size must be positive, got {self.epochs}, {self.steps}, {self.batch_size}"

@@ -7,6 +7,7 @@ rules of the ``torch.optim`` classes of the same name.
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -142,15 +143,18 @@ def _per_row(value: Tensor | float, like: Tensor) -> Tensor | float:
 _ELEMENTWISE: dict[str, type[RowOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
-def as_row_optimizer(optimizer: str | type[torch.optim.Optimizer] | RowOptimizer, **settings: Any) -> RowOptimizer:
+def as_row_optimizer(
+    optimizer: str | type[torch.optim.Optimizer] | type[RowOptimizer] | RowOptimizer, **settings: Any
+) -> RowOptimizer:
     """Turn a name or a ``torch.optim`` class into the row optimiser with the same update.
 
     Args:
-        optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, ``torch.optim.SGD`` and so on, or a `RowOptimizer`.
-        settings: Its settings, such as ``lr``.
+        optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, ``torch.optim.SGD`` and so on, or a `RowOptimizer` or its class.
+        settings: Its settings, such as ``lr``. Default: those of the class named.
 
     Raises:
         ValueError: If its update is not elementwise or it has no row form; it is refused by name.
+        TypeError: If it is anything else, such as an optimiser that already holds parameters.
 
     Example:
         >>> as_row_optimizer(torch.optim.SGD, lr=0.1).lr
@@ -158,10 +162,21 @@ def as_row_optimizer(optimizer: str | type[torch.optim.Optimizer] | RowOptimizer
     """
     if isinstance(optimizer, RowOptimizer):
         return optimizer
+    kind = inspect.isclass(optimizer) and issubclass(optimizer, torch.optim.Optimizer | RowOptimizer)
+    if not isinstance(optimizer, str) and not kind:
+        raise TypeError(
+            f"expected the name of an optimiser, a torch.optim class or a RowOptimizer, got {type(optimizer).__name__}: "
+            "for example Adam(lr=0.001) of graphcollab.local"
+        )
+    if not isinstance(optimizer, str) and issubclass(optimizer, RowOptimizer):
+        return optimizer(**settings)
     name = optimizer if isinstance(optimizer, str) else optimizer.__name__
-    if name.lower() not in _ELEMENTWISE:
+    if name.lower() not in _ELEMENTWISE or (kind and optimizer is not getattr(torch.optim, name, None)):
         raise ValueError(
             f"{name} is not available for stacked models: an optimiser must be elementwise with state per row; "
             f"available are {', '.join(kind.__name__ for kind in _ELEMENTWISE.values())}"
         )
+    if not isinstance(optimizer, str):
+        own = inspect.signature(optimizer).parameters
+        settings = {key: own[key].default for key in ("lr", "weight_decay")} | settings
     return _ELEMENTWISE[name.lower()](**settings)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.local import SGD, Adam, Fit, Proximal
+from graphcollab.local import SGD, Adam, AdamW, Fit, Proximal
 from graphcollab.method import Method
 from graphcollab.testing import Scene
 
@@ -74,3 +74,10 @@ def test_a_strong_pull_keeps_nodes_at_the_rounds_start():
 def test_refusals(settings):
     with pytest.raises(ValueError, match="must be positive"):
         Fit(**settings)
+
+
+def test_an_optimiser_by_name_or_class():
+    assert Fit(optimizer="adam").optimizer == Adam()
+    assert Fit(optimizer=torch.optim.AdamW).optimizer == AdamW()
+    with pytest.raises(ValueError, match="LBFGS is not available for stacked models"):
+        Fit(optimizer=torch.optim.LBFGS)

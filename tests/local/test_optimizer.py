@@ -65,3 +65,21 @@ def test_names_classes_and_values_are_taken():
 def test_negative_settings(settings):
     with pytest.raises(ValueError, match="must not be negative"):
         SGD(**settings)
+
+
+def test_settings_of_a_torch_class_are_its_own():
+    assert as_row_optimizer(torch.optim.SGD) == SGD(lr=1e-3)
+    assert as_row_optimizer(torch.optim.SGD, lr=0.2, momentum=0.9) == SGD(lr=0.2, momentum=0.9)
+    assert as_row_optimizer(Adam, lr=0.5) == Adam(lr=0.5)
+
+
+def test_an_optimiser_of_the_same_name_is_not_taken_for_the_known_one():
+    own = type("Adam", (torch.optim.Optimizer,), {})
+    with pytest.raises(ValueError, match="Adam is not available for stacked models"):
+        as_row_optimizer(own)
+
+
+@pytest.mark.parametrize("wrong", [torch.optim.Adam([torch.zeros(1)]), None, 0.1, int])
+def test_what_is_no_optimiser_is_refused_by_type(wrong):
+    with pytest.raises(TypeError, match=f"expected the name of an optimiser.*got {type(wrong).__name__}"):
+        as_row_optimizer(wrong)
