@@ -88,6 +88,10 @@ class Method:
         """Return the method with other slots; no state is shared."""
         return dataclasses.replace(self, **slots)
 
+    def last(self, played: int) -> Method:
+        """Return the method that played last: this one; `Phases` have several."""
+        return self
+
     def check(self, env: Env) -> None:
         """Check that nodes have the data the method needs.
 
@@ -174,8 +178,12 @@ class Phases:
         return self.method.global_state or self.next.global_state
 
     def at(self, round_: int) -> Method | Phases:
-        """Return the method that plays a round."""
+        """Return the method, or the further phases, that a round belongs to."""
         return self.method if round_ < self.until else self.next
+
+    def last(self, played: int) -> Method:
+        """Return the method that played last, after a number of rounds; before the first, the one that will."""
+        return self.at(max(played - 1, 0)).last(played)
 
     def check(self, env: Env) -> None:
         """Check both methods."""
@@ -194,7 +202,7 @@ class Phases:
 
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models of the phase that played last."""
-        return self.at(max(data.round - 1, 0)).models(data, env)
+        return self.last(data.round).models(data, env)
 
 
 def last_graph(data: Data) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 
 from graphcollab.comm import Comm
 from graphcollab.local import Engine
-from graphcollab.method import Method, settle
+from graphcollab.method import settle
 from graphcollab.nn import ChannelAttention, Mix
 from graphcollab.ops import edge_products
 from graphcollab.stack import Stacks
@@ -57,7 +57,9 @@ class Joined:
         return spec.load_into(copy.deepcopy(self.modules[0]), row).eval()
 
 
-def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 4) -> Joined:
+def join(
+    result: Result, newcomers: Tasks, *, allowed: Tensor | None = None, warmup: int = 1, finetune: int = 4
+) -> Joined:
     """Give nodes that were not there during training a personalised model from the learned mixer.
 
     A newcomer trains alone for ``warmup`` rounds from the run's initial model; attention between its change and those
@@ -67,29 +69,33 @@ def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 4
     this is our reading.)
 
     Args:
-        result: A run of a method whose weights come from encodings of models (meta-L2C), one architecture.
+        result: A run of a method whose weights come from encodings of models (meta-L2C), one architecture. Of `Phases`
+            the one that played last counts.
         newcomers: The new nodes' data.
+        allowed: Edges from an old node to a new one, both by position, [2, E]. Default: all pairs. A newcomer always
+            hears itself, and never a node that was isolated.
         warmup: Rounds of local training before mixing.
         finetune: Rounds of local training after it.
 
     Raises:
-        ValueError: If the method learned nothing that applies to new nodes, their data do not fit the models, or a
-            number of rounds is negative.
+        ValueError: If the method learned nothing that applies to new nodes, their data do not fit the models, an edge
+            is out of range or double, or a number of rounds is negative.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     if min(warmup, finetune) < 0:
         raise ValueError(f"warmup and finetune must not be negative, got {warmup} and {finetune}")
-    method, old = result.method, result.data
-    if not isinstance(method, Method) or not isinstance(method.weigh, ChannelAttention):
-        raise ValueError(
-            f"{result.method.name} learned weights of fixed nodes only; new nodes need a mixer: use meta_l2c"
-        )
+    old = result.data
+    method = result.method.last(old.round)
+    if not isinstance(method.weigh, ChannelAttention):
+        raise ValueError(f"{method.name} learned weights of fixed nodes only; new nodes need a mixer: use meta_l2c")
     if len(old.x.specs) > 1:
         raise ValueError("nodes can join runs of one architecture only")
     start, part = old.x_init.tensors[0][:1], method.part
     newcomers = newcomers.to(old.x.device)
+    heard = _allowed_edges(allowed, old.isolated, newcomers.num_nodes)
     check_outputs(newcomers, result.modules)
-    engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans)
+    autocast = result.env.engine.backends[0].autocast
+    engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
     env = Env(engine, Comm(), result.env.seed)
     new = build_graph(newcomers, result.modules, torch.empty(2, 0, dtype=torch.int64))
     new.x = new.x_init = Stacks.single(old.x.specs[0], start.expand(new.num_nodes, -1))
@@ -107,9 +113,7 @@ def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 4
     origin = start[:, old.x.specs[0].columns(part)]
     changes = torch.cat([old.x.part(part), new.x.part(part)]) - origin  # [K + K', P_part]
     receiver = torch.arange(count, device=start.device)
-    heard = (~old.isolated).nonzero().flatten()
-    sender = torch.cat([heard.repeat(count), known + receiver])
-    edges = torch.stack([sender, torch.cat([receiver.repeat_interleave(len(heard)), receiver])])
+    edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
     with torch.no_grad():
         code = old.mixer.encode(changes, old.x.specs[0], part)
         weight = softmax(edge_products(code[known:], code, edges), edges[1], num_nodes=count)
@@ -117,3 +121,25 @@ def join(result: Result, newcomers: Tasks, *, warmup: int = 1, finetune: int = 4
     new.x = new.x.with_part(part, mixed)
     train(finetune)
     return Joined(new.x, edges, weight, newcomers.names, result.modules)
+
+
+def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:
+    """Return the edges from old nodes to new ones, sorted by receiver, without those of isolated nodes, [2, E]."""
+    known, device = len(isolated), isolated.device
+    if allowed is None:
+        old, new = torch.arange(known, device=device), torch.arange(count, device=device)
+        allowed = torch.stack([old.repeat(count), new.repeat_interleave(known)])
+    if allowed.dim() != 2 or allowed.shape[0] != 2 or allowed.is_floating_point():
+        raise ValueError(
+            "allowed must hold an old node and a new one per edge, integers of shape [2, E], got "
+            f"{allowed.dtype} of shape {tuple(allowed.shape)}"
+        )
+    allowed = allowed.to(device, torch.int64)
+    limits = torch.tensor([[known], [count]], device=device)
+    if bool(((allowed < 0) | (allowed >= limits)).any()):
+        raise ValueError(f"allowed must name old nodes from 0 to {known - 1} and new ones from 0 to {count - 1}")
+    key = allowed[1] * known + allowed[0]
+    if len(key.unique()) < len(key):
+        raise ValueError("allowed names an edge twice: leave out doubles, for example by allowed.unique(dim=1)")
+    allowed = allowed[:, key.argsort()]
+    return allowed[:, ~isolated[allowed[0]]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcollab import build_model, join, l2c, load_dataset, local, meta_l2c, run, shard_tasks
-from graphcollab.method import NonFiniteLossError
+from graphcollab.method import NonFiniteLossError, Phases
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
 
@@ -73,6 +73,42 @@ def test_nodes_left_behind_are_not_listened_to():
     told = join(result, tasks.select([4, 5]))
     assert sorted(set(told.edge_index[0].tolist())) == [0, 2, 3, 4, 5]
     assert torch.zeros(2).index_add(0, told.edge_index[1], told.edge_weight).tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_the_mixer_of_the_phase_that_played_last_counts(joined):
+    _, new, _ = joined
+    old = Scene.small(torch.float32).tasks.select(range(4))
+    result = run(Phases(local(**QUICK), 1, meta_l2c(**QUICK)), old, make, rounds=2)
+    assert join(result, new).names == ("dora", "emil")
+    early = run(Phases(local(**QUICK), 5, meta_l2c(**QUICK)), old, make, rounds=2)
+    with pytest.raises(ValueError, match=r"^local learned weights of fixed nodes only"):
+        join(early, new)
+
+
+def test_only_allowed_edges_are_used(joined):
+    result, new, told = joined
+    some = join(result, new, allowed=torch.tensor([[3, 0], [0, 0]]), warmup=2, finetune=0)
+    assert some.edge_index.tolist() == [[0, 3, 4, 5], [0, 0, 0, 1]]
+    every = told.edge_weight[(told.edge_index[1] == 0) & torch.isin(told.edge_index[0], torch.tensor([0, 3, 4]))]
+    assert some.edge_weight[:3].tolist() == pytest.approx((every / every.sum()).tolist())
+    assert float(some.edge_weight[3]) == 1.0
+    for allowed, message in [
+        (torch.tensor([[4], [0]]), "old nodes from 0 to 3 and new ones from 0 to 1"),
+        (torch.tensor([[0, 0], [1, 1]]), "an edge twice"),
+        (torch.zeros(2), r"integers of shape \[2, E\], got torch.float32 of shape \(2,\)"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            join(result, new, allowed=allowed)
+
+
+def test_newcomers_compute_in_the_number_type_of_the_run(joined):
+    _, new, _ = joined
+    old = Scene.small(torch.float32).tasks.select(range(4))
+    alone, rows = torch.empty(2, 0, dtype=torch.int64), []
+    for autocast in (False, True):
+        result = run(meta_l2c(**QUICK), old, make, rounds=1, autocast=autocast)
+        rows.append(join(result, new, allowed=alone, finetune=0).stacks.tensors[0])
+    assert float((rows[0] - rows[1]).abs().max()) > 1e-5
 
 
 def test_bad_input(joined):
