@@ -118,8 +118,9 @@ class ChannelAttention:
         params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
         mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         weight = self._attend(mixer.encode(self._change(before), data.x.specs[0], self.part), data, env)
+        members = (~data.isolated).nonzero().flatten()
         if self.scale == "mean":
-            gradient = gradient / data.num_nodes
+            gradient = gradient / max(len(members), 1)
         grads = [env.comm.reduce(g) for g in torch.autograd.grad(weight, params, gradient)]
         moments: dict[str, Mapping[str, Tensor]] = {
             slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
@@ -127,10 +128,9 @@ class ChannelAttention:
         params = [param.detach() for param in params]
         state = {slot: list(many.values()) for slot, many in moments.items()}
         self.optimizer.update(params, grads, state, data.mixer_step)
-        # all-reduce of the encoders: each node sends 2 (K - 1) / K of their parameters
-        everyone = torch.arange(data.num_nodes, device=data.node_id.device)
-        share = 2 * (data.num_nodes - 1) / data.num_nodes
-        data = env.comm.count(data, everyone, share * data.mixer.num_parameters)
+        # all-reduce of the encoders: each of the M nodes that are left sends 2 (M - 1) / M of their parameters
+        share = 2 * (len(members) - 1) / max(len(members), 1)
+        data = env.comm.count(data, members, share * data.mixer.num_parameters)
         data.mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         for slot, many in moments.items():
             data[f"mixer_{slot}"] = data.mixer.with_tensors(many)

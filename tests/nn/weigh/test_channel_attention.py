@@ -117,3 +117,18 @@ def test_nodes_at_rest_send_nothing_and_weigh_nothing():
     expected = torch.eye(4, dtype=torch.float64)
     expected[work[:, None], work] = (code[work] @ code[work].T).softmax(1)
     torch.testing.assert_close(after.edge_weight, expected[EDGES[1], EDGES[0]])
+
+
+@pytest.mark.parametrize(("scale", "share"), [("sum", 1.0), ("mean", 1 / 3)])
+def test_isolated_nodes_neither_pay_nor_count(scale, share):
+    weigh, plain = ChannelAttention(optimizer=SGD(lr=1.0), scale=scale), ChannelAttention(optimizer=SGD(lr=1.0))
+    data = graph(normal(4, 9, seed=8), weigh)
+    data.isolated = torch.tensor([False, False, True, False])
+    data.trains = data.serves = ~data.isolated
+    data = Exchange("x_start", "update")(weigh(data, ENV), ENV)
+    gradient = normal(16, seed=9)
+    after, full = weigh.learn(data, ENV, gradient), plain.learn(data, ENV, gradient)
+    reduced = 4.0 * 2 * 2 / 3 * data.mixer.num_parameters
+    assert (after.bytes_sent - data.bytes_sent).tolist() == pytest.approx([reduced, reduced, 0.0, reduced])
+    for name, tensor in data.mixer.tensors.items():
+        torch.testing.assert_close(tensor - after.mixer.tensors[name], share * (tensor - full.mixer.tensors[name]))
