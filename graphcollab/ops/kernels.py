@@ -12,15 +12,16 @@ from graphcollab.ops.structure import Structure
 
 __all__ = ["PRODUCTS", "choose_product", "edge_dot"]
 
-BLOCK_BYTES = 6 * 2**20
+BLOCK_BYTES = 2 * 2**20
 DENSE_DENSITY = 0.2
+LONG_ROW = 2**16
 DENSE_NODES = 8192
 DENSE_WASTE = 32  # a dense product of all pairs beats gathered ones until it computes this many times what is needed
 
 
 def _blocks(width: int, rows: int, element_size: int) -> Iterator[slice]:
     """Cut columns so that ``rows`` of a block fit the cache."""
-    step = max(BLOCK_BYTES // (max(rows, 1) * element_size), 256)
+    step = max(BLOCK_BYTES // (max(rows, 1) * element_size), 128)
     for start in range(0, width, step):
         yield slice(start, min(start + step, width))
 
@@ -92,6 +93,8 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     pairs = structure.num_receivers * structure.num_senders
     if pairs <= min(DENSE_WASTE * structure.num_edges, DENSE_NODES**2):
         return (a @ b.T)[structure.receiver, structure.sender]
+    if a.device.type == "cpu" and a.dtype in (torch.float32, torch.float64):
+        return _sampled(structure, a, b)
     total = a.new_zeros(structure.num_edges)
     for block in _blocks(a.shape[1], 64, a.element_size()):
         left, right = a[:, block], b[:, block]
@@ -99,4 +102,18 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
         for start in range(0, structure.num_edges, step):
             edges = slice(start, start + step)
             total[edges] += torch.linalg.vecdot(left[structure.receiver[edges]], right[structure.sender[edges]])
+    return total
+
+
+def _sampled(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
+    """Return the same by torch's sampled product, which reads rows where they lie if they are contiguous.
+
+    Long or strided rows are taken a block of columns at a time: it sums in sequence, which loses digits, and copies.
+    """
+    pattern = structure.adjacency(a.new_zeros(structure.num_edges))
+    if a.shape[1] <= LONG_ROW and a.is_contiguous() and b.is_contiguous():
+        return torch.sparse.sampled_addmm(pattern, a, b.T, beta=0.0).values()
+    total = a.new_zeros(structure.num_edges)
+    for block in _blocks(a.shape[1], max(len(a), len(b)), a.element_size()):
+        total += torch.sparse.sampled_addmm(pattern, a[:, block], b[:, block].T, beta=0.0).values()
     return total
