@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -28,7 +29,7 @@ from graphcollab import (
     run,
     shard_tasks,
 )
-from graphcollab.local import SGD, Adam, Fit, as_row_optimizer
+from graphcollab.local import SGD, Adam, CrossEntropy, Fit, UserLoss, as_row_optimizer
 from graphcollab.models import MLP
 from graphcollab.stack import ParamSpec
 from graphcollab.train import Callback, save_checkpoint
@@ -66,11 +67,31 @@ def one_validation_sample_too_few():
     return Tasks.from_samples([(X, Y), (X[:1], Y[:1]), (X, Y)], names=("ada", "bob", "cy"))
 
 
-def with_labels(split, label):
+class Counting(nn.Linear):
+    """Counts its batches in whole numbers."""
+
+    def __init__(self):
+        super().__init__(4, 3)
+        self.register_buffer("count", torch.tensor(0))
+
+    def forward(self, inputs):
+        self.count += self.training
+        return super().forward(inputs)
+
+
+class Paired(nn.Linear):
+    """Returns more than one tensor."""
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        return outputs, inputs
+
+
+def with_labels(split, label, **fields):
     y = Y.clone()
     y[3] = label
     good, bad = [(X, Y)] * 3, [(X, Y), (X, y), (X, Y)]
-    return Tasks.from_samples(bad if split == "train" else good, test=bad if split == "test" else good)
+    return Tasks.from_samples(bad if split == "train" else good, test=bad if split == "test" else good, **fields)
 
 
 def edges(*pairs):
@@ -146,17 +167,37 @@ BAD = {
     ),
     "inputs of another shape": (
         lambda: go(model=lambda: nn.Linear(9, 3)),
-        r"Linear cannot take inputs of shape \(4,\): .*1x4 and 9x3",
+        r"Linear cannot take inputs of shape \(4,\) \(train\): .*2x4 and 9x3",
     ),
     "one output for classes": (
         lambda: go(model=lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))),
-        r"cross-entropy needs one output per class, .* shape \(1,\): .*loss='bce'",
+        r"cross-entropy needs one output per class, .* shape \(2,\): .*loss='bce'",
     ),
     "outputs of regression": (
         lambda: go(tasks=Tasks.from_samples([(X, X[:, 0])], loss="mse", metric="mse")),
-        r"outputs \(1, 3\) and targets \(1,\) must have the same shape",
+        r"outputs \(2, 3\) and targets \(2,\) must have the same shape",
     ),
     "metric of binary tasks": (lambda: go(tasks=nodes(metric="auc")), "auc: .*binary tasks"),
+    "label outside a user's loss": (
+        lambda: go(tasks=with_labels("test", 7, loss=F.cross_entropy)),
+        "split 'test' has labels from 0 to 7, MLP has outputs for 0 to 2, and the loss refuses: .*7 is out of bounds",
+    ),
+    "label outside a sum": (
+        lambda: go(tasks=with_labels("train", 3, loss=CrossEntropy() + UserLoss(lambda o, t: o.square().mean()))),
+        "split 'train' has labels from 0 to 3, MLP has outputs for 0 to 2",
+    ),
+    "label of binary tasks": (
+        lambda: go(tasks=nodes(loss="bce"), model=lambda: nn.Linear(4, 1)),
+        "binary cross-entropy needs labels 0 or 1, split 'train' has 2: relabel",
+    ),
+    "test inputs of another shape": (
+        lambda: go(tasks=Tasks.from_samples([(X, Y)] * 3, test=[(X[:, :2], Y)] * 3)),
+        r"MLP cannot take inputs of shape \(2,\) \(test\): .*2x2 and 4x6",
+    ),
+    "a counter in whole numbers": (
+        lambda: go(model=Counting),
+        r"buffer 'count' of Counting \(torch.int64\) changes in training",
+    ),
     "no parameters": (lambda: go(model=nn.Identity()), "Identity has no parameters: there is nothing to learn"),
     # names, with the nearest known one
     "method": (lambda: get_method("l3c"), "unknown method 'l3c'; did you mean 'l2c'"),
@@ -214,7 +255,7 @@ WRONG_TYPES = {
     "model by name": (lambda: go(model="mlp"), "model must be a module, .* got 'mlp': make one by build_model"),
     "loss of several numbers": (
         lambda: go(tasks=nodes(loss=lambda o, t: F.cross_entropy(o, t, reduction="none"))),
-        r"a loss must return one number per batch .* got \(1,\): average it",
+        r"a loss must return one number per batch .* got \(2,\): average it",
     ),
     "metric of several numbers": (
         lambda: go(tasks=nodes(metric=lambda o, t: (o.argmax(1) == t).tolist())),
@@ -278,6 +319,24 @@ def test_checkpoint_of_other_shapes(tmp_path):
     run(local(epochs=1), nodes(), MLP(4, (9,), 3), rounds=1, checkpoint=tmp_path)
     with pytest.raises(ValueError, match=r"another run, which differs in shapes of the models .*\[9, 4\].*\[6, 4\]"):
         go(local(epochs=1), checkpoint=tmp_path)
+
+
+def test_a_model_that_returns_two_tensors():
+    with pytest.raises(TypeError, match="a model must return one tensor .*, Paired returns a tuple: wrap it"):
+        go(model=lambda: Paired(4, 3))
+
+
+def test_what_a_users_loss_and_metric_can_take_is_not_refused():
+    """A loss that ignores a label, and a metric that needs two samples of different classes."""
+
+    def spread(outputs, targets):
+        if len(targets.unique()) < 2:
+            raise ValueError("one class is not enough")
+        return outputs.std(0).mean()
+
+    ignoring = partial(F.cross_entropy, ignore_index=-1)
+    with pytest.raises(pytest.fail.Exception, match="training has begun"):
+        go(local(), with_labels("train", -1, loss=ignoring, metric=spread))
 
 
 def test_compare_checks_before_it_runs():

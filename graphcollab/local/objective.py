@@ -81,6 +81,19 @@ class Objective(ABC):
         stacked: Callable[..., Tensor] = vmap(one, in_dims=dims, randomness="different")
         return stacked(outputs, targets, weight, dict(context.params), anchor and dict(anchor))
 
+    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+        """Check, before training, that a split's targets can be judged against a model's outputs.
+
+        Args:
+            outputs: Outputs for a few samples, [B, ...].
+            targets: All targets of the split, [N] or [N, D].
+            model: Name of the model, for the message.
+            split: Name of the split, for the message.
+
+        Raises:
+            ValueError: If they do not fit, as far as the objective can tell.
+        """
+
     def __add__(self, other: Objective) -> Objective:
         """Return the sum of two objectives."""
         return Sum((self, other))
@@ -109,6 +122,11 @@ class Sum(Objective):
             total = total + term(outputs, targets, context)
         return total
 
+    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+        """Check by every term."""
+        for term in self.terms:
+            term.check(outputs, targets, model, split)
+
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Add the terms of many nodes at once."""
         total = self.terms[0].rows(outputs, targets, context)
@@ -124,6 +142,21 @@ class CrossEntropy(Objective):
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the samples."""
         return context.mean(F.cross_entropy(outputs, targets, reduction="none"))
+
+    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+        """Check that labels are classes of the outputs."""
+        if outputs.dim() != 2:
+            raise ValueError(
+                f"cross-entropy needs one output per class, [B, C], {model} has outputs of shape "
+                f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'"
+            )
+        if targets.is_floating_point() or targets.dim() != 1:
+            raise ValueError(
+                f"cross-entropy needs one whole-number label per sample, targets of split {split!r} are "
+                f"{targets.dtype} of shape {tuple(targets.shape)}: for regression use loss='mse'"
+            )
+        if _outside(outputs, targets):
+            raise ValueError(_labels_message(outputs, targets, model, split))
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the samples of every node: one flattened call, where vmap gathers piece by piece."""
@@ -156,6 +189,15 @@ class BinaryCrossEntropy(Objective):
         logits = _like(outputs, targets)
         return context.mean(F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none"))
 
+    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+        """Check that labels are 0 or 1."""
+        wrong = targets[(targets != 0) & (targets != 1)]
+        if len(wrong):
+            raise ValueError(
+                f"binary cross-entropy needs labels 0 or 1, split {split!r} has {wrong[0].item():g}: relabel the "
+                "samples, or use loss='cross_entropy' for more than two classes"
+            )
+
 
 @dataclass(frozen=True)
 class UserLoss(Objective):
@@ -175,6 +217,19 @@ class UserLoss(Objective):
             got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise TypeError(f"a loss must return one number per batch (a scalar tensor), got {got}: average it")
         return loss
+
+    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+        """Check that the function takes labels outside the outputs, if there are any (it may ignore some).
+
+        It is tried on the CPU: on a GPU a label out of range would bring down the whole program.
+        """
+        classes = targets.dtype == torch.int64 and targets.dim() == 1 and outputs.dim() == 2 and outputs.shape[-1] > 1
+        if not classes or not _outside(outputs, targets):
+            return
+        try:
+            self.function(outputs[[0, 0]].cpu(), torch.stack([targets.min(), targets.max()]).cpu())
+        except (IndexError, RuntimeError) as error:
+            raise ValueError(f"{_labels_message(outputs, targets, model, split)}, and the loss refuses: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -199,6 +254,18 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
     if outputs.shape != targets.shape:
         raise ValueError(f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} must have the same shape")
     return outputs
+
+
+def _outside(outputs: Tensor, labels: Tensor) -> bool:
+    """Tell whether there are labels [N] that are no class of the outputs [B, C]."""
+    return len(labels) > 0 and not 0 <= int(labels.min()) <= int(labels.max()) < outputs.shape[-1]
+
+
+def _labels_message(outputs: Tensor, labels: Tensor, model: str, split: str) -> str:
+    return (
+        f"split {split!r} has labels from {int(labels.min())} to {int(labels.max())}, "
+        f"{model} has outputs for 0 to {outputs.shape[-1] - 1}"
+    )
 
 
 _NAMED: dict[str, Objective] = {"cross_entropy": CrossEntropy(), "mse": SquaredError(), "bce": BinaryCrossEntropy()}

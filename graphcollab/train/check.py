@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local import Context, CrossEntropy, as_objective
+from graphcollab.local import Context, as_objective
+from graphcollab.local.backend import keyed_layers
 from graphcollab.method import Method, Phases
 from graphcollab.metrics import Metric
+from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 
 __all__ = ["check_counts", "check_device", "check_outputs", "check_settings"]
@@ -63,46 +65,66 @@ def check_device(device: torch.device | str) -> torch.device:
 
 
 def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | None = None) -> None:
-    """Run samples through every architecture and check its outputs against labels, loss and metric.
+    """Run samples of every split through every architecture and check its outputs against labels, loss and metric.
 
     Raises:
-        ValueError: If a module cannot take the samples, labels lie outside its outputs, or the loss or the metric
-            cannot judge them.
+        ValueError: If a module cannot take the samples or be trained on them, labels lie outside its outputs, or the
+            loss or the metric cannot judge them.
+        TypeError: If a module returns anything but one tensor.
     """
-    split = tasks.splits["train"]
-    pool = tasks.pools[split.pool]
+    objective = as_objective(tasks.loss)
     for module in modules:
-        try:
-            with torch.no_grad():
-                outputs = copy.deepcopy(module).eval()(pool.inputs[split.index[:1]])
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(
-                f"{type(module).__name__} cannot take inputs of shape {tuple(pool.inputs.shape[1:])}: {error}"
-            ) from error
-        if isinstance(objective := as_objective(tasks.loss), CrossEntropy):
-            _check_labels(tasks, module, outputs)
-        objective(outputs, pool.targets[split.index[:1]], Context(None, dict(module.named_parameters())))
-        if metric is not None:
-            metric(outputs[None], pool.targets[split.index[:1]][None])
+        judged, kind = copy.deepcopy(module).eval(), type(module).__name__
+        for name, split in tasks.splits.items():
+            if len(split.index) == 0:
+                continue
+            labels = tasks.pools[split.pool].targets[split.index]
+            pair = _pair(labels)
+            inputs, targets = tasks.pools[split.pool].inputs[split.index[pair]], labels[pair]
+            outputs = _outputs(judged, inputs, name)
+            objective.check(outputs, labels, kind, name)
+            objective(outputs, targets, Context(None, dict(module.named_parameters())))
+            if metric is not None:
+                metric(outputs[None], targets[None])
+            if name == "train":
+                _check_training(module, inputs)
 
 
-def _check_labels(tasks: Tasks, module: nn.Module, outputs: Tensor) -> None:
-    """Check that labels are classes of the outputs [1, C]."""
-    if outputs.dim() != 2:
-        raise ValueError(
-            f"cross-entropy needs one output per class, [B, C], {type(module).__name__} has outputs of shape "
-            f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'"
+def _pair(labels: Tensor) -> Tensor:
+    """Return the places of two samples, with different labels if there are such: some metrics need that."""
+    other = (labels != labels[0]).reshape(len(labels), -1).any(1).int().argmax()
+    return torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
+
+
+def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
+    """Return a module's outputs for some samples of a split."""
+    kind = type(module).__name__
+    try:
+        with torch.no_grad():
+            outputs = module(inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(f"{kind} cannot take inputs of shape {tuple(inputs.shape[1:])} ({split}): {error}") from error
+    if not isinstance(outputs, Tensor):
+        raise TypeError(
+            f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a module "
+            "that picks the outputs that the loss needs"
         )
-    for name, owned in tasks.splits.items():
-        labels = tasks.pools[owned.pool].targets
-        if labels.is_floating_point() or labels.dim() != 1:
+    return outputs
+
+
+def _check_training(module: nn.Module, inputs: Tensor) -> None:
+    """Check that a module can be trained, and that nothing changes then that nodes would share."""
+    trained, kind = copy.deepcopy(module).train(), type(module).__name__
+    try:
+        with keyed_layers(inputs.device, 0), torch.no_grad():
+            trained(inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(f"{kind} cannot be trained on inputs of shape {tuple(inputs.shape[1:])}: {error}") from error
+    own = set(ParamSpec.from_module(module).names)
+    after = dict(trained.named_buffers())
+    for name, before in module.named_buffers():
+        if name not in own and not torch.equal(before, after[name]):
             raise ValueError(
-                f"cross-entropy needs one whole-number label per sample, targets of split {name!r} are "
-                f"{labels.dtype} of shape {tuple(labels.shape)}: for regression use loss='mse'"
-            )
-        used = labels[owned.index]
-        if len(used) and not 0 <= int(used.min()) <= int(used.max()) < outputs.shape[-1]:
-            raise ValueError(
-                f"split {name!r} has labels from {int(used.min())} to {int(used.max())}, "
-                f"{type(module).__name__} has outputs for 0 to {outputs.shape[-1] - 1}"
+                f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only floating-point buffers that "
+                "start finite are kept for every node: make it one"
             )
