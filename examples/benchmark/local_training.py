@@ -1,9 +1,9 @@
 """Times whole rounds of federated averaging, stacked and one node after the other, and the evaluation of all nodes.
 
-A round is one epoch of SGD on every node and the average of all models. Contenders: graphcollab; a bare PyTorch loop over
-the nodes with one module; and pfl 0.6.0 where it is installed. All get the same models and samples, in the first round in
-the same order, and the models after that round must agree. Loop and pfl read batches that lie ready; graphcollab shuffles
-and gathers its own, every round.
+A round is one epoch of SGD on every node and the average of all models. Contenders: graphcollab; a bare PyTorch loop
+over the nodes with one module; and pfl 0.6.0 where it is installed (it prints how). All get the same models and, in the
+first round, the same batches; their models after that round must agree. Loop and pfl read batches that lie ready, while
+graphcollab shuffles and gathers its own in every round.
 """
 
 # ci: --nodes 4 --samples 20 --repeats 1 --json $OUT/local_training.json
@@ -38,7 +38,10 @@ def make_tasks(nodes: int, samples: int, shape: tuple[int, ...], device: str) ->
     """Give every node random samples, for training and for test."""
     generator = torch.Generator().manual_seed(0)
     count = nodes * samples
-    inputs, labels = torch.randn(count, *shape, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
+    inputs, labels = (
+        torch.randn(count, *shape, generator=generator),
+        torch.randint(CLASSES, (count,), generator=generator),
+    )
     split = Split("all", torch.arange(count), torch.arange(0, count + 1, samples))
     return Tasks({"all": Pool(inputs, labels)}, {"train": split, "test": split}).to(device)
 
@@ -64,7 +67,9 @@ def loop_round(module: nn.Module, samples: list[tuple[Tensor, Tensor]], batch_si
     return play
 
 
-def compare_rounds(make: Callable[[], nn.Module], tasks: Tasks, batch_size: int, args: argparse.Namespace) -> dict[str, Any]:
+def compare_rounds(
+    make: Callable[[], nn.Module], tasks: Tasks, batch_size: int, args: argparse.Namespace
+) -> dict[str, Any]:
     """Time rounds of all contenders and check that their first rounds agree."""
     module = build_modules(make, 0)[0].to(args.device)
     spec = ParamSpec.from_module(module)

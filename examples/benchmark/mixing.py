@@ -1,0 +1,122 @@
+"""Times mixing 100 models over a complete graph and over 10 neighbours, forward and backward, and measures its memory.
+
+Time is compared with the plain torch products that do the same: dense and sparse. Memory is what the call adds at its
+peak, in units of the models [K, P], measured in a process of its own that holds nothing else: forward with its output,
+backward beyond the incoming gradient.
+"""
+
+# ci: --nodes 12 --parameters 30000 --repeats 1 --json $OUT/mixing.json
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from _measure import arguments, interleave, machine, peak_bytes, write  # type: ignore
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.ops import Structure, mix
+from graphcollab.transforms import Complete, RandomRegular, WithSelfLoops
+
+GRAPHS = ("complete", "10 neighbours")
+CALLS = ("forward", "backward to weights", "backward to both")
+
+
+def make_edges(graph: str, nodes: int, device: str) -> tuple[Tensor, Tensor]:
+    """Return edges and weights, a row of which sums to one."""
+    topology = Complete() if graph == "complete" else RandomRegular(min(10, nodes - 2))
+    edge_index = WithSelfLoops()(topology(Data(num_nodes=nodes))).edge_index.to(device)
+    weight = torch.rand(edge_index.shape[1], generator=torch.Generator().manual_seed(0)).to(device)
+    total = weight.new_zeros(nodes).index_add_(0, edge_index[1], weight)
+    return edge_index, weight / total[edge_index[1]]
+
+
+def make_call(call: str, x: Tensor, weight: Tensor, structure: Structure) -> Callable[[], Any]:
+    """Return graphcollab's forward pass, or its backward pass for an incoming gradient that is there already."""
+    if call == "forward":
+        return lambda: mix(x, weight, structure)
+    wanted = [weight.requires_grad_()] + ([x.requires_grad_()] if call == "backward to both" else [])
+    out = mix(x, weight, structure)
+    gradient = torch.ones_like(out)
+    return lambda: torch.autograd.grad(out, wanted, gradient, retain_graph=True)
+
+
+def plain_products(call: str, x: Tensor, weight: Tensor, structure: Structure) -> dict[str, Callable[[], Any]]:
+    """Return the plain ways to the same numbers, by name; on a complete graph the dense one alone."""
+    receiver, sender, values = structure.receiver, structure.sender, structure.sort(weight)
+    back = structure.transposed
+    sparse, turned = structure.adjacency(values), back.adjacency(back.sort(values))
+    dense = sparse.to_dense()
+    gradient = torch.ones_like(x) if call != "forward" else x
+    edges = list(zip(receiver.tolist(), sender.tolist(), strict=True))
+    forward = {"dense": lambda: dense @ x, "sparse": lambda: sparse @ x}
+    to_x = {"dense": lambda: dense.T @ gradient, "sparse": lambda: turned @ gradient}
+    to_weight = {
+        "dense": lambda: (gradient @ x.T)[receiver, sender],
+        "edge by edge": lambda: torch.stack([torch.dot(gradient[i], x[j]) for i, j in edges]),
+    }
+    ways: dict[str, Callable[[], Any]] = {**(forward if call == "forward" else to_weight)}
+    if call == "backward to both":
+        ways = {f"{name}, weights dense": partial(_both, to_x[name], to_weight["dense"]) for name in to_x}
+    return dict([*ways.items()][:1]) if structure.density > 0.5 else ways
+
+
+def _both(one: Callable[[], Any], other: Callable[[], Any]) -> None:
+    kept = one(), other()
+    del kept
+
+
+def probe(graph: str, call: str, nodes: int, parameters: int, device: str) -> None:
+    """Print the memory that a call adds at its peak, in units of [K, P]."""
+    edge_index, weight = make_edges(graph, nodes, device)
+    structure = Structure.from_edges(edge_index, (nodes, nodes))
+    make_call(call, torch.randn(nodes, 2000, device=device), weight.clone(), structure)()  # start threads and libraries
+    measured = make_call(call, torch.randn(nodes, parameters, device=device), weight, structure)
+    print(peak_bytes(measured, device) / (4 * nodes * parameters))
+
+
+def main() -> None:
+    """Measure."""
+    parser = arguments(__doc__)
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--parameters", type=int, default=878_538)
+    parser.add_argument("--probe", nargs=2, metavar=("GRAPH", "CALL"), help="measure the memory of one call and stop")
+    args = parser.parse_args()
+    if args.probe:
+        graph, call = args.probe
+        probe(graph, call, args.nodes, args.parameters, args.device)
+        return
+    print(machine(args.device))
+    x = torch.randn(args.nodes, args.parameters, device=args.device)
+    results: dict[str, Any] = {}
+    for graph in GRAPHS:
+        edge_index, weight = make_edges(graph, args.nodes, args.device)
+        structure = Structure.from_edges(edge_index, (args.nodes, args.nodes))
+        for call in CALLS:
+            name = f"{graph}, {call}"
+            print(name)
+            mine = make_call(call, x.detach(), weight.detach(), structure)
+            plain = plain_products(call, x, weight, structure)
+            with torch.no_grad():
+                timed = interleave({"graphcollab": mine, **plain}, args.repeats, args.device)
+            best = min(plain, key=lambda other: timed[other].median)
+            ratio = timed["graphcollab"].median / timed[best].median
+            options = ["--nodes", str(args.nodes), "--parameters", str(args.parameters), "--device", args.device]
+            command = [sys.executable, __file__, "--probe", graph, call, *options]
+            memory = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            print(f"  graphcollab / {best:20} {ratio:.2f}\n  memory in [K, P]                 {memory:.2f}")
+            results[name] = {
+                "ratios": {"time": round(ratio, 3), "memory": round(memory, 3)},
+                "best plain product": best,
+                "times": {key: value.as_dict() for key, value in timed.items()},
+            }
+    write(results, args)
+
+
+if __name__ == "__main__":
+    main()
