@@ -17,7 +17,7 @@ from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
 
-__all__ = ["Backend", "Feed", "is_random", "is_samplewise", "keyed_layers"]
+__all__ = ["Backend", "Feed", "is_random", "is_samplewise", "keyed_layers", "training_failure"]
 
 _LAYER_STREAM = 105
 
@@ -140,6 +140,16 @@ def is_random(module: nn.Module, inputs: Tensor) -> bool:
         before = _generator_state(inputs.device)
         copy.deepcopy(module).train()(inputs)
         return not torch.equal(before, _generator_state(inputs.device))
+
+
+def training_failure(module: nn.Module, inputs: Tensor) -> str | None:
+    """Return why a copy of a module cannot take inputs [B, ...] in training mode, None where it can."""
+    try:
+        with keyed_layers(inputs.device, 0), torch.no_grad():
+            copy.deepcopy(module).train()(inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        return str(error)
+    return None
 
 
 def _generator_state(device: torch.device) -> Tensor:

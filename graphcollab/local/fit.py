@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.local.backend import training_failure
 from graphcollab.local.objective import Objective
 from graphcollab.local.optimizer import SGD, RowOptimizer, as_row_optimizer
 from graphcollab.local.rows import Rows
@@ -61,13 +62,38 @@ class Fit:
             )
 
     def init(self, data: Data, env: Env) -> Data:
-        """Create the optimiser's state where it is kept."""
+        """Check the batches' lengths, and create the optimiser's state where it is kept.
+
+        Raises:
+            ValueError: If a node has a batch of one sample and its model cannot be trained on one.
+        """
+        self._check_batches(data, env)
         if not self.keep_state:
             return data
         data = copy.copy(data)
         data.fit_step = torch.zeros_like(data.node_id)
         data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
         return data
+
+    def _check_batches(self, data: Data, env: Env) -> None:
+        """Check that models which need several samples at a time (batch normalisation) get them."""
+        tasks = env.engine.tasks
+        counts = tasks.sizes("train")
+        passes = counts > 0 if self.steps is None else -(-counts // self.batch_size) <= self.steps
+        single = (passes & (counts % self.batch_size == 1)) | (self.batch_size == 1)
+        for backend, members in zip(env.engine.backends, data.x.members, strict=True):
+            nodes = members[single[members]].tolist()
+            if not nodes or backend.samplewise:
+                continue
+            split = tasks.splits["train"]
+            reason = training_failure(backend.module, tasks.pools[split.pool].inputs[split.of(nodes[0])[:1]])
+            if reason is not None:
+                shown = ", ".join(repr(tasks.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
+                raise ValueError(
+                    f"batch_size={self.batch_size} leaves {shown} ({len(nodes)} in all) a batch of one sample, on which "
+                    f"{type(backend.module).__name__} cannot be trained ({reason}): choose another batch_size, or "
+                    "replace batch normalisation by graphcollab.models.replace_batch_norm"
+                )
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Take the round's local steps."""

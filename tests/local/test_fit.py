@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from graphcollab.local import SGD, Adam, AdamW, Fit, Proximal
 from graphcollab.method import Method
+from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
+from graphcollab.train import run
 
 
 def play(fit, masks, shared_head=False):
@@ -68,6 +71,26 @@ def test_a_strong_pull_keeps_nodes_at_the_rounds_start():
     )
     moved = [float((states[1].x.part("all") - states[0].x.part("all")).norm()) for states in (free, pulled)]
     assert moved[1] < moved[0] / 2
+
+
+def test_a_batch_of_one_sample_is_refused_where_the_model_needs_more():
+    """The nodes have 7, 8 and 9 samples."""
+    x, y = torch.randn(9, 4, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 3
+    tasks = Tasks.from_samples([(x[:n], y[:n]) for n in (7, 8, 9)], names=("ada", "bob", "cy"), val_fraction=0.0)
+    normed = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+
+    def play(model=normed, **settings):
+        return run(Method("m", Fit(**settings)), tasks, model, rounds=1)
+
+    refused = r"leaves 'ada' \(1 in all\) a batch of one sample, on which Sequential cannot be trained \(Expected more"
+    with pytest.raises(ValueError, match=f"batch_size=6 {refused}.*another batch_size, or .*replace_batch_norm"):
+        play(batch_size=6)
+    with pytest.raises(ValueError, match=r"batch_size=1 leaves 'ada', 'bob', 'cy' \(3 in all\)"):
+        play(batch_size=1)
+    with pytest.raises(ValueError, match="batch_size=4 leaves 'cy'"):
+        play(batch_size=4, steps=3)
+    for settings in ({"batch_size": 5}, {"batch_size": 4, "steps": 2}, {"model": nn.Linear(4, 3), "batch_size": 1}):
+        assert play(**settings).data.round == 1
 
 
 @pytest.mark.parametrize("settings", [{"epochs": 0}, {"steps": 0}, {"batch_size": 0}])
