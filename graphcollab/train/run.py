@@ -62,7 +62,8 @@ def run(
 ) -> Result:
     """Train personalised models and the graph between them.
 
-    Ctrl-C finishes the round, saves, and returns; pressed again it stops at once.
+    Ctrl-C finishes the round, saves, evaluates if nothing was evaluated yet, and returns; pressed again it stops at
+    once.
 
     Args:
         method: What to do in a round, for example ``graphcollab.meta_l2c()``.
@@ -79,7 +80,8 @@ def run(
         checkpoint_every: Rounds between checkpoints.
         resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
             method, seed, data, initial models and edges. On a CPU the result then equals that of an uninterrupted run
-            bit for bit. If False, start afresh and remove the checkpoints in the folder.
+            bit for bit. It may ask for more rounds, but not for fewer than were played. If False, start afresh and
+            remove the checkpoints in the folder.
         patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
@@ -137,12 +139,25 @@ def run(
     if saved:
         require_same(saved[2], {**about, "threads": saved[2]["threads"]}, str(checkpoint))
         data, history, about = saved
+        if data.round > rounds:
+            raise ValueError(
+                f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as many "
+                "or more, use another folder, or resume=False to start afresh"
+            )
         threads = about["threads"]
     elif checkpoint is not None:
         remove_checkpoints(checkpoint)
     watchers = [*callbacks, *([Progress(progress if isinstance(progress, str) else method.name)] if progress else [])]
     before, started = (history.seconds[-1] if history.seconds else 0.0), time.perf_counter()
     kept = data.round
+    if data.round < rounds and data.round % evaluate_every and "best" not in data:
+        _forget_evaluation(history, data.round)  # made because the round was the last one then
+
+    def judge() -> None:
+        history.add(data.round, before + time.perf_counter() - started, evaluate(method, data, env, metric))
+        for watcher in watchers:
+            watcher.on_evaluate(data, history)
+
     with _threads(threads), _finish_round_on_interrupt() as interrupt:
         try:
             for watcher in watchers:
@@ -153,16 +168,15 @@ def run(
                 for watcher in watchers:
                     watcher.on_round(data, history)
                 if data.round % evaluate_every == 0 or data.round == rounds:
-                    values = evaluate(method, data, env, metric)
-                    history.add(data.round, before + time.perf_counter() - started, values)
-                    for watcher in watchers:
-                        watcher.on_evaluate(data, history)
+                    judge()
                     data = data if patience is None else _remember_best(data, history)
                 if checkpoint is not None and data.round % checkpoint_every == 0:
                     save_checkpoint(checkpoint, data, history, about)
                     kept = data.round
             if checkpoint is not None and kept != data.round:
                 save_checkpoint(checkpoint, data, history, about)
+            if interrupt.is_set() and not len(history):
+                judge()  # after saving, so that a resumed run knows nothing of it
             if patience is not None and "best" in data:
                 history.returned = data.best["evaluation"]
                 data = Data(**data.best["state"])
@@ -186,6 +200,13 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
             score[chunk.rows] = metric(chunk.outputs, chunk.targets, chunk.mask).to(loss)
         values[f"{split}_loss"], values[f"{split}_metric"] = loss, score
     return values
+
+
+def _forget_evaluation(history: History, round_: int) -> None:
+    """Take a round's evaluation out of the history, if it is the last one there."""
+    if history.rounds and history.rounds[-1] == round_:
+        for many in (history.rounds, history.seconds, *history.values.values()):
+            many.pop()
 
 
 def _direction(metric: Any) -> tuple[bool, ...]:

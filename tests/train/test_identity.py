@@ -149,3 +149,19 @@ def test_a_run_can_be_prolonged(tmp_path):
     longer, straight = start(tmp_path / "a", rounds=4), start(tmp_path / "b", rounds=4)
     assert torch.equal(longer.stacks.tensors[0], straight.stacks.tensors[0])
     assert longer.history.rounds == [1, 2, 3, 4]
+
+
+def test_the_history_of_a_prolonged_run_is_that_of_a_straight_one(tmp_path):
+    short, long = {"rounds": 2, "evaluate_every": 3}, {"rounds": 4, "evaluate_every": 3}
+    assert start(tmp_path / "a", **short).history.rounds == [2]
+    longer, straight = start(tmp_path / "a", **long), start(tmp_path / "b", **long)
+    assert longer.history.rounds == straight.history.rounds == [3, 4]
+    assert len(longer.history.seconds) == 2
+    assert longer.history.seconds == sorted(longer.history.seconds)
+    assert torch.equal(longer.history.table("val_loss"), straight.history.table("val_loss"))
+
+
+def test_fewer_rounds_than_were_played_are_refused(tmp_path):
+    start(tmp_path, rounds=3)
+    with pytest.raises(ValueError, match=r"has played 3 rounds, more than rounds=2: ask for as many or more"):
+        start(tmp_path, rounds=2)

@@ -205,6 +205,15 @@ def test_control_c_finishes_the_round_and_saves(handler, tmp_path):
     assert differences(straight.history.values, resumed.history.values) == []
 
 
+def test_an_interrupted_run_has_a_summary(handler, tmp_path):
+    settings = {"rounds": 5, "checkpoint": tmp_path, "evaluate_every": 3}
+    result = run(local(**QUICK), small(), make, callbacks=[PressControlC(1)], **settings)
+    assert result.interrupted
+    assert result.history.rounds == [2]
+    assert set(result.history.summary("val_metric")) >= {"mean", "worst10"}
+    assert run(local(**QUICK), small(), make, **settings).history.rounds == [3, 5]
+
+
 def test_control_c_pressed_again_stops_at_once(handler, tmp_path):
     calls = Calls()
     with pytest.raises(KeyboardInterrupt):
