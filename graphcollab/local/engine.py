@@ -51,12 +51,14 @@ class Outputs:
         outputs: [r, n, ...].
         targets: [r, n, ...].
         mask: True for real samples, [r, n].
+        params: The rows' parameters by name, [r, ...] each.
     """
 
     rows: Tensor
     outputs: Tensor
     targets: Tensor
     mask: Tensor
+    params: Mapping[str, Tensor]
 
 
 class Engine:
@@ -225,7 +227,9 @@ class Engine:
                     outputs.append(self.backends[s].predict(flat, inputs))
                     targets.append(target)
                     masks.append(mask)
-                yield Outputs(take, torch.cat(outputs, 1), torch.cat(targets, 1), torch.cat(masks, 1))
+                spec = self.backends[s].spec
+                params = dict(zip(spec.names[: spec.num_named_parameters], spec.views(flat), strict=False))
+                yield Outputs(take, torch.cat(outputs, 1), torch.cat(targets, 1), torch.cat(masks, 1), params)
 
     def loss(self, rows: Rows, split: str) -> Tensor:
         """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
@@ -237,14 +241,13 @@ class Engine:
     def losses_of(self, chunk: Outputs) -> Tensor:
         """Return the task's loss of outputs already computed, one per row, [r]."""
         if not self.objective.weighs:
-            return torch.stack(
-                [
-                    self.objective(o[m], t[m], Context(None, {})) if bool(m.any()) else o.new_tensor(float("nan"))
-                    for o, t, m in zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)
-                ]
-            )
+            losses = []
+            for r, (o, t, m) in enumerate(zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)):
+                own = Context(None, {name: values[r] for name, values in chunk.params.items()})
+                losses.append(self.objective(o[m], t[m], own) if bool(m.any()) else o.new_tensor(float("nan")))
+            return torch.stack(losses)
         weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
-        return self.objective.rows(chunk.outputs, chunk.targets, Context(weight, {}))
+        return self.objective.rows(chunk.outputs, chunk.targets, Context(weight, chunk.params))
 
     def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
@@ -253,7 +256,7 @@ class Engine:
         counts = self.tasks.sizes(split)[nodes]
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
         if objective.weighs and backend.samplewise:
-            for inputs, targets, mask in self._samples(nodes, split):
+            for inputs, targets, mask in self._samples(nodes, split, whole=objective.penalizes):
                 value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None].to(flat.dtype), objective)
                 loss += value
                 grads += part
@@ -275,10 +278,7 @@ class Engine:
         for start in range(0, longest, width):
             place = torch.arange(start, min(start + width, longest), device=nodes.device)
             index = owned.gather(nodes, place.expand(len(nodes), -1))
-            flat = index.reshape(-1)
-            inputs = pool.inputs.index_select(0, flat).view(*index.shape, *pool.inputs.shape[1:])
-            targets = pool.targets.index_select(0, flat).view(*index.shape, *pool.targets.shape[1:])
-            yield inputs, targets, place < counts[:, None]
+            yield _take(pool.inputs, index), _take(pool.targets, index), place < counts[:, None]
 
     def _stacks(self, rows: Rows) -> Iterator[tuple[int, Tensor]]:
         """Yield for every architecture among the rows which rows are of it."""
@@ -303,6 +303,18 @@ def _view(values: Tensor, rows: Tensor) -> Tensor | None:
     if bool((rows == torch.arange(first, first + len(rows), device=rows.device)).all()):
         return values[first : first + len(rows)]
     return None
+
+
+def _take(values: Tensor, index: Tensor) -> Tensor:
+    """Return ``values[index]`` [r, m, ...]; a view where the samples of the rows lie one behind the other."""
+    first, (rows, width) = int(index[0, 0]), index.shape
+    step = int(index[1, 0]) - first if rows > 1 else width
+    if step >= width and first + rows * step <= len(values):
+        place = torch.arange(width, device=index.device)
+        if torch.equal(index, first + step * torch.arange(rows, device=index.device)[:, None] + place):
+            return values[first : first + rows * step].unflatten(0, (rows, step))[:, :width]
+    flat = index.reshape(-1)
+    return values.index_select(0, flat).view(*index.shape, *values.shape[1:])
 
 
 def _first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.local import SGD, Adam, Engine, Rows, as_objective
+from graphcollab.local import SGD, Adam, CrossEntropy, Engine, Objective, Rows, as_objective
+from graphcollab.local.objective import Sum
 from graphcollab.methods import local
 from graphcollab.models import MLP
 from graphcollab.stack import ParamSpec, Stacks
@@ -82,6 +84,32 @@ def test_many_samples_are_taken_a_few_at_a_time(make_engine, monkeypatch):
     whole = engine.grad(rows, "val"), engine.loss(rows, "val")
     monkeypatch.setattr(sys.modules[Engine.__module__], "CPU_BATCH_BYTES", 1)
     torch.testing.assert_close((engine.grad(rows, "val"), engine.loss(rows, "val")), whole)
+
+
+@dataclass(frozen=True)
+class Ridge(Objective):
+    """Cross-entropy and the squared length of the parameters."""
+
+    weighs: bool = True
+
+    def __call__(self, outputs, targets, context):
+        loss = context.mean(F.cross_entropy(outputs, targets, reduction="none"))
+        return loss + sum(p.square().sum() for p in context.params.values())
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+@pytest.mark.parametrize("loss", [Ridge(), Ridge(weighs=False), CrossEntropy() + Ridge()])
+def test_loss_and_gradient_agree_on_objectives_that_read_parameters(make_engine, monkeypatch, backend, loss):
+    """The penalty counts once, also where samples are taken a few at a time."""
+    engine, models = make_engine(sizes=(70, 40, 33), loss=loss, backend=backend)
+    monkeypatch.setattr(sys.modules[Engine.__module__], "CPU_BATCH_BYTES", 1)
+    rows, plain = Rows.own(models), make_engine(sizes=(70, 40, 33))[0]
+    losses, gradients = engine.grad(rows, "val")
+    times = 2 if isinstance(loss, Sum) else 1
+    x = models.tensors[0]
+    torch.testing.assert_close(losses, times * plain.loss(rows, "val") + x.square().sum(1))
+    torch.testing.assert_close(gradients, times * plain.grad(rows, "val")[1] + 2 * x)
+    torch.testing.assert_close(engine.loss(rows, "val"), losses)
 
 
 def test_predict_masks_padding_and_skips_nodes_without_samples(make_engine):
@@ -196,3 +224,16 @@ def test_specs_follow_modules(make_engine):
     engine, _ = make_engine()
     with pytest.raises(ValueError, match="zip"):
         Engine(engine.tasks, [engine.backends[0].module] * 2, [ParamSpec.from_module(engine.backends[0].module)])
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_samples_that_lie_one_behind_the_other_are_not_copied(start):
+    from graphcollab.local.engine import _take
+
+    values = torch.arange(40.0).view(20, 2)
+    lined = start + torch.tensor([[0, 1, 2], [5, 6, 7], [10, 11, 12]])
+    taken = _take(values, lined)
+    assert torch.equal(taken, values[lined])
+    assert taken.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
+    for index in (lined.flip(0), lined.flip(1), lined[:, [0, 2, 1]], lined[[0, 0, 1]], lined + 5 - start):
+        assert torch.equal(_take(values, index), values[index])
