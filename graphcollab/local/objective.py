@@ -55,10 +55,13 @@ class Objective(ABC):
         weighs: Whether it averages with ``context.mean``. Then batches of unequal length are computed together, padded
             with samples of weight zero; otherwise nodes are grouped by batch length.
         anchored: Whether it reads ``context.anchor``.
+        penalizes: Whether it reads ``context.params`` or the anchor. Then the gradient of a split is computed on all
+            its samples at once, since a penalty must not be added once for every few of them.
     """
 
     weighs: bool = True
     anchored: bool = False
+    penalizes: bool = True
 
     @abstractmethod
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
@@ -115,6 +118,11 @@ class Sum(Objective):
         """Any term does."""
         return any(term.anchored for term in self.terms)
 
+    @property
+    def penalizes(self) -> bool:  # type: ignore[override]
+        """Any term does."""
+        return any(term.penalizes for term in self.terms)
+
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Add the terms."""
         total = self.terms[0](outputs, targets, context)
@@ -138,6 +146,8 @@ class Sum(Objective):
 @dataclass(frozen=True)
 class CrossEntropy(Objective):
     """Cross-entropy of logits [B, C] and labels [B]."""
+
+    penalizes = False
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the samples."""
@@ -171,6 +181,8 @@ class CrossEntropy(Objective):
 class SquaredError(Objective):
     """Mean squared error; outputs [B] or [B, 1] fit targets [B]."""
 
+    penalizes = False
+
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over samples and components."""
         return context.mean(
@@ -183,6 +195,8 @@ class SquaredError(Objective):
 @dataclass(frozen=True)
 class BinaryCrossEntropy(Objective):
     """Binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B]."""
+
+    penalizes = False
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the samples."""
@@ -209,6 +223,7 @@ class UserLoss(Objective):
 
     function: Callable[[Tensor, Tensor], Any]
     weighs = False
+    penalizes = False
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Call the function."""
@@ -229,7 +244,9 @@ class UserLoss(Objective):
         try:
             self.function(outputs[[0, 0]].cpu(), torch.stack([targets.min(), targets.max()]).cpu())
         except (IndexError, RuntimeError) as error:
-            raise ValueError(f"{_labels_message(outputs, targets, model, split)}, and the loss refuses: {error}") from error
+            raise ValueError(
+                f"{_labels_message(outputs, targets, model, split)}, and the loss refuses: {error}"
+            ) from error
 
 
 @dataclass(frozen=True)
