@@ -160,12 +160,22 @@ class Phases:
     Args:
         method: The method of the first rounds.
         until: First round, from 0, that is played by the next one.
-        next: A method, or further phases.
+        next: A method, or further phases, whose ``until`` is later.
+
+    Raises:
+        ValueError: If further phases do not begin later.
     """
 
     method: Method
     until: int
     next: Method | Phases
+
+    def __post_init__(self) -> None:
+        if isinstance(self.next, Phases) and self.next.until <= self.until:
+            raise ValueError(
+                f"{self.next.method.name} begins in round {self.until} and would end before round {self.next.until}: "
+                "phases must end one after the other, at rounds counted from the run's start"
+            )
 
     @property
     def name(self) -> str:
@@ -191,8 +201,10 @@ class Phases:
         self.next.check(env)
 
     def start(self, data: Data, env: Env) -> Data:
-        """Start the first phase."""
-        return self.method.start(data, env)
+        """Start the first phase; start the next one too, for a try, so that it is refused now and not in its time."""
+        started = self.method.start(data, env)
+        self.next.start(started, env)
+        return started
 
     def play(self, data: Data, env: Env) -> Data:
         """Play one round of the phase at hand; the next phase is started when its time comes."""

@@ -242,6 +242,17 @@ def test_phases_can_have_three_stages():
     assert phases.next.at(1).name == "dpsgd"
 
 
+def test_phases_must_end_one_after_the_other():
+    with pytest.raises(ValueError, match="dpsgd begins in round 10 and would end before round 5"):
+        Phases(local(), 10, Phases(dpsgd(), 5, fedavg()))
+
+
+def test_a_later_phase_that_cannot_start_is_refused_at_once():
+    scene = Scene.small().replace(edge_index=torch.tensor([[0, 1], [1, 2]]))
+    with pytest.raises(ValueError, match="Metropolis weights need an undirected graph"):
+        scene.begin(Phases(local(), 5, Phases(fedavg(), 7, dpsgd())))
+
+
 def test_phases_check_what_every_method_needs():
     scene = Scene.small()
     tasks = Tasks(scene.tasks.pools, {"train": scene.tasks.splits["train"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.method import Method, Phases
+from graphcollab.nn import Mixer
 from graphcollab.tasks import Tasks
 from graphcollab.train.encoding import encode
 
@@ -41,6 +42,7 @@ def describe_run(
     """Describe a run by plain values: method, seed, shapes of the models, and the nodes' data by checksums."""
     about: dict[str, Any] = {
         "method": _without_addresses(method),
+        "pretrained mixers": [_pretrained(one) for one in _methods(method)],
         "seed": seed,
         "number of nodes": tasks.num_nodes,
         "shapes of the models": [dict(zip(spec.names, map(list, spec.shapes), strict=True)) for spec in data.x.specs],
@@ -87,6 +89,23 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         f"the checkpoints in {folder} are of another run, which differs in {first} ({_short(saved.get(first))} there, "
         f"{_short(wanted[first])} here){more}: use another folder, or resume=False to start afresh"
     )
+
+
+def _methods(method: Method | Phases) -> Iterator[Method]:
+    """Iterate over the methods of all phases."""
+    while isinstance(method, Phases):
+        yield method.method
+        method = method.next
+    yield method
+
+
+def _pretrained(method: Method) -> str | None:
+    """Return a checksum of the mixer that a method starts from, or None if it has none."""
+    given = getattr(method.weigh, "pretrained", None)
+    if given is None:
+        return None
+    mixer = given if isinstance(given, Mixer) else Mixer.load(given)
+    return checksum(*(mixer.tensors[name] for name in sorted(mixer.tensors)))
 
 
 def _name(value: str | Callable[..., Any]) -> str:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import l2c, meta_l2c, run
+from graphcollab import l2c, local, meta_l2c, run
 from graphcollab.local import SGD, Fit, UserLoss
-from graphcollab.method import Method
+from graphcollab.method import Method, Phases
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.stack import ParamSpec
@@ -68,7 +68,7 @@ OTHERS = {
     "edges": ({"graph": Ring()}, "edge_index at the start"),
     "pretrained": (
         {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=Mixer.create(SPEC, seed=9))},
-        "mixer at the start",
+        "pretrained mixers",
     ),
     "autocast": ({"autocast": True}, r"autocast \(False there, True here\)"),
     "compile": ({"compile": True}, r"compile \(False there, True here\)"),
@@ -165,3 +165,14 @@ def test_fewer_rounds_than_were_played_are_refused(tmp_path):
     start(tmp_path, rounds=3)
     with pytest.raises(ValueError, match=r"has played 3 rounds, more than rounds=2: ask for as many or more"):
         start(tmp_path, rounds=2)
+
+
+def test_a_later_phase_starts_from_the_same_mixer(tmp_path):
+    def begin(seed):
+        mixer = Mixer.create(SPEC, seed=seed)
+        method = Phases(local(epochs=1), 3, meta_l2c(epochs=1, pretrained=mixer.save(tmp_path / "mixer.safetensors")))
+        return start(tmp_path / "run", method=method)
+
+    assert torch.equal(begin(0).stacks.tensors[0], begin(0).stacks.tensors[0])
+    with pytest.raises(ValueError, match="differs in pretrained mixers"):
+        begin(1)
