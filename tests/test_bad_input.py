@@ -322,7 +322,7 @@ def test_checkpoint_of_other_shapes(tmp_path):
 
 
 def test_a_model_that_returns_two_tensors():
-    with pytest.raises(TypeError, match="a model must return one tensor .*, Paired returns a tuple: wrap it"):
+    with pytest.raises(TypeError, match=r"a model must return one tensor .*, Paired returns a tuple: wrap it"):
         go(model=lambda: Paired(4, 3))
 
 

@@ -91,8 +91,8 @@ class Fit:
                 shown = ", ".join(repr(tasks.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
                 raise ValueError(
                     f"batch_size={self.batch_size} leaves {shown} ({len(nodes)} in all) a batch of one sample, on "
-                    f"which {type(backend.module).__name__} cannot be trained ({reason}): choose another batch_size, or "
-                    "replace batch normalisation by graphcollab.models.replace_batch_norm"
+                    f"which {type(backend.module).__name__} cannot be trained ({reason}): choose another batch_size, "
+                    "or replace batch normalisation by graphcollab.models.replace_batch_norm"
                 )
 
     def __call__(self, data: Data, env: Env) -> Data:

@@ -84,7 +84,7 @@ class Objective(ABC):
         stacked: Callable[..., Tensor] = vmap(one, in_dims=dims, randomness="different")
         return stacked(outputs, targets, weight, dict(context.params), anchor and dict(anchor))
 
-    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:  # noqa: B027
         """Check, before training, that a split's targets can be judged against a model's outputs.
 
         Args:

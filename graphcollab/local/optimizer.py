@@ -165,8 +165,8 @@ def as_row_optimizer(
     kind = inspect.isclass(optimizer) and issubclass(optimizer, torch.optim.Optimizer | RowOptimizer)
     if not isinstance(optimizer, str) and not kind:
         raise TypeError(
-            f"expected the name of an optimiser, a torch.optim class or a RowOptimizer, got {type(optimizer).__name__}: "
-            "for example Adam(lr=0.001) of graphcollab.local"
+            "expected the name of an optimiser, a torch.optim class or a RowOptimizer, got "
+            f"{type(optimizer).__name__}: pass for example Adam(lr=0.001) of graphcollab.local"
         )
     if not isinstance(optimizer, str) and issubclass(optimizer, RowOptimizer):
         return optimizer(**settings)
