@@ -205,8 +205,10 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
 def _forget_evaluation(history: History, round_: int) -> None:
     """Take a round's evaluation out of the history, if it is the last one there."""
     if history.rounds and history.rounds[-1] == round_:
-        for many in (history.rounds, history.seconds, *history.values.values()):
-            many.pop()
+        history.rounds.pop()
+        history.seconds.pop()
+        for values in history.values.values():
+            values.pop()
 
 
 def _direction(metric: Any) -> tuple[bool, ...]:
