@@ -55,6 +55,18 @@ class Relation:
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
         return replace(self, edge_index=self.edge_index.to(values.device), values=values)
 
+    def cpu(self) -> Relation:
+        """Move to the CPU, as ``Data.cpu`` asks."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Relation:
+        """Move to a GPU, as ``Data.cuda`` asks."""
+        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
+
+    def clone(self) -> Relation:
+        """Copy the tensors, as ``Data.clone`` asks."""
+        return replace(self, edge_index=self.edge_index.clone(), values=self.values.clone())
+
 
 class Comm:
     """Communication between nodes when one process holds all of them: every verb is the identity, bytes still count.

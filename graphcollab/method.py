@@ -84,6 +84,11 @@ class Method:
         """Part of the model that is mixed: the exchange's."""
         return self.exchange.part
 
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges; where they do not, a run needs none."""
+        return self.exchange.along_edges
+
     def replace(self, **slots: Any) -> Method:
         """Return the method with other slots; no state is shared."""
         return dataclasses.replace(self, **slots)
@@ -181,6 +186,11 @@ class Phases:
     def name(self) -> str:
         """Both names."""
         return f"{self.method.name}→{self.next.name}"
+
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel along edges in some phase."""
+        return self.method.along_edges or self.next.along_edges
 
     @property
     def global_state(self) -> bool:

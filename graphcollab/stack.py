@@ -272,6 +272,18 @@ class Stacks:
         tensors = tuple(tensor.to(*args, **kwargs) for tensor in self.tensors)  # type: ignore[call-overload]
         return replace(self, tensors=tensors, members=tuple(m.to(tensors[0].device) for m in self.members))
 
+    def cpu(self) -> Stacks:
+        """Move to the CPU, as ``Data.cpu`` asks."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Stacks:
+        """Move to a GPU, as ``Data.cuda`` asks."""
+        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
+
+    def clone(self) -> Stacks:
+        """Copy the tensors, as ``Data.clone`` asks."""
+        return self.map(Tensor.clone)
+
     def select(self, nodes: Tensor) -> Stacks:
         """Return the stacks of some nodes, in the order given: position k is node ``nodes[k]``."""
         position = torch.full((self.num_nodes,), -1, device=self.device)

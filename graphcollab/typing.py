@@ -70,6 +70,10 @@ class Exchanger(Stage, Protocol):
     """Mixes models; knows how its result depends on the edge weights."""
 
     @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges, rather than through a server or not at all."""
+
+    @property
     def part(self) -> str:
         """Part of the model that is mixed."""
 

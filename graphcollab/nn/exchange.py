@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class NoExchange:
     """Nodes keep what they learned themselves."""
 
     part = "all"
+    along_edges = False
 
     def init(self, data: Data, env: Env) -> Data:
         """Nothing to create."""
@@ -79,6 +80,7 @@ class Exchange:
     part: str = "all"
     neighbors_only: bool = False
     buffers: str = "keep"
+    along_edges: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.base not in TERMS or self.message not in TERMS[1:]:
@@ -147,6 +149,7 @@ class ServerAverage:
 
     part: str = "all"
     buffers: str = "mix"
+    along_edges: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.buffers not in ("keep", "mix"):

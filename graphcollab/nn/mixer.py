@@ -119,6 +119,18 @@ class Mixer:
         """Move to a device."""
         return self.with_tensors({n: t.to(*args, **kwargs) for n, t in self.tensors.items()})  # type: ignore[call-overload]
 
+    def cpu(self) -> Mixer:
+        """Move to the CPU, as ``Data.cpu`` asks."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Mixer:
+        """Move to a GPU, as ``Data.cuda`` asks."""
+        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
+
+    def clone(self) -> Mixer:
+        """Copy the tensors, as ``Data.clone`` asks."""
+        return self.with_tensors({n: t.clone() for n, t in self.tensors.items()})
+
     def save(self, path: str | Path) -> Path:
         """Write the mixer as safetensors; the file is there whole or not at all."""
         path = Path(path)

@@ -31,6 +31,7 @@ from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result
 from graphcollab.train.start import Graph, Model, build_graph, build_modules
+from graphcollab.transforms import Isolated
 from graphcollab.typing import Env
 
 __all__ = ["evaluate", "run"]
@@ -69,7 +70,8 @@ def run(
         method: What to do in a round, for example ``graphcollab.meta_l2c()``.
         tasks: The nodes' data.
         model: A module, or a function that makes one (initialised from the seed), or one per architecture.
-        graph: Allowed edges: a ``Data``, an ``edge_index``, a topology transform, or None for all pairs.
+        graph: Allowed edges: a ``Data``, an ``edge_index``, a topology transform, or None for all pairs (for no edges
+            where the method sends nothing along edges, such as ``local`` and ``fedavg``).
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K], where there are several.
@@ -113,6 +115,8 @@ def run(
     modules = build_modules(model, seed, device)
     metric = as_metric(tasks.metric, *_direction(tasks.metric))
     check_outputs(tasks, modules, metric)
+    if graph is None and not method.along_edges:
+        graph = Isolated()
     data = build_graph(tasks, modules, graph, architecture)
     path = latest_checkpoint(checkpoint) if checkpoint is not None and resume else None
     saved = None if path is None else load_checkpoint(path, device)

@@ -379,3 +379,21 @@ def test_personal_models_are_the_ones_judged():
     assert all(not bool(p.any()) for module in result.models().values() for p in module.parameters())
     assert result.history.last("val_loss").tolist() == pytest.approx([math.log(3)] * 6)
     assert bool(result.data.x.tensors[0].any())
+
+
+@pytest.mark.parametrize("method", [local(), fedavg()], ids=["local", "fedavg"])
+def test_methods_that_send_nothing_along_edges_get_none(method):
+    samples = [(torch.randn(6, 2), torch.randint(2, (6,)))] * 3
+    result = run(method, Tasks.from_samples(samples), torch.nn.Linear(2, 2), rounds=1)
+    assert result.data.edge_index.shape == (2, 0)
+
+
+def test_cloning_and_moving_a_state_takes_its_models_along():
+    samples = [(torch.randn(6, 2), torch.randint(2, (6,)))] * 3
+    data = run(fedavg(), Tasks.from_samples(samples), torch.nn.Linear(2, 2), rounds=1).data
+    other = data.clone()
+    assert other.x is not data.x
+    assert other.x.part("all").data_ptr() != data.x.part("all").data_ptr()
+    assert other.server.values.data_ptr() != data.server.values.data_ptr()
+    assert torch.equal(other.x.part("all"), data.x.part("all"))
+    assert torch.equal(data.cpu().x.part("all"), other.x.part("all"))
