@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from _loop import loop_round  # type: ignore
 from _measure import arguments, interleave, machine, write  # type: ignore
 from _pfl import INSTALL, pfl_round  # type: ignore
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from graphcollab import Tasks, fedavg
 from graphcollab.comm import Comm
@@ -46,27 +46,6 @@ def make_tasks(nodes: int, samples: int, shape: tuple[int, ...], device: str) ->
     return Tasks({"all": Pool(inputs, labels)}, {"train": split, "test": split}).to(device)
 
 
-def loop_round(module: nn.Module, samples: list[tuple[Tensor, Tensor]], batch_size: int) -> Callable[[], None]:
-    """Return a function that plays a round in plain PyTorch; the module holds the average after it."""
-    state = {name: value.clone() for name, value in module.state_dict().items()}
-
-    def play() -> None:
-        total = {name: torch.zeros_like(value) for name, value in state.items()}
-        for inputs, labels in samples:
-            module.load_state_dict(state)
-            optimizer = torch.optim.SGD(module.parameters(), lr=LR)
-            for x, y in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
-                optimizer.zero_grad()
-                F.cross_entropy(module(x), y).backward()
-                optimizer.step()
-            for name, value in module.state_dict().items():
-                total[name].add_(value, alpha=1 / len(samples))
-        state.update(total)
-        module.load_state_dict(state)
-
-    return play
-
-
 def compare_rounds(
     make: Callable[[], nn.Module], tasks: Tasks, batch_size: int, args: argparse.Namespace
 ) -> dict[str, Any]:
@@ -87,7 +66,7 @@ def compare_rounds(
         data = method.play(data, env)
 
     bare, peer = copy.deepcopy(module), copy.deepcopy(module)
-    contenders = {"graphcollab": play, "loop": loop_round(bare, samples, batch_size)}
+    contenders = {"graphcollab": play, "loop": loop_round(bare, samples, batch_size, LR)}
     try:
         contenders["pfl"] = pfl_round(peer, samples, batch_size, LR, args.device)
     except ImportError as error:
