@@ -76,7 +76,11 @@ class VmapBackend(Backend):
         """Take every row's local steps, all rows in lockstep; see `Backend.fit`."""
         self.module.train()
         count = self.spec.num_named_parameters
-        leaves = [_own(view) for view in self.spec.views(flat)]
+        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
+        new.copy_(flat)
+        # A CPU works as well on parts of rows, a GPU's fused updates and convolutions want tensors that lie in one piece.
+        apart = flat.device.type != "cpu"
+        leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         anchors = self._anchor(anchor)
         sizes = feed.schedule.size.cpu()
@@ -106,9 +110,9 @@ class VmapBackend(Backend):
                             for slot, many in moments.items():
                                 for target, source in zip(many, moved[slot], strict=True):
                                     target[rows] = source
-        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
-        for view, leaf in zip(self.spec.views(new), leaves, strict=True):
-            view.copy_(leaf)
+        if apart:
+            for view, leaf in zip(self.spec.views(new), leaves, strict=True):
+                view.copy_(leaf)
         return new, {slot: _join(many) for slot, many in moments.items()}, losses
 
     def _forward(self, views: Leaves, inputs: Tensor) -> Tensor:
