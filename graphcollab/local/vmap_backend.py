@@ -78,8 +78,9 @@ class VmapBackend(Backend):
         count = self.spec.num_named_parameters
         new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
         new.copy_(flat)
-        # A CPU works as well on parts of rows, a GPU's fused updates and convolutions want tensors that lie in one piece.
-        apart = flat.device.type != "cpu"
+        # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
+        # buffers that change in the forward pass must not count as changes of the parameters beside them.
+        apart = flat.device.type != "cpu" or count < len(self.spec.names)
         leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         anchors = self._anchor(anchor)
