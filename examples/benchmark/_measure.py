@@ -27,6 +27,10 @@ class Timed:
         """Seconds of a round once the first is over."""
         return statistics.median(self.rest)
 
+    def over(self, other: Timed) -> float:
+        """Return the median, over the rounds in which both took turns, of its seconds over the other's."""
+        return statistics.median(mine / theirs for mine, theirs in zip(self.rest, other.rest, strict=True))
+
     def as_dict(self) -> dict[str, float]:
         """Return milliseconds."""
         values = {"first": self.first, "median": self.median, "min": min(self.rest), "max": max(self.rest)}

@@ -82,10 +82,9 @@ def compare_rounds(
                 print(f"  after the first round at most {apart:.1e} from {name}, of a step of {moved:.1e}")
 
     timed = interleave(contenders, args.repeats, args.device, check)
-    ratios = {f"{name} / graphcollab": timed[name].median / timed["graphcollab"].median for name in timed}
-    ratios.pop("graphcollab / graphcollab")
-    best = min(timed[name].median for name in timed if name != "graphcollab")
-    ratios["graphcollab / fastest other"] = timed["graphcollab"].median / best
+    mine, others = timed["graphcollab"], {name: other for name, other in timed.items() if name != "graphcollab"}
+    ratios = {f"{name} / graphcollab": other.over(mine) for name, other in others.items()}
+    ratios["graphcollab / fastest other"] = mine.over(min(others.values(), key=lambda other: other.median))
     return report(ratios, {name: value.as_dict() for name, value in timed.items()})
 
 
@@ -117,7 +116,7 @@ def compare_evaluation(tasks: Tasks, args: argparse.Namespace) -> dict[str, Any]
     whole()
     engine.backends[0].predict = predict  # type: ignore[method-assign]
     timed = interleave({"graphcollab": whole, "forward passes": bare}, args.repeats, args.device)
-    ratio = timed["graphcollab"].median / timed["forward passes"].median
+    ratio = timed["graphcollab"].over(timed["forward passes"])
     return report({"graphcollab / forward passes": ratio}, {name: value.as_dict() for name, value in timed.items()})
 
 
