@@ -65,12 +65,12 @@ def main() -> None:
             tasks = shard_tasks(data, seed=seed, **DEAL[args.dataset])
             result = run(make(), tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds)
             accuracy.append(100 * float(result.history.last("test_metric").mean()))
-            sender, receiver = result.data.edge_index
-            weight = result.data.edge_weight
-            largest = max(largest, float(weight[sender != receiver].max()))
-            classes = torch.zeros(0) if tasks.classes is None else tasks.classes
-            means = weight_by_overlap(result.data.edge_index, weight, classes).mean
-            overlap = torch.as_tensor(means) + (overlap if len(overlap) else 0)
+            weight, classes = result.data.edge_weight, torch.zeros(0) if tasks.classes is None else tasks.classes
+            if len(weight):  # local training and FedAvg send nothing along edges
+                sender, receiver = result.data.edge_index
+                largest = max(largest, float(weight[sender != receiver].max()))
+                means = weight_by_overlap(result.data.edge_index, weight, classes).mean
+                overlap = torch.as_tensor(means) + (overlap if len(overlap) else 0)
         each = " ".join(f"{value:.1f}" for value in accuracy)
         weights = " ".join(f"{float(value) / args.seeds:.3f}" for value in overlap) if largest else "none"
         mean = sum(accuracy) / len(accuracy)
