@@ -32,7 +32,7 @@ def report():
 
 @pytest.mark.parametrize("name", RUNS)
 def test_resumed_equals_uninterrupted(report, name):
-    told = report.pop(name)
+    told = report[name]
     assert told["kills"] >= (1 if "delays" in name else 2)  # a fast machine may be done before the second delay
     assert told["differs"] == []
     assert told["rounds"] == ROUNDS or ("patience" in name and told["rounds"] < ROUNDS)
@@ -41,4 +41,4 @@ def test_resumed_equals_uninterrupted(report, name):
 
 
 def test_no_run_is_left_out(report):
-    assert report == {}
+    assert sorted(report) == sorted(RUNS)
