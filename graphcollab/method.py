@@ -184,8 +184,8 @@ class Phases:
 
     @property
     def name(self) -> str:
-        """Both names."""
-        return f"{self.method.name}→{self.next.name}"
+        """Both names; the one name of phases that have the same."""
+        return self.next.name if self.method.name == self.next.name else f"{self.method.name}→{self.next.name}"
 
     @property
     def along_edges(self) -> bool:

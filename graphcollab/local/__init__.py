@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphcollab.local.backend import Backend, Feed
 from graphcollab.local.engine import Engine, Fitted, Outputs
 from graphcollab.local.fit import Fit
+from graphcollab.local.fit_through_mixture import FitThroughMixture
 from graphcollab.local.loop_backend import LoopBackend
 from graphcollab.local.objective import (
     BinaryCrossEntropy,
@@ -19,6 +20,7 @@ from graphcollab.local.objective import (
 from graphcollab.local.optimizer import SGD, Adam, AdamW, RowOptimizer, as_row_optimizer
 from graphcollab.local.plan import Plan, make_plan
 from graphcollab.local.rows import Rows
+from graphcollab.local.through_mixture import ThroughMixture
 from graphcollab.local.tune import tune
 from graphcollab.local.vmap_backend import VmapBackend
 
@@ -33,6 +35,7 @@ __all__ = [
     "Engine",
     "Feed",
     "Fit",
+    "FitThroughMixture",
     "Fitted",
     "LoopBackend",
     "Objective",
@@ -42,6 +45,7 @@ __all__ = [
     "RowOptimizer",
     "Rows",
     "SquaredError",
+    "ThroughMixture",
     "UserLoss",
     "VmapBackend",
     "as_objective",

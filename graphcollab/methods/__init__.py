@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 
-from graphcollab.method import Method
+from graphcollab.method import Method, Phases
+from graphcollab.methods.directed import directed
 from graphcollab.methods.dpsgd import dpsgd
 from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.l2c import l2c
 from graphcollab.methods.local import local
 from graphcollab.methods.meta_l2c import meta_l2c
 
-__all__ = ["dpsgd", "fedavg", "l2c", "local", "meta_l2c"]
+__all__ = ["directed", "dpsgd", "fedavg", "l2c", "local", "meta_l2c"]
 
 
-def get_method(name: str) -> Callable[..., Method]:
+def get_method(name: str) -> Callable[..., Method | Phases]:
     """Return the function of a method by name.
 
     Raises:
@@ -28,5 +29,5 @@ def get_method(name: str) -> Callable[..., Method]:
     if name not in __all__:
         nearest = difflib.get_close_matches(name.lower(), __all__, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown method {name!r}; did you mean {nearest!r}? Known: {', '.join(__all__)}")
-    method: Callable[..., Method] = globals()[name]
+    method: Callable[..., Method | Phases] = globals()[name]
     return method

@@ -9,6 +9,7 @@ from __future__ import annotations
 from graphcollab.transforms._edges import check_edges, check_no_duplicates, select_edges, sort_edges
 from graphcollab.transforms.complete import Complete
 from graphcollab.transforms.drop_weakest import DropWeakest
+from graphcollab.transforms.drop_zero import DropZero
 from graphcollab.transforms.group_ring import GroupRing
 from graphcollab.transforms.isolated import Isolated
 from graphcollab.transforms.random_bipartite import RandomBipartite
@@ -23,6 +24,7 @@ from graphcollab.transforms.with_self_loops import WithSelfLoops
 __all__ = [
     "Complete",
     "DropWeakest",
+    "DropZero",
     "GroupRing",
     "Isolated",
     "RandomBipartite",
