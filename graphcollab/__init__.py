@@ -9,7 +9,17 @@ from graphcollab.methods import __all__ as _methods
 from graphcollab.methods import get_method
 from graphcollab.models import build_model
 from graphcollab.nn import Mix, Mixer
-from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
+from graphcollab.tasks import (
+    Tasks,
+    concept_shift,
+    covariate_shift,
+    grouped_tasks,
+    label_shift,
+    linear_regression_tasks,
+    majority_tasks,
+    rotation_shift,
+    shard_tasks,
+)
 from graphcollab.train import compare, join, run
 
 __version__ = "0.1.0"
@@ -22,10 +32,16 @@ __all__ = [
     "Tasks",
     "build_model",
     "compare",
+    "concept_shift",
+    "covariate_shift",
     "get_method",
     "grouped_tasks",
     "join",
+    "label_shift",
+    "linear_regression_tasks",
     "load_dataset",
+    "majority_tasks",
+    "rotation_shift",
     "run",
     "shard_tasks",
     *_methods,

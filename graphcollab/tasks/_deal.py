@@ -1,0 +1,111 @@
+"""What all data shifts share: dealing disjoint samples to nodes, drawing their test samples, and putting tasks up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.keyed import keyed_order
+from graphcollab.tasks.pool import Pool, Split
+from graphcollab.tasks.tasks import Tasks
+
+__all__ = ["assemble", "check_sizes", "deal", "draw_tests", "shuffled"]
+
+_DEAL_STREAM, _TEST_STREAM = 110, 111
+
+
+def check_sizes(nodes: Sequence[int], clusters: int, what: str, train: int, val: int, test: int | None) -> None:
+    """Check numbers of nodes and samples.
+
+    Args:
+        nodes: Nodes of every cluster.
+        clusters: How many clusters there should be.
+        what: What there is one of for every cluster, in the plural.
+        train: Training samples of a node.
+        val: Validation samples of a node.
+        test: Test samples of a node, or None for all.
+
+    Raises:
+        ValueError: If there is no cluster, clusters do not fit the numbers of nodes, or a number is too small.
+    """
+    if not nodes:
+        raise ValueError("there must be at least one cluster of nodes, got nodes=()")
+    if len(nodes) != clusters:
+        raise ValueError(f"each cluster needs one of the {what} and a number of nodes, got {clusters} and {len(nodes)}")
+    if min(nodes) < 1:
+        raise ValueError(f"every cluster needs at least one node, got nodes={tuple(nodes)}")
+    if train < 1 or val < 0 or (test is not None and test < 0):
+        raise ValueError(
+            f"a node needs at least one training sample, and numbers cannot be negative, got train={train}, val={val}, "
+            f"test={test}"
+        )
+
+
+def shuffled(index: Tensor, seed: int) -> Tensor:
+    """Return samples [n] in a random order in which any two stand the same way whatever the others are."""
+    return index[keyed_order(seed, _DEAL_STREAM, index)]
+
+
+def deal(index: Tensor, nodes: int, train: int, val: int, seed: int, who: str) -> Tensor:
+    """Deal different samples to every node; what a node gets does not depend on the nodes behind it.
+
+    Args:
+        index: Samples to deal from, [n].
+        nodes: Number of nodes.
+        train: Training samples of a node.
+        val: Validation samples of a node.
+        seed: Seed of the order.
+        who: Whose samples they are, for the message.
+
+    Shapes:
+        Output: [nodes, train + val].
+
+    Raises:
+        ValueError: If there are too few samples.
+    """
+    need = nodes * (train + val)
+    if len(index) < need:
+        raise ValueError(
+            f"{who} has {len(index)} training samples; {nodes} nodes with {train} for training and {val} for "
+            f"validation need {need}: use fewer nodes or samples"
+        )
+    return shuffled(index, seed)[:need].view(nodes, train + val)
+
+
+def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: int, who: str) -> list[Tensor]:
+    """Return the test samples of a cluster's nodes: all of the cluster's, or a number drawn for every node.
+
+    Nodes draw independently, so two nodes may draw the same sample.
+
+    Raises:
+        ValueError: If there are none, or fewer than asked for.
+    """
+    if test != 0 and len(index) < (test or 1):
+        asked = "" if test is None else f", {test} per node are asked for"
+        raise ValueError(f"{who} has {len(index)} test samples{asked}: use data with more, or test=0")
+    if test is None:
+        return [index] * nodes
+    order = keyed_order(seed, _TEST_STREAM, cluster, torch.arange(nodes)[:, None], index)  # [nodes, n]
+    return list(index[order[:, :test]])
+
+
+def assemble(
+    pools: Mapping[str, Pool], samples: Mapping[str, tuple[str, Sequence[Tensor]]], cluster: Tensor, **kwargs: Any
+) -> Tasks:
+    """Build tasks with the true clusters attached and nodes named after them.
+
+    Args:
+        pools: Samples.
+        samples: For every split, its pool and one index tensor per node. A split in which nobody has samples is left
+            out.
+        cluster: True cluster of every node, [K].
+        kwargs: Fields of `Tasks`.
+    """
+    names = tuple(f"cluster {c}, node {k}" for k, c in enumerate(cluster.tolist()))
+    splits = {name: Split.from_lists(pool, lists) for name, (pool, lists) in samples.items() if any(map(len, lists))}
+    used = {split.pool for split in splits.values()}
+    pools = {name: pool for name, pool in pools.items() if name in used}
+    return Tasks(pools, splits, **{"names": names, "cluster": cluster, **kwargs})

@@ -1,0 +1,107 @@
+"""Linear regression with a coefficient vector per cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.keyed import keyed_normal, keyed_uniform
+from graphcollab.tasks._deal import assemble, check_sizes
+from graphcollab.tasks.pool import Pool
+from graphcollab.tasks.tasks import Tasks
+
+__all__ = ["linear_regression_tasks", "linear_regression_truth"]
+
+_TRUTH_STREAM, _SAMPLE_STREAM = 112, 113
+_INPUT_RANGE = 10.0
+
+
+def linear_regression_truth(
+    clusters: int = 3, dim: int = 10, low: float = -10, high: float = 10, seed: int = 0
+) -> Tensor:
+    """Return the coefficients that the data of `linear_regression_tasks` are made with.
+
+    Args:
+        clusters: Number of clusters.
+        dim: Numbers in an input.
+        low: Smallest coefficient.
+        high: Largest coefficient.
+        seed: Seed of the problem.
+
+    Shapes:
+        Output: [clusters, dim], float64.
+
+    Example:
+        >>> linear_regression_truth(seed=1).shape
+        torch.Size([3, 10])
+    """
+    return low + (high - low) * keyed_uniform(seed, _TRUTH_STREAM, torch.arange(clusters)[:, None], torch.arange(dim))
+
+
+def linear_regression_tasks(
+    nodes: Sequence[int] = (33, 33, 33),
+    dim: int = 10,
+    train: int = 50,
+    val: int = 100,
+    test: int = 500,
+    noise: float = 3.0,
+    low: float = -10,
+    high: float = 10,
+    seed: int = 0,
+    **kwargs: Any,
+) -> Tasks:
+    r"""Make the synthetic problem of adversarial clusters: linear regression with other coefficients in every cluster.
+
+    Section 3.1.3 of `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
+    (Hagander and Ihre-Thomason, Lund University, 2024):
+
+    .. math:: y = \langle x, \theta^*_c \rangle + \sigma \varepsilon
+
+    with :math:`x` uniform in :math:`[-10, 10]^d`, :math:`\varepsilon` standard normal and :math:`\theta^*_c` uniform
+    in ``[low, high]`` for every cluster c. No model does better than :math:`\sigma^2` on average. The text does not
+    give :math:`\sigma` or the range of :math:`\theta^*_c`; the defaults are those of the published implementation.
+
+    Every number is a function of the seed, the cluster, the node's place in it, the split and the sample alone.
+
+    Args:
+        nodes: Nodes of every cluster. Nodes are ordered cluster by cluster.
+        dim: d, numbers in an input.
+        train: Training samples of a node.
+        val: Validation samples of a node.
+        test: Test samples of a node.
+        noise: :math:`\sigma`, standard deviation of the noise.
+        low: Smallest coefficient.
+        high: Largest coefficient.
+        seed: Seed of the problem.
+        kwargs: Fields of `Tasks`. ``loss`` and ``metric`` are the mean squared error unless given.
+
+    Shapes:
+        Inputs: [N, d]; targets: [N], for models with one output [B, 1] or [B].
+
+    Raises:
+        ValueError: If a number is too small, or ``low`` exceeds ``high``.
+
+    Example:
+        >>> tasks = linear_regression_tasks(nodes=(2, 1), dim=4, train=5)
+        >>> tasks.cluster.tolist(), tasks.pools["train"].inputs.shape, tasks.loss
+        ([0, 0, 1], torch.Size([15, 4]), 'mse')
+    """
+    check_sizes(nodes, len(nodes), "nodes", train, val, test)
+    if dim < 1 or noise < 0 or low > high:
+        raise ValueError(
+            f"dim must be at least 1, noise at least 0 and low at most high, got {dim}, {noise} and [{low}, {high}]"
+        )
+    truth = linear_regression_truth(len(nodes), dim, low, high, seed)
+    cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
+    place = torch.cat([torch.arange(many) for many in nodes])
+    pools, samples = {}, {}
+    for s, (name, count) in enumerate((("train", train), ("val", val), ("test", test))):
+        keys = seed, _SAMPLE_STREAM, s, cluster[:, None, None], place[:, None, None], torch.arange(count)[:, None]
+        x = _INPUT_RANGE * (2 * keyed_uniform(*keys, torch.arange(dim)) - 1)  # [K, n, d]
+        y = (x * truth[cluster][:, None]).sum(-1) + noise * keyed_normal(*keys, dim)[..., 0]  # [K, n]
+        pools[name] = Pool(x.flatten(0, 1).float(), y.flatten().float())
+        samples[name] = (name, list(torch.arange(y.numel()).view(len(cluster), count)))
+    return assemble(pools, samples, cluster, **{"loss": "mse", "metric": "mse", **kwargs})
