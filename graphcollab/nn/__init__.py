@@ -10,22 +10,36 @@ from graphcollab.nn.receive import Receive
 from graphcollab.nn.rewire import AtRound, EveryRound, Keep, SampleNodes
 from graphcollab.nn.weigh import (
     ChannelAttention,
+    CosineUpdates,
+    CosineWeights,
+    FedSim,
     FixedWeigher,
+    InverseDistance,
+    InverseLoss,
     KeepWeights,
     LearnedLogits,
     Metropolis,
     NoWeights,
     SampleCounts,
+    Similarity,
     TrialMixtures,
     Uniform,
 )
+from graphcollab.nn.weigh.as_similarity import SIMILARITIES, as_similarity
+from graphcollab.nn.weigh.fed_sim import fedsim_weights
 
 __all__ = [
+    "SIMILARITIES",
     "AtRound",
     "ChannelAttention",
+    "CosineUpdates",
+    "CosineWeights",
     "EveryRound",
     "Exchange",
+    "FedSim",
     "FixedWeigher",
+    "InverseDistance",
+    "InverseLoss",
     "Keep",
     "KeepOwn",
     "KeepWeights",
@@ -39,6 +53,9 @@ __all__ = [
     "SampleCounts",
     "SampleNodes",
     "ServerAverage",
+    "Similarity",
     "TrialMixtures",
     "Uniform",
+    "as_similarity",
+    "fedsim_weights",
 ]

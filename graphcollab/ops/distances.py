@@ -14,8 +14,9 @@ __all__ = ["edge_cosines", "edge_distances"]
 
 CLOSE = 32  # d² below 32 √ε (|a|² + |b|²) is computed anew from differences
 UNDERFLOW = 2.0**60  # so many times the smallest number, products of vectors' entries may have been lost
-BLOCK_NUMBERS = 2**21
+BLOCK_NUMBERS = 2**18  # blocks stay in the cache
 BLOCK_ROWS = 256
+BLOCK_COLUMNS = 128
 
 
 @torch.no_grad()
@@ -150,8 +151,8 @@ def _from_differences(
 
 
 def _column_blocks(width: int, rows: int) -> Iterator[slice]:
-    """Cut columns so that a block of so many rows has no more than `BLOCK_NUMBERS` numbers."""
-    step = max(BLOCK_NUMBERS // max(rows, 1), 1)
+    """Cut columns so that a block of so many rows has about `BLOCK_NUMBERS` numbers."""
+    step = max(BLOCK_NUMBERS // max(rows, 1), BLOCK_COLUMNS)
     for start in range(0, width, step):
         yield slice(start, start + step)
 

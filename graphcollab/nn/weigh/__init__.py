@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from graphcollab.nn.weigh.channel_attention import ChannelAttention
+from graphcollab.nn.weigh.cosine_updates import CosineUpdates
+from graphcollab.nn.weigh.cosine_weights import CosineWeights
+from graphcollab.nn.weigh.fed_sim import FedSim
 from graphcollab.nn.weigh.fixed import FixedWeigher, Metropolis, NoWeights, SampleCounts, Uniform
+from graphcollab.nn.weigh.inverse_distance import InverseDistance
+from graphcollab.nn.weigh.inverse_loss import InverseLoss
 from graphcollab.nn.weigh.keep_weights import KeepWeights
 from graphcollab.nn.weigh.learned_logits import LearnedLogits
+from graphcollab.nn.weigh.similarity import Similarity
 from graphcollab.nn.weigh.trial_mixtures import TrialMixtures
 
 __all__ = [
     "ChannelAttention",
+    "CosineUpdates",
+    "CosineWeights",
+    "FedSim",
     "FixedWeigher",
+    "InverseDistance",
+    "InverseLoss",
     "KeepWeights",
     "LearnedLogits",
     "Metropolis",
     "NoWeights",
     "SampleCounts",
+    "Similarity",
     "TrialMixtures",
     "Uniform",
 ]
