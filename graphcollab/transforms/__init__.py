@@ -1,4 +1,4 @@
-"""Who listens to whom: topologies, self-loops and sparsification as PyG transforms.
+"""Who listens to whom: topologies, self-loops, sparsification and neighbour augmentation as PyG transforms.
 
 Every transform returns a shallow copy and leaves its input untouched. Edges come out sorted by receiver, then sender,
 and every field whose name contains "edge" stays aligned with them.
@@ -10,6 +10,7 @@ from graphcollab.transforms._edges import check_edges, check_no_duplicates, sele
 from graphcollab.transforms.complete import Complete
 from graphcollab.transforms.drop_weakest import DropWeakest
 from graphcollab.transforms.drop_zero import DropZero
+from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation
 from graphcollab.transforms.group_ring import GroupRing
 from graphcollab.transforms.isolated import Isolated
 from graphcollab.transforms.random_bipartite import RandomBipartite
@@ -25,6 +26,7 @@ __all__ = [
     "Complete",
     "DropWeakest",
     "DropZero",
+    "GMMNeighborAugmentation",
     "GroupRing",
     "Isolated",
     "RandomBipartite",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from graphcollab.nn.weigh.cosine_updates import CosineUpdates
 from graphcollab.nn.weigh.cosine_weights import CosineWeights
@@ -53,5 +53,5 @@ def _by_name(name: object, part: str) -> Similarity:
         nearest = difflib.get_close_matches(name.lower().replace("-", "_"), SIMILARITIES, n=1, cutoff=0.0)[0]
         known = ", ".join(sorted(SIMILARITIES))
         raise ValueError(f"unknown similarity {name!r}; did you mean {nearest!r}? Known: {known}")
-    kind = SIMILARITIES[name]
-    return kind(part=part) if "part" in kind.__dataclass_fields__ else kind()
+    kind: Callable[..., Similarity] = SIMILARITIES[name]
+    return kind(part=part) if "part" in SIMILARITIES[name].__dataclass_fields__ else kind()

@@ -377,6 +377,8 @@ def test_by_name():
     assert named == {type(metric) for metric in METRICS}
     metric = CosineUpdates(alpha=0.5)
     assert as_similarity(metric) is metric
+    assert as_similarity("cosine_weights", part="head") == CosineWeights("head")
+    assert as_similarity("inverse_loss", part="head") == InverseLoss()
     for wrong in (CosineUpdates, 3):
         with pytest.raises(TypeError, match="a name or a Similarity such as CosineWeights"):
             as_similarity(wrong)
