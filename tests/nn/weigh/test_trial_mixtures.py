@@ -112,7 +112,7 @@ def test_edges_of_nodes_at_rest_are_not_tried(points):
 
 
 def test_mixtures_exist_one_chunk_at_a_time(monkeypatch):
-    method = learn()
+    method = learn(fair=True)
     data, env = Scene.small().replace(backend="vmap", chunk=4).begin(method)
     fit, seen = env.engine.fit, []
 
@@ -126,16 +126,17 @@ def test_mixtures_exist_one_chunk_at_a_time(monkeypatch):
     assert max(seen) <= 4
 
 
-def test_classes_are_judged_by_accuracy_and_numbers_by_loss(points):
+def test_metric_is_accuracy_of_classes_and_loss_of_numbers(points):
     data, env = Scene.small().begin(learn())
     rows = Rows.own(data.x)
     expected = torch.zeros(6, dtype=torch.float64)
     for chunk in env.engine.predict(rows, "val"):
         expected[chunk.rows] = Accuracy().measure(chunk.outputs, chunk.targets, chunk.mask)
-    torch.testing.assert_close(TrialMixtures()._scores(env.engine, rows), expected)
-    torch.testing.assert_close(TrialMixtures(compare="loss")._scores(env.engine, rows), -env.engine.loss(rows, "val"))
+    by_metric = TrialMixtures(compare="metric")
+    torch.testing.assert_close(by_metric._scores(env.engine, rows), expected)
+    torch.testing.assert_close(TrialMixtures()._scores(env.engine, rows), -env.engine.loss(rows, "val"))
     data, env = points(TRAIN, VAL).begin(learn(), X)
-    assert TrialMixtures()._scores(env.engine, Rows.own(data.x)).tolist() == pytest.approx([-8.0, 0.0])
+    assert by_metric._scores(env.engine, Rows.own(data.x)).tolist() == pytest.approx([-8.0, 0.0])
 
 
 @pytest.mark.parametrize("seed", range(3))
