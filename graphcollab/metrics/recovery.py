@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
+from graphcollab.metrics._edges import check_edges
+
 __all__ = ["WeightByOverlap", "in_cluster_share", "recovery_auc", "weight_by_overlap"]
 
 
@@ -76,7 +78,7 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
         >>> in_cluster_share(edge_index, torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0, 0, 1]))
         0.75
     """
-    _check(edge_index, edge_weight, cluster.numel())
+    check_edges(edge_index, edge_weight, cluster.numel())
     if bool((edge_weight < 0).any()):
         raise ValueError(f"in_cluster_share needs weights that are not negative, got {float(edge_weight.min()):g}")
     sender, receiver = edge_index.long()
@@ -149,24 +151,9 @@ def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) 
     return WeightByOverlap(overlap, mean, std, counts)
 
 
-def _check(edge_index: Tensor, edge_weight: Tensor, count: int) -> None:
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
-        raise ValueError(
-            "expected edge_index [2, E] and edge_weight [E], "
-            f"got {list(edge_index.shape)} and {list(edge_weight.shape)}"
-        )
-    if bool(edge_weight.isnan().any()):
-        raise ValueError(f"edge_weight of edge {int(edge_weight.isnan().nonzero()[0])} is NaN")
-    outside = ((edge_index < 0) | (edge_index >= count)).any(dim=0)
-    if bool(outside.any()):
-        edge = int(outside.nonzero()[0])
-        sender, receiver = edge_index[:, edge].tolist()
-        raise ValueError(f"edge {edge} ({sender} -> {receiver}) is out of range for {count} nodes")
-
-
 def _pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, missing: float) -> tuple[Tensor, Tensor]:
     """Return the weights and the presence of all ordered pairs, both [K, K]: receivers in rows, senders in columns."""
-    _check(edge_index, edge_weight, count)
+    check_edges(edge_index, edge_weight, count)
     sender, receiver = edge_index.long()
     weights = edge_weight.new_full((count, count), missing, dtype=torch.float64)
     weights[receiver, sender] = edge_weight.detach().double()

@@ -1,0 +1,205 @@
+"""How well a mixture of models can do: the generalisation bound of directed collaboration graphs, with its terms."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import scatter
+
+from graphcollab.metrics._edges import check_edges
+from graphcollab.tasks import Tasks
+
+__all__ = ["MixtureBound", "label_distance", "mixture_bound"]
+
+
+class MixtureBound(NamedTuple):
+    """The terms of the bound, each times N a², and their sum.
+
+    Args:
+        risk: N a_ii² L_Di(h_i*).
+        complexity: N a_ii² 2 C sqrt((d + log(1 / delta)) / m_i).
+        disagreement: N a_ii² G lambda_H(S_i).
+        edge_risk: N a_ij² times the sender's empirical risk.
+        edge_complexity: N a_ij² C sqrt((d + log(1 / delta)) / m_j).
+        edge_distance: N a_ij² B ||D_i - D_j||_1.
+        total: The bound: a receiver's own terms and those of its edges.
+
+    Shapes:
+        risk, complexity, disagreement, total: [K]; edge_risk, edge_complexity, edge_distance: [E], 0 at self-loops.
+    """
+
+    risk: Tensor
+    complexity: Tensor
+    disagreement: Tensor
+    edge_risk: Tensor
+    edge_complexity: Tensor
+    edge_distance: Tensor
+    total: Tensor
+
+    @property
+    def own(self) -> Tensor:
+        """What a node's own model contributes, [K]."""
+        return self.risk + self.complexity + self.disagreement
+
+    @property
+    def edge(self) -> Tensor:
+        """What the model that an edge brings contributes, [E]."""
+        return self.edge_risk + self.edge_complexity + self.edge_distance
+
+
+def mixture_bound(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    *,
+    risk: Tensor,
+    empirical_risk: Tensor,
+    disagreement: Tensor,
+    edge_distance: Tensor,
+    num_samples: Tensor,
+    dimension: float,
+    delta: float = 0.05,
+    constant: float = 1.0,
+    lipschitz: float = 1.0,
+    bound: float = 1.0,
+    num_models: int | Literal["mixed"] | None = None,
+) -> MixtureBound:
+    r"""Return the generalisation bound of mixtures of models, term by term.
+
+    It is equation (4.5) of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng,
+    Ohio State University, 2021): with probability at least 1 - delta,
+
+    .. math::
+        L_{D_i}(\bar h_i) \le N a_{ii}^2 \Big[L_{D_i}(h_i^*) + 2 C \sqrt{\tfrac{d + \log(1/\delta)}{m_i}}
+            + G \lambda_H(S_i)\Big] + N \sum_{j \ne i} a_{ij}^2 \Big[\hat L_{D_j}(\hat h_j^*)
+            + C \sqrt{\tfrac{d + \log(1/\delta)}{m_j}} + B \|D_i - D_j\|_1\Big]
+
+    The proof is for the squared hinge loss, and for mixtures of *predictions*: h̄_i(x) = Σ_j a_ij h_j(x) with weights
+    that are not negative and sum to 1. Mixing parameters is the same for models that are linear in them; for neural
+    networks the bound says what plays a part (how much is given to oneself, samples, distances), not a number to rely
+    on. C is a constant whose value the theorem leaves open.
+
+    Args:
+        edge_index: Edges j -> i, with a self-loop where a node gives weight to its own model.
+        edge_weight: a_ij.
+        risk: The smallest true risk of node i's own models, L_Di(h_i*), such as a test loss.
+        empirical_risk: The loss of node j's model on its training samples.
+        disagreement: lambda_H(S_i), the largest mean difference of two models' predictions on i's training samples.
+        edge_distance: ||D_i - D_j||_1, from 0 to 2, such as `label_distance`.
+        num_samples: Training samples m_i.
+        dimension: The VC dimension d.
+        delta: How likely the bound may fail.
+        constant: C.
+        lipschitz: G, the Lipschitz constant of the loss.
+        bound: B, the largest value of the loss.
+        num_models: N. Default: K, as in the paper. The inequality needs only the number of models that are mixed, the
+            own included: ``"mixed"`` takes that of each receiver, which is tighter in sparse graphs.
+
+    Shapes:
+        edge_index: [2, E]; edge_weight, edge_distance: [E].
+        risk, empirical_risk, disagreement, num_samples: [K].
+
+    Raises:
+        ValueError: If shapes do not belong together, a receiver's weights are negative or do not sum to 1, or another
+            value is out of its range.
+
+    Example:
+        >>> edge_index, one = torch.tensor([[0, 1, 1], [0, 0, 1]]), torch.ones(2)
+        >>> terms = mixture_bound(edge_index, torch.tensor([0.5, 0.5, 1.0]), risk=0.1 * one, empirical_risk=0.2 * one,
+        ...     disagreement=0 * one, edge_distance=torch.tensor([0.0, 0.3, 0.0]), num_samples=4 * one, dimension=1,
+        ...     delta=1 / 2.718281828)
+        >>> [round(value, 4) for value in terms.total.tolist()]  # N = 2: .5 (.1 + 2 √.5) + .5 (.2 + √.5 + .3), ...
+        [1.3607, 3.0284]
+    """
+    count = num_samples.numel()
+    check_edges(edge_index, edge_weight, count)
+    given = {"risk": risk, "empirical_risk": empirical_risk, "disagreement": disagreement, "num_samples": num_samples}
+    for name, value in (given | {"edge_distance": edge_distance}).items():
+        size = edge_weight.numel() if name == "edge_distance" else count
+        if value.shape != (size,) or not bool((value >= 0).all()):
+            raise ValueError(f"{name} must be {size} numbers that are not negative, got shape {list(value.shape)}")
+    if not bool((num_samples > 0).all()):
+        raise ValueError(f"node {int((num_samples <= 0).nonzero()[0])} has no training samples: the bound needs some")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must be between 0 and 1, got {delta}")
+    sender, receiver = edge_index.long()
+    weight = edge_weight.detach().double()
+    _check_mixtures(weight, receiver, count)
+
+    models = _number_of_models(num_models, weight, receiver, count)
+    loop = sender == receiver
+    square = models[receiver] * weight.square()
+    own = torch.zeros(count, dtype=torch.float64, device=weight.device).index_add(0, receiver[loop], square[loop])
+    other = square.where(~loop, 0.0)
+    spread = constant * ((dimension + math.log(1 / delta)) / num_samples.double()).sqrt()
+    # [3, K] and [3, E]
+    nodes = own * torch.stack([risk.double(), 2 * spread, lipschitz * disagreement.double()])
+    edges = other * torch.stack([empirical_risk.double()[sender], spread[sender], bound * edge_distance.double()])
+    received = scatter(edges.sum(0), receiver, dim=0, dim_size=count, reduce="sum")
+    return MixtureBound(nodes[0], nodes[1], nodes[2], edges[0], edges[1], edges[2], nodes.sum(0) + received)
+
+
+def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
+    """Return the distance between the label distributions of the two nodes of every edge, from 0 to 2.
+
+    It is the sum over labels c of abs(P_i(c) - P_j(c)), where P are shares among a node's training samples.
+    Where nodes differ by their labels only (label shift, the same inputs for a label everywhere), it estimates the
+    distance ||D_i - D_j||_1 of `mixture_bound`.
+
+    Args:
+        tasks: The nodes' data, with class labels.
+        edge_index: Edges j -> i.
+
+    Shapes:
+        edge_index: [2, E].
+        Output: [E], float64, from 0 (the same) to 2 (no label in common).
+
+    Raises:
+        ValueError: If targets are not class labels, or an edge is out of range.
+
+    Example:
+        >>> x = torch.zeros(4, 1)
+        >>> labels = [torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1])]
+        >>> tasks = Tasks.from_samples([(x, y) for y in labels], val_fraction=0)
+        >>> label_distance(tasks, torch.tensor([[0, 1], [1, 1]]))
+        tensor([0.5000, 0.0000], dtype=torch.float64)
+    """
+    classes = tasks.classes
+    if classes is None:
+        raise ValueError("the nodes' targets are not class labels: give the distance of their data by other means")
+    check_edges(edge_index, torch.zeros(edge_index.shape[-1]), tasks.num_nodes)
+    split, (count, size) = tasks.splits["train"], classes.shape
+    owner = torch.repeat_interleave(torch.arange(count, device=classes.device), split.sizes)
+    labels = tasks.pools[split.pool].targets[split.index].long()
+    # [K, C]
+    shares = torch.bincount(owner * size + labels, minlength=count * size).view(count, size).double()
+    shares = shares / shares.sum(1, keepdim=True)
+    sender, receiver = edge_index.long()
+    return (shares[receiver] - shares[sender]).abs().sum(1)
+
+
+def _check_mixtures(weight: Tensor, receiver: Tensor, count: int) -> None:
+    if bool((weight < 0).any()):
+        raise ValueError(f"edge_weight must not be negative, got {float(weight.min()):g}")
+    total = scatter(weight, receiver, dim=0, dim_size=count, reduce="sum")
+    wrong = ((total - 1).abs() > 1e-4).nonzero().flatten()
+    if len(wrong):
+        raise ValueError(
+            f"the weights of each receiver must sum to 1, self-loop included: those of node {int(wrong[0])} "
+            f"sum to {float(total[wrong[0]]):g}"
+        )
+
+
+def _number_of_models(num_models: int | str | None, weight: Tensor, receiver: Tensor, count: int) -> Tensor:
+    """Return N for each receiver, [K]."""
+    mixed = scatter((weight > 0).double(), receiver, dim=0, dim_size=count, reduce="sum")
+    if num_models == "mixed":
+        return mixed
+    if isinstance(num_models, str) or (num_models is not None and num_models < int(mixed.max())):
+        raise ValueError(
+            f'num_models must be "mixed", or a number of at least {int(mixed.max())}, as many as some node mixes, '
+            f"got {num_models!r}"
+        )
+    return torch.full_like(mixed, count if num_models is None else num_models)
