@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, TensorBoardLog
+from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from graphcollab.train.compare import Comparison, Trial, compare
-from graphcollab.train.history import History
+from graphcollab.train.health_check import HealthCheck
+from graphcollab.train.history import Finding, History
 from graphcollab.train.join import Joined, join
 from graphcollab.train.result import Result
 from graphcollab.train.run import evaluate, run
@@ -15,11 +16,14 @@ __all__ = [
     "Callback",
     "Comparison",
     "CsvLog",
+    "Finding",
+    "HealthCheck",
     "History",
     "Joined",
     "JsonLog",
     "Progress",
     "RecordGraph",
+    "RecordScores",
     "Result",
     "TensorBoardLog",
     "Trial",

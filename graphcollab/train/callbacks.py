@@ -13,7 +13,7 @@ from tqdm import tqdm
 from graphcollab.method import last_graph
 from graphcollab.train.history import History
 
-__all__ = ["Callback", "CsvLog", "JsonLog", "Progress", "RecordGraph", "TensorBoardLog"]
+__all__ = ["Callback", "CsvLog", "JsonLog", "Progress", "RecordGraph", "RecordScores", "TensorBoardLog"]
 
 
 class Callback:
@@ -79,6 +79,26 @@ class RecordGraph(Callback):
         if self.rounds is None or data.round in self.rounds:
             edge_index, edge_weight = last_graph(data)
             history.graphs[data.round] = (edge_index.cpu(), edge_weight.cpu())
+
+
+class RecordScores(Callback):
+    """Keep the similarities that nodes measured in some rounds in ``history.scores``.
+
+    Those that were measured for analysis (``data.probe``) go before those that the method measured for its own use
+    (``data.scores``). Rounds in which nothing was measured are left out.
+
+    Args:
+        rounds: Rounds, counted from 1. Default: every round.
+    """
+
+    def __init__(self, rounds: Collection[int] | None = None) -> None:
+        self.rounds = rounds
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Keep the similarities if it is one of the rounds."""
+        measured = next((data[name] for name in ("probe", "scores") if name in data), None)
+        if measured is not None and (self.rounds is None or data.round in self.rounds):
+            history.scores[data.round] = (measured.edge_index.cpu(), measured.values.cpu())
 
 
 class CsvLog(Callback):

@@ -11,11 +11,11 @@ from torch import Tensor
 from graphcollab.comm import Relation
 from graphcollab.nn import Mixer
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.train.history import History
+from graphcollab.train.history import Finding, History
 
 __all__ = ["decode", "encode"]
 
-_VALUES: dict[str, type] = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, History)}
+_VALUES: dict[str, type] = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, History, Finding)}
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:

@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,24 @@ from torch import Tensor
 from graphcollab.metrics import summarize
 from graphcollab.train.files import write_whole
 
-__all__ = ["History"]
+__all__ = ["Finding", "History"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that went wrong with some nodes in a run, as `HealthCheck` found it.
+
+    Args:
+        round: Rounds played when it was found.
+        kind: ``"never sampled"`` or ``"cluster death"``.
+        nodes: The nodes, by position.
+        text: What it means and what to do about it.
+    """
+
+    round: int
+    kind: str
+    nodes: tuple[int, ...]
+    text: str
 
 
 @dataclass
@@ -31,9 +48,14 @@ class History:
         rounds: Rounds played before each evaluation.
         seconds: Seconds since the start at each evaluation (not part of what a resumed run repeats).
         values: For every field [K] per evaluation: ``train_loss``, ``val_loss``, ``val_metric``, ``test_loss``,
-            ``test_metric``, ``bytes_sent``.
+            ``test_metric``, ``bytes_sent``; where merging is watched ``val_loss_before``, ``val_metric_before``,
+            ``val_loss_after`` and ``val_metric_after``.
         graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
+        scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
         isolated: Nodes that were left behind because their loss was not finite, with the round, counted from 1.
+        findings: What `HealthCheck` found.
+        watched: In how many rounds `HealthCheck` watched who listens to whom.
+        heard: In how many of them somebody else listened to each node, [K].
         returned: Which evaluation the returned models are of: the last, or with early stopping the best.
 
     Example:
@@ -50,7 +72,11 @@ class History:
     seconds: list[float] = field(default_factory=list)
     values: dict[str, list[Tensor]] = field(default_factory=dict)
     graphs: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    scores: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     isolated: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    watched: int = 0
+    heard: Tensor | None = None
     returned: int = -1
 
     def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:
@@ -91,7 +117,7 @@ class History:
         return dict(summarize(self.final(name), higher))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything but the graphs as plain values, for JSON; values that are not finite become None."""
+        """Return everything but graphs and scores as plain values, for JSON; values that are not finite become None."""
         values = {name: [[_finite(v) for v in row.tolist()] for row in rows] for name, rows in self.values.items()}
         return {
             "nodes": list(self.names),
@@ -99,6 +125,7 @@ class History:
             "rounds": self.rounds,
             "seconds": self.seconds,
             "isolated": self.isolated,
+            "findings": [asdict(finding) for finding in self.findings],
             "values": values,
         }
 

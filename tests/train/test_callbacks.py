@@ -8,10 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from torch_geometric.data import Data
+
 from graphcollab import l2c, local, run
+from graphcollab.comm import Relation
 from graphcollab.models import MLP
 from graphcollab.testing import Scene
-from graphcollab.train import Callback, CsvLog, History, JsonLog, Progress, RecordGraph, TensorBoardLog
+from graphcollab.train import Callback, CsvLog, History, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
 
 METHOD = l2c(epochs=1, lr=0.1, batch_size=4, drop_round=2, drop_fraction=0.5)
 
@@ -130,6 +133,20 @@ def test_the_graph_of_a_round_is_the_one_it_exchanged_along(tmp_path):
         assert result.data.num_edges < 36
         assert ("last_graph" in result.data) == (rounds == 3)
     assert sizes[3] < 36
+
+
+def test_recorded_scores():
+    own = Relation(torch.tensor([[1], [0]]), torch.tensor([0.5], dtype=torch.float64), (2, 2))
+    probe = Relation(torch.tensor([[1, 0], [0, 1]]), torch.tensor([0.5, 0.25], dtype=torch.float64), (2, 2))
+    history, recorder = History(("a", "b")), RecordScores({1, 2, 4})
+    nothing, third = Data(round=1), Data(round=3, scores=own)
+    for data in (nothing, Data(round=2, scores=own), third, Data(round=4, scores=own, probe=probe)):
+        recorder.on_round(data, history)
+    assert list(history.scores) == [2, 4]
+    assert torch.equal(history.scores[2][0], own.edge_index)
+    assert history.scores[4][1].tolist() == [0.5, 0.25]
+    RecordScores().on_round(third, history)
+    assert history.scores[3][1].tolist() == [0.5]
 
 
 def test_progress_is_closed_also_after_an_error(capsys):

@@ -14,6 +14,7 @@ from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.testing import Scene, differences
 from graphcollab.train import (
+    Finding,
     History,
     RecordGraph,
     checkpoint,
@@ -61,13 +62,24 @@ def test_round_trip(tmp_path):
     history = History(
         ("a", "b"), "auc", False, isolated={"b": 1}, graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))}
     )
+    history.scores[3] = (torch.ones(2, 1).long(), torch.ones(1, dtype=torch.float64))
+    history.findings.append(Finding(3, "never sampled", (1,), "nobody listened to b"))
+    history.watched, history.heard = 3, torch.tensor([2, 0])
     history.add(1, 0.5, {"test_metric": torch.tensor([float("nan"), float("inf")])})
     about = {"seed": 1, "shapes": [[2, 3]], "method": "m"}
     loaded, again, told = load_checkpoint(save_checkpoint(tmp_path, data, history, about))
     assert differences((data, history), (loaded, again)) == []
+    assert again.findings == history.findings
     assert told == about
     assert set(loaded.keys()) == set(data.keys())
     assert isinstance(loaded.mixer, Mixer)
+
+
+def test_histories_without_the_newer_fields_can_be_read():
+    code = encoding.encode(History(("a",)), "history", {})
+    for name in ("scores", "findings", "watched", "heard"):
+        code["fields"]["mapping"] = [item for item in code["fields"]["mapping"] if item["key"] != name]
+    assert encoding.decode(code, {}) == History(("a",))
 
 
 def test_rows_that_are_all_the_same_are_stored_once(tmp_path):

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 import torch
 
-from graphcollab.train import History
+from graphcollab.train import Finding, History
 
 
 @pytest.fixture
@@ -48,3 +49,9 @@ def test_values_are_copies():
     history.add(1, 0.0, {"v": value})
     value.zero_()
     assert history.last("v").tolist() == [1.0]
+
+
+def test_findings_are_part_of_the_json(tmp_path):
+    history = History(("a", "b"), findings=[Finding(3, "never sampled", (1,), "nobody listened to b")])
+    told = json.loads(history.to_json(tmp_path / "log.json").read_text())
+    assert told["findings"] == [{"round": 3, "kind": "never sampled", "nodes": [1], "text": "nobody listened to b"}]
