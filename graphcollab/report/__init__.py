@@ -8,20 +8,28 @@ from __future__ import annotations
 
 from graphcollab.report.accuracy_curves import accuracy_curves
 from graphcollab.report.comparison_figures import comparison_figures
+from graphcollab.report.contact_heatmap import contact_heatmap
+from graphcollab.report.merge_curves import merge_curves
 from graphcollab.report.paired_table import paired_table
 from graphcollab.report.results_json import results_json
 from graphcollab.report.results_table import results_table
 from graphcollab.report.save_figure import save_figure
+from graphcollab.report.similarity_curves import similarity_curves
+from graphcollab.report.traffic_curves import traffic_curves
 from graphcollab.report.weight_by_overlap_figure import weight_by_overlap_figure
 from graphcollab.report.weight_heatmaps import weight_heatmaps
 
 __all__ = [
     "accuracy_curves",
     "comparison_figures",
+    "contact_heatmap",
+    "merge_curves",
     "paired_table",
     "results_json",
     "results_table",
     "save_figure",
+    "similarity_curves",
+    "traffic_curves",
     "weight_by_overlap_figure",
     "weight_heatmaps",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 
 DPI = 150
 TEXT, GRID = "#333333", "#E3E3E3"
@@ -16,6 +18,7 @@ TEXT, GRID = "#333333", "#E3E3E3"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKED = 25  # points of a curve at most, for each to have a marker
 
 
 def new_figure(width: float, height: float, title: str | None = None) -> Figure:
@@ -42,6 +45,25 @@ def quiet(axes: Axes) -> None:
     axes.title.set(fontsize=10.5, color=TEXT)
     for axis in (axes.xaxis, axes.yaxis):
         axis.label.set(fontsize=10, color=TEXT)
+
+
+def legend_beside(axes: Axes, ends: Mapping[str, tuple[float, Artist]]) -> None:
+    """Name lines to the right of a panel, in the order in which they end.
+
+    Args:
+        axes: The panel.
+        ends: Last value and line, by name.
+    """
+    names = sorted(ends, key=lambda name: -ends[name][0])
+    legend = axes.legend([ends[n][1] for n in names], names, fontsize=9, frameon=False, loc="center left")
+    legend.set_bbox_to_anchor((1.0, 0.5))
+
+
+def over_rounds(axes: Axes, ylabel: str) -> None:
+    """Finish a panel of curves over rounds."""
+    axes.set(xlabel="round", ylabel=ylabel)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    tidy(axes)
 
 
 def looks() -> Iterator[dict[str, str]]:

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from graphcollab.report._style import looks, new_figure, tidy
+from graphcollab.report._style import MARKED, legend_beside, looks, new_figure, over_rounds
 
 __all__ = ["accuracy_curves"]
 
 Curve = tuple[Sequence[int], Sequence[float]]
-MARKED = 25  # evaluations at most, for each to have a marker
 
 
 def accuracy_curves(
@@ -68,10 +66,6 @@ def accuracy_curves(
         if len(values) > 1:
             std = table.std(0).numpy()
             panel.fill_between(rounds, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
-    names = sorted(ends, key=lambda name: -ends[name][0])
-    legend = panel.legend([ends[n][1] for n in names], names, fontsize=9, frameon=False, loc="center left")
-    legend.set_bbox_to_anchor((1.0, 0.5))
-    panel.set(xlabel="round", ylabel=f"mean test {metric}{' (%)' if percent else ''}")
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    tidy(panel)
+    legend_beside(panel, ends)
+    over_rounds(panel, f"mean test {metric}{' (%)' if percent else ''}")
     return figure

@@ -1,0 +1,67 @@
+"""Can nodes tell their cluster from others? (Fig. 4.3 of *With a Little Help from My Friends*)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from graphcollab.metrics import similarity_by_cluster
+from graphcollab.report._panels import legend_right, panels_over_rounds
+from graphcollab.report._style import COLOURS, MARKED
+
+__all__ = ["similarity_curves"]
+
+
+def similarity_curves(
+    scores: Mapping[int, tuple[Tensor, Tensor]],
+    cluster: Tensor,
+    metric: str = "similarity",
+    pooled: bool = False,
+    title: str | None = None,
+) -> Figure:
+    """Draw the similarity that nodes measure to their own cluster and to others, over rounds.
+
+    It is the upper part of Fig. 4.3 to 4.5 of *With a Little Help from My Friends: A Comparative Study of Decentralized
+    Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024), for all nodes of a cluster together:
+    mean, and a band from the 10 % to the 90 % quantile. Where the bands overlap, nodes cannot be sure of their cluster.
+
+    Args:
+        scores: Edges j -> i and the similarity that i has measured, by round, such as ``history.scores``.
+        cluster: The true cluster of each node. There is a panel for each cluster whose nodes have measured something.
+        metric: What was measured.
+        pooled: Draw one panel for the nodes of all clusters.
+        title: Title of the whole figure.
+
+    Shapes:
+        scores: [2, E] and [E] for each round.
+        cluster: [K].
+
+    Raises:
+        ValueError: If nothing was measured, or edges do not fit the nodes.
+
+    Example:
+        >>> import torch
+        >>> edge_index = torch.tensor([[1, 2, 0], [0, 0, 2]])
+        >>> scores = {1: (edge_index, torch.tensor([0.5, 0.25, 0.125]))}
+        >>> figure = similarity_curves(scores, torch.tensor([0, 0, 1]))
+        >>> [axes.get_title() for axes in figure.axes]
+        ['cluster 0', 'cluster 1']
+    """
+    found = similarity_by_cluster(scores, cluster, pooled=pooled)
+    used = [c for c in range(len(found.clusters)) if not all(b.mean[:, c].isnan().all() for b in found[2:])]
+    if not used:
+        raise ValueError("no similarities were recorded: record them with RecordScores(), or measure by a probe")
+    names = ["all nodes" if pooled else f"cluster {int(found.clusters[c])}" for c in used]
+    figure, panels = panels_over_rounds(names, metric, title)
+    rounds = found.rounds.numpy()
+    for panel, c in zip(panels, used, strict=True):
+        kinds = (("own cluster", found.inside, COLOURS[0], "-"), ("others", found.between, COLOURS[1], "--"))
+        for label, band, colour, line in kinds:
+            mean, low, high = (values[:, c].numpy() for values in band)
+            marker = "o" if len(rounds) <= MARKED else ""
+            panel.plot(rounds, mean, color=colour, linestyle=line, marker=marker, markersize=3, label=label)
+            panel.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+    legend_right(figure, panels)
+    return figure
