@@ -78,7 +78,7 @@ def main() -> None:
     data = load_dataset(args.dataset, args.root)
     model = partial(build_model, "mlp", data.input_shape, data.num_classes, hidden=50)
     train, val, test = args.samples or ((60, 20, 30) if args.dataset == "digits" else (1000, 200, 300))
-    makers = {"local": local, "complete": averaging, "assumed": averaging}
+    makers: dict[str, Any] = {"local": local, "complete": averaging, "assumed": averaging}
     makers |= {"equal": partial(equal, args.learn_rounds), "directed": partial(directed, args.learn_rounds)}
     told: dict[str, dict[str, Any]] = {}
     for name in args.settings:
