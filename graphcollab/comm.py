@@ -86,13 +86,13 @@ class Comm:
         """Send rows to the owners of the data they meet and bring the answers back."""
         return answer(rows)
 
-    def count(self, data: Data, senders: Tensor, floats: float) -> Data:
+    def count(self, data: Data, senders: Tensor, floats: float | Tensor) -> Data:
         """Add what nodes sent to ``data.bytes_sent`` [K], 4 bytes a float.
 
         Args:
             data: The graph; it is not changed.
             senders: Node of every message, [M].
-            floats: Floats in one message.
+            floats: Floats in one message, or in each, [M].
         """
         sent = data.bytes_sent.clone()
         ones = torch.full_like(senders, 1, dtype=sent.dtype)

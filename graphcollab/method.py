@@ -18,6 +18,7 @@ from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights
 from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env, Exchanger, Personal, Stage, Weigher
+from graphcollab.watch import NoWatch
 
 __all__ = ["Method", "NonFiniteLossError", "OwnModel", "Phases"]
 
@@ -53,6 +54,7 @@ class Method:
         exchange: What is mixed and onto which base.
         rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`EveryRound`).
         personal: The models nodes serve and are judged by.
+        watch: What is watched before and after merging; it may stop nodes.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
         global_state: Whether nodes share state other than along edges (a server, a shared encoder).
 
@@ -66,6 +68,7 @@ class Method:
     exchange: Exchanger = field(default_factory=NoExchange)
     rewire: Stage | BaseTransform = field(default_factory=Keep)
     personal: Personal = field(default_factory=OwnModel)
+    watch: NoWatch = field(default_factory=NoWatch)
     prepare: BaseTransform | None = None
     global_state: bool = False
 
@@ -89,6 +92,11 @@ class Method:
         """Whether models travel along the graph's edges; where they do not, a run needs none."""
         return self.exchange.along_edges
 
+    @property
+    def finds_peers(self) -> bool:
+        """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
+        return bool(getattr(self.rewire, "finds_peers", False))
+
     def replace(self, **slots: Any) -> Method:
         """Return the method with other slots; no state is shared."""
         return dataclasses.replace(self, **slots)
@@ -104,7 +112,11 @@ class Method:
             ValueError: If a node lacks samples of a split.
         """
         for split in self.weigh.needs:
-            env.engine.tasks.require(split, f"{self.name} needs to learn edge weights")
+            env.engine.tasks.require(
+                split, f"{self.name} needs to {'learn' if self.weigh.learns else 'find'} edge weights"
+            )
+        for split in self.watch.needs:
+            env.engine.tasks.require(split, f"{self.name} needs to watch its nodes")
 
     def start(self, data: Data, env: Env) -> Data:
         """Create what the parts keep from round to round; all nodes but isolated ones are at work."""
@@ -113,7 +125,7 @@ class Method:
         data.phase_start = data.round
         if self.prepare is not None:
             data = self.prepare(data)
-        for part in (self.local, self.weigh, self.exchange, self.rewire, self.personal):
+        for part in (self.local, self.weigh, self.exchange, self.watch, self.rewire, self.personal):
             data = part.init(data, env)
         return data
 
@@ -121,13 +133,13 @@ class Method:
         """Play one round."""
         data = copy.copy(data)
         data.x_start = data.x
-        data = settle(self.local(data, env), env)
+        data = self.watch.before(settle(self.local(data, env), env), env)
         data = self.weigh(data, env)
         data = self.exchange(data, env)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
-        data = self.rewire(data, env)
+        data = self.rewire(self.watch.after(data, env), env)
         data = copy.copy(data)
         for name in ("x_start", "x_local", "last_graph"):
             if name in data:
@@ -191,6 +203,11 @@ class Phases:
     def along_edges(self) -> bool:
         """Whether models travel along edges in some phase."""
         return self.method.along_edges or self.next.along_edges
+
+    @property
+    def finds_peers(self) -> bool:
+        """Whether the first phase draws its edges anew every round."""
+        return self.method.finds_peers
 
     @property
     def global_state(self) -> bool:

@@ -18,6 +18,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("tasks",),
     ("datasets", "models", "local", "ops"),
     ("nn", "transforms", "metrics"),
+    ("peers", "watch"),
     ("method",),
     ("methods", "train"),
     ("distributed", "report", "testing"),

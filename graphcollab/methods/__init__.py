@@ -6,14 +6,31 @@ import difflib
 from collections.abc import Callable
 
 from graphcollab.method import Method, Phases
+from graphcollab.methods.dac import dac
 from graphcollab.methods.directed import directed
 from graphcollab.methods.dpsgd import dpsgd
 from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.l2c import l2c
 from graphcollab.methods.local import local
 from graphcollab.methods.meta_l2c import meta_l2c
+from graphcollab.methods.oracle import oracle
+from graphcollab.methods.panm import panm
+from graphcollab.methods.pens import pens
+from graphcollab.methods.random_peers import random_peers
 
-__all__ = ["directed", "dpsgd", "fedavg", "l2c", "local", "meta_l2c"]
+__all__ = [
+    "dac",
+    "directed",
+    "dpsgd",
+    "fedavg",
+    "l2c",
+    "local",
+    "meta_l2c",
+    "oracle",
+    "panm",
+    "pens",
+    "random_peers",
+]
 
 
 def get_method(name: str) -> Callable[..., Method | Phases]:

@@ -12,6 +12,7 @@ from graphcollab.metrics.mixture_bound import MixtureBound, label_distance, mixt
 from graphcollab.metrics.paired import PairedDifference, paired_difference
 from graphcollab.metrics.recovery import WeightByOverlap, in_cluster_share, recovery_auc, weight_by_overlap
 from graphcollab.metrics.regression import MeanError, mae, mse
+from graphcollab.metrics.score_rows import metric_of, score_rows
 from graphcollab.metrics.similarity_by_cluster import Band, SimilarityByCluster, similarity_by_cluster
 from graphcollab.metrics.traffic import ClusterTraffic, cluster_traffic, contact_counts, never_sampled
 from graphcollab.metrics.user_metric import UserMetric
@@ -36,12 +37,14 @@ __all__ = [
     "in_cluster_share",
     "label_distance",
     "mae",
+    "metric_of",
     "mixture_bound",
     "mse",
     "never_sampled",
     "paired_difference",
     "recovered_clusters",
     "recovery_auc",
+    "score_rows",
     "similarity_by_cluster",
     "summarize",
     "weight_by_overlap",

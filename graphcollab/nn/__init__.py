@@ -22,6 +22,7 @@ from graphcollab.nn.weigh import (
     NoWeights,
     SampleCounts,
     Similarity,
+    SoftmaxScores,
     TrialMixtures,
     Uniform,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "SampleNodes",
     "ServerAverage",
     "Similarity",
+    "SoftmaxScores",
     "TrialMixtures",
     "Uniform",
     "as_similarity",

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.method import Method, Phases
-from graphcollab.nn import NoExchange, NoWeights
+from graphcollab.nn import Keep, NoExchange, NoWeights
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Pool
 from graphcollab.testing.compare_values import differences
@@ -196,7 +196,8 @@ def _local_only(method: AnyMethod) -> AnyMethod:
     """Return a method without its collaboration."""
     if isinstance(method, Phases):
         return Phases(_plain(_local_only(method.method)), method.until, _local_only(method.next))
-    return method.replace(weigh=NoWeights(), exchange=NoExchange(), global_state=False)
+    rewire = Keep() if method.finds_peers else method.rewire
+    return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire, global_state=False)
 
 
 def _plain(method: AnyMethod) -> Method:

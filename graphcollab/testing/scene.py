@@ -57,7 +57,7 @@ class Scene:
     def small(
         cls, dtype: torch.dtype = torch.float64, sizes: Sequence[int] = SIZES, shared_head: bool = False
     ) -> Scene:
-        """Make a scene of a few nodes with unequal numbers of samples of three classes.
+        """Make a scene of a few nodes with unequal numbers of samples of three classes, in two nominal clusters.
 
         Args:
             dtype: Number type of inputs and models.
@@ -70,7 +70,8 @@ class Scene:
         inputs[:, 0] += targets
         index = list(torch.arange(sum(sizes)).split(list(sizes)))
         pools = {"train": Pool(inputs.to(dtype), targets)}
-        tasks = Tasks(pools, {"train": Split.from_lists("train", index)}).hold_out(0.25)
+        halves = (torch.arange(len(sizes)) >= len(sizes) // 2).long()
+        tasks = Tasks(pools, {"train": Split.from_lists("train", index)}, cluster=halves).hold_out(0.25)
         hidden = ((7, 6), (6,)) if shared_head else ((6,),)
         with torch.random.fork_rng(devices=[]):  # layers draw parameters when they are made
             plain = [MLP(FEATURES, widths, CLASSES) for widths in hidden]

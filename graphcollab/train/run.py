@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from graphcollab.comm import Comm
 from graphcollab.local import Engine, Plan, Rows, tune
 from graphcollab.method import Method, Phases
-from graphcollab.metrics import Metric, as_metric
+from graphcollab.metrics import Metric, metric_of, score_rows
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.callbacks import Callback, Progress
@@ -30,11 +30,12 @@ from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, rem
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result
-from graphcollab.train.start import Graph, Model, build_graph, build_modules
-from graphcollab.transforms import Isolated
+from graphcollab.train.start import Graph, Model, build_graph, build_modules, starting_graph
 from graphcollab.typing import Env
 
 __all__ = ["evaluate", "run"]
+
+WATCHED = ("val_loss_before", "val_metric_before", "val_loss_after", "val_metric_after")
 
 
 def run(
@@ -71,7 +72,8 @@ def run(
         tasks: The nodes' data.
         model: A module, or a function that makes one (initialised from the seed), or one per architecture.
         graph: Allowed edges: a ``Data``, an ``edge_index``, a topology transform, or None for all pairs (for no edges
-            where the method sends nothing along edges, such as ``local`` and ``fedavg``).
+            where the method sends nothing along edges, such as ``local`` and ``fedavg``; all pairs, without listing
+            them, where nodes look for their peers, such as ``dac``).
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K], where there are several.
@@ -113,11 +115,10 @@ def run(
     device = check_device(device)
     tasks = tasks.to(device)
     modules = build_modules(model, seed, device)
-    metric = as_metric(tasks.metric, *_direction(tasks.metric))
+    metric = metric_of(tasks)
     check_outputs(tasks, modules, metric)
-    if graph is None and not method.along_edges:
-        graph = Isolated()
-    data = build_graph(tasks, modules, graph, architecture)
+    data = build_graph(tasks, modules, starting_graph(method, graph), architecture)
+    data.all_pairs = graph is None and method.finds_peers
     path = latest_checkpoint(checkpoint) if checkpoint is not None and resume else None
     saved = None if path is None else load_checkpoint(path, device)
     about = {} if checkpoint is None else describe_run(method, tasks, data, seed, autocast, compile)
@@ -166,7 +167,7 @@ def run(
         try:
             for watcher in watchers:
                 watcher.on_start(data, history, rounds)
-            while data.round < rounds and not _out_of_patience(data, history, patience) and not interrupt.is_set():
+            while data.round < rounds and not _over(data, history, patience) and not interrupt.is_set():
                 apart, data = data.isolated, method.play(data, env)
                 _report_isolated(data, apart, history)
                 for watcher in watchers:
@@ -191,19 +192,17 @@ def run(
 
 
 def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> dict[str, Tensor]:
-    """Return loss and metric of every node's model on its validation and test samples, with training loss and bytes."""
-    values = {"train_loss": data.train_loss, "bytes_sent": data.bytes_sent}
+    """Return loss and metric of every node's model on its validation and test samples, and what the run watches.
+
+    That is training loss, bytes, and validation before and after merging where the method watches it.
+    """
+    values: dict[str, Tensor] = {"train_loss": data.train_loss, "bytes_sent": data.bytes_sent}
     rows = Rows.own(method.models(data, env))
     for split in ("val", "test"):
         if int(env.engine.tasks.sizes(split).sum()) == 0:
             continue
-        loss = torch.full((data.num_nodes,), float("nan"), dtype=torch.float64, device=data.node_id.device)
-        score = loss.clone()
-        for chunk in env.engine.predict(rows, split):
-            loss[chunk.rows] = env.engine.losses_of(chunk).double()
-            score[chunk.rows] = metric(chunk.outputs, chunk.targets, chunk.mask).to(loss)
-        values[f"{split}_loss"], values[f"{split}_metric"] = loss, score
-    return values
+        values[f"{split}_loss"], values[f"{split}_metric"] = score_rows(env.engine, rows, split, metric)
+    return values | {name: data[name] for name in WATCHED if name in data}
 
 
 def _forget_evaluation(history: History, round_: int) -> None:
@@ -213,13 +212,6 @@ def _forget_evaluation(history: History, round_: int) -> None:
         history.seconds.pop()
         for values in history.values.values():
             values.pop()
-
-
-def _direction(metric: Any) -> tuple[bool, ...]:
-    """Return whether a user's own metric is better when bigger; named metrics know it themselves."""
-    if isinstance(metric, str | Metric):
-        return ()
-    return (bool(getattr(metric, "higher_is_better", True)),)
 
 
 def _remember_best(data: Data, history: History) -> Data:
@@ -234,8 +226,10 @@ def _remember_best(data: Data, history: History) -> Data:
     return data
 
 
-def _out_of_patience(data: Data, history: History, patience: int | None) -> bool:
-    """Tell whether the best evaluation is long ago; read off the state, so that a resumed run stops there too."""
+def _over(data: Data, history: History, patience: int | None) -> bool:
+    """Tell whether every node has stopped, or the best evaluation is long ago; read off the state, for resumed runs."""
+    if "stopped" in data and bool((data.stopped | data.isolated).all()):
+        return True
     return patience is not None and "best" in data and len(history) - 1 - data.best["evaluation"] >= patience
 
 

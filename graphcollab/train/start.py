@@ -12,11 +12,12 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.keyed import keyed_seed
+from graphcollab.method import Method, Phases
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.transforms import Complete, check_edges, check_no_duplicates, sort_edges
+from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
 
-__all__ = ["Graph", "Model", "build_graph", "build_modules"]
+__all__ = ["Graph", "Model", "build_graph", "build_modules", "starting_graph"]
 
 Model: TypeAlias = nn.Module | Callable[[], nn.Module] | Sequence[nn.Module | Callable[[], nn.Module]]
 """A module, a function that makes one, or one of these per architecture."""
@@ -25,6 +26,11 @@ Graph: TypeAlias = Data | Tensor | BaseTransform | None
 """Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
 
 _MODEL_STREAM = 108
+
+
+def starting_graph(method: Method | Phases, graph: Graph) -> Graph:
+    """Return the edges to start with: none where a method needs none, or draws its own and was given none."""
+    return Isolated() if graph is None and (method.finds_peers or not method.along_edges) else graph
 
 
 def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -> list[nn.Module]:

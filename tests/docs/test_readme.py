@@ -97,8 +97,12 @@ def test_design_names_every_folder_and_part():
     parts = set(re.findall(r"`([A-Z]\w+)", slots))
     known = {
         name
-        for module in ("local", "nn", "method", "transforms")
+        for module in ("local", "nn", "peers", "watch", "method", "transforms")
         for name in importlib.import_module(f"graphcollab.{module}").__all__
     }
     assert parts <= known
     assert {name for name in importlib.import_module("graphcollab.nn.weigh").__all__ if "Fixed" not in name} <= parts
+    samplers = importlib.import_module("graphcollab.peers")
+    kinds = {name for name in samplers.__all__ if name.endswith(("Peers", "Chosen", "Bag", "Weights"))}
+    assert kinds - {"AllPeers", "BestPeers"} <= parts
+    assert set(importlib.import_module("graphcollab.watch").__all__) <= parts

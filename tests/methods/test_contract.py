@@ -8,15 +8,18 @@ import pytest
 
 from graphcollab import methods
 from graphcollab.method import Phases
+from graphcollab.methods._peers import Training
 from graphcollab.testing import CONTRACT, check_two_architectures
 
 # Settings under which two small rounds show what a method does; each is given to the methods that have it.
-QUICK = {"epochs": 2, "batch_size": 4, "lr": 0.1, "drop_round": 0, "drop_fraction": 0.5, "fraction": 0.5}
+QUICK = {"epochs": 2, "batch_size": 4, "lr": 0.1, "drop_round": 0, "drop_fraction": 0.5, "fraction": 0.5, "samples": 2}
 
 
 def build(name, **settings):
     function = methods.get_method(name)
     known = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        known = {*known, *Training.__annotations__}
     return function(**{key: value for key, value in {**QUICK, **settings}.items() if key in known})
 
 

@@ -12,6 +12,7 @@ from graphcollab.nn.weigh.inverse_loss import InverseLoss
 from graphcollab.nn.weigh.keep_weights import KeepWeights
 from graphcollab.nn.weigh.learned_logits import LearnedLogits
 from graphcollab.nn.weigh.similarity import Similarity
+from graphcollab.nn.weigh.softmax_scores import SoftmaxScores
 from graphcollab.nn.weigh.trial_mixtures import TrialMixtures
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "NoWeights",
     "SampleCounts",
     "Similarity",
+    "SoftmaxScores",
     "TrialMixtures",
     "Uniform",
 ]

@@ -1,0 +1,67 @@
+"""What the methods that look for peers have in common."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from graphcollab.local import Fit, RowOptimizer, as_row_optimizer
+from graphcollab.method import Method
+from graphcollab.nn import Exchange
+from graphcollab.peers import PeerSampler, PeerWeights
+from graphcollab.watch import BestModel, EarlyStopping
+
+__all__ = ["Training", "peer_method"]
+
+
+class Training(TypedDict, total=False):
+    """Settings that all of these methods take, beside those that are about peers."""
+
+    epochs: int
+    lr: float
+    batch_size: int
+    optimizer: str | RowOptimizer
+    weight_decay: float
+    patience: int | None
+    part: str
+    buffers: str
+
+
+def peer_method(
+    name: str,
+    weigh: PeerWeights,
+    rewire: PeerSampler,
+    epochs: int = 1,
+    lr: float = 1e-3,
+    batch_size: int = 32,
+    optimizer: str | RowOptimizer = "adam",
+    weight_decay: float = 0.0,
+    patience: int | None = None,
+    part: str = "all",
+    buffers: str = "keep",
+) -> Method:
+    """Return a method that trains, meets some peers, merges with them, and decides whom to meet next.
+
+    Args:
+        name: Its name.
+        weigh: What is measured, chosen and weighed.
+        rewire: Whom to meet.
+        epochs: Passes over a node's samples per round.
+        lr: Step size; without meaning where an optimiser is given that has its own.
+        batch_size: Samples per step.
+        optimizer: ``"adam"`` or ``"sgd"``, or an optimiser of `graphcollab.local`. Its state starts afresh every round.
+        weight_decay: Coefficient of the L2 penalty.
+        patience: Rounds without a better validation loss after which a node stops; nodes are then judged by their best
+            models. None: nobody stops, and nodes are judged by their last models.
+        part: Part of the model that is merged.
+        buffers: ``"keep"`` or ``"mix"`` running statistics.
+    """
+    if isinstance(optimizer, str):
+        optimizer = as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay)
+    method = Method(
+        name,
+        local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),
+        weigh=weigh,
+        exchange=Exchange("zero", "x", part, buffers=buffers),
+        rewire=rewire,
+    )
+    return method if patience is None else method.replace(watch=EarlyStopping(patience), personal=BestModel())

@@ -1,0 +1,57 @@
+"""Personalized adaptive neighbour matching."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from graphcollab.method import Phases
+from graphcollab.methods._peers import Training, peer_method
+from graphcollab.nn import Similarity, as_similarity
+from graphcollab.peers import Augment, BestPeers, KeepChosen, NeighborBag, PeerWeights
+
+__all__ = ["panm"]
+
+
+def panm(
+    metric: str | Similarity = "cosine_updates",
+    neighbors: int = 5,
+    samples: int = 5,
+    explore_rounds: int = 50,
+    every: int = 5,
+    measure: str = "bag",
+    **training: Unpack[Training],
+) -> Phases:
+    """PANM: keep the most similar peers met so far, then let a mixture of two Gaussians say who else is a neighbour.
+
+    `Towards effective clustered federated learning: a peer-to-peer framework with adaptive neighbor matching (Li et
+    al., 2022) <https://arxiv.org/abs/2203.12285>`_, as in *With a Little Help from My Friends* (Hagander,
+    Ihre-Thomason, Lund University 2024), appendix B.
+    First stage (NSMC): of the peers chosen before and ``samples`` new ones the ``neighbors`` most similar are chosen.
+    Second stage (NAEM): those are a node's bag; every few rounds it is augmented from new peers by
+    `GMMNeighborAugmentation`, and a node merges with random ones from its bag. Merging is by sample counts.
+
+    Args:
+        metric: What is measured: the paper has the inverse loss and cosines of updates.
+        neighbors: k, peers that a node merges with in a round.
+        samples: l, new peers in a round that looks for some.
+        explore_rounds: T_1, rounds of the first stage.
+        every: τ, rounds between two augmentations.
+        measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
+        training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
+            ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
+
+    Raises:
+        ValueError: If a number is smaller than 1, or more peers are asked for than there are.
+
+    Example:
+        >>> panm(neighbors=3).next.rewire.listens
+        3
+    """
+    similarity, bag = (
+        as_similarity(metric, training.get("part", "all")),
+        NeighborBag(samples, neighbors, every, measure),
+    )
+    select = PeerWeights(similarity, BestPeers(neighbors))
+    first = peer_method("panm_select", select, KeepChosen(samples), **training)
+    second = peer_method("panm", PeerWeights(similarity, Augment(bag)), bag, **training)
+    return Phases(first, explore_rounds, second)

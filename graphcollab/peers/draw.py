@@ -1,0 +1,123 @@
+"""Drawing peers at random, without replacement, where most candidates need not be listed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphcollab.keyed import keyed_uniform
+from graphcollab.peers.candidates import Candidates
+
+__all__ = ["draw_peers"]
+
+_KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
+
+
+def draw_peers(
+    candidates: Candidates,
+    receiver: Tensor,
+    count: int,
+    keys: tuple[int, ...],
+    known: Tensor | None = None,
+    rate: Tensor | None = None,
+    rest: Tensor | float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    r"""Draw distinct peers for every receiver, one after the other in proportion to their rates.
+
+    It is a race (Efraimidis and Spirakis 2006): every candidate arrives after a time drawn from the exponential
+    distribution with its rate, and the first ones are taken. A candidate of rate 0 never arrives. Candidates that are
+    not named in ``known`` share one rate, so only their first arrivals are drawn, as order statistics; the work and the
+    memory are proportional to the known ones and the peers drawn, never to all pairs.
+
+    Args:
+        candidates: Whom receivers may listen to.
+        receiver: Who draws, [R].
+        count: Peers each of them draws; a receiver with fewer candidates takes all.
+        keys: Integers that key the randomness, beside the identities (``node_id`` ranks) of the nodes.
+        known: Pairs sender, receiver that have a rate of their own, each once, [2, M].
+        rate: Their rates, not negative, [M].
+        rest: Rate of all other candidates, one for all or per node [K].
+
+    Returns:
+        Edges sender → receiver, [2, D], sorted by receiver and time of arrival, and the share of every edge's rate in
+        all rates of its receiver, [D]: the probability to be drawn first.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> everybody = Candidates.of(Data(num_nodes=5, node_id=torch.arange(5), isolated=torch.zeros(5).bool()))
+        >>> edges, share = draw_peers(everybody, torch.tensor([0, 3]), 4, (0,))
+        >>> edges[1].tolist(), sorted(edges[0, :4].tolist()), share.tolist()[:2]
+        ([0, 0, 0, 0, 3, 3, 3, 3], [1, 2, 3, 4], [0.25, 0.25])
+    """
+    many, rank = candidates.num_nodes, candidates.rank
+    if known is None or rate is None:
+        known, rate = receiver.new_empty(2, 0), torch.empty(0, dtype=torch.float64, device=receiver.device)
+    rest = torch.as_tensor(rest, dtype=torch.float64, device=receiver.device).expand(many)
+    draws = torch.zeros(many, dtype=torch.bool, device=receiver.device).index_fill_(0, receiver, True)
+    sender, listener = known
+    place = candidates.place(listener, sender)
+    fits = (place >= 0) & (sender != listener) & draws[listener]
+    sender, listener, place, rate = sender[fits], listener[fits], place[fits], rate[fits].double()
+    own = candidates.place(receiver, receiver)
+    taken = torch.stack([torch.cat([listener, receiver[own >= 0]]), torch.cat([place, own[own >= 0]])])
+    excluded = torch.bincount(taken[0], minlength=many)
+    free = candidates.length - excluded  # [K]: candidates without a rate of their own
+    first = _distinct(free[receiver], count, rank[receiver], keys)  # [R, count] numbers below free, or -1
+    total = torch.zeros(many, dtype=torch.float64, device=rate.device).index_add_(0, listener, rate) + free * rest
+    late = _arrivals(free[receiver], rest[receiver], count, rank[receiver], keys)  # [R, count]
+    arrives = torch.isfinite(late)
+    who = receiver[:, None].expand(-1, count)[arrives]
+    at = _skip(first[arrives], who, taken, excluded, many)
+    wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, rank[listener], rank[sender])) / rate
+    senders = torch.cat([sender, candidates.node(who, at)])
+    listeners = torch.cat([listener, who])
+    rates, times = torch.cat([rate, rest[who]]), torch.cat([wait, late[arrives]])
+    order = times.argsort(stable=True)
+    order = order[listeners[order].argsort(stable=True)]
+    per = torch.bincount(listeners, minlength=many)
+    turn = torch.arange(len(order), device=order.device) - (per.cumsum(0) - per)[listeners[order]]
+    order = order[(turn < count) & torch.isfinite(times[order])]
+    share = rates[order] / total[listeners[order]]
+    return torch.stack([senders[order], listeners[order]]), share
+
+
+def _distinct(free: Tensor, count: int, ident: Tensor, keys: tuple[int, ...]) -> Tensor:
+    """Return ``count`` different numbers from 0 to ``free`` - 1 for every receiver, -1 where there are no more."""
+    picks = free.new_empty(len(free), 0)  # ascending
+    drawn = []
+    uniform = keyed_uniform(_PLACE_STREAM, *keys, ident[:, None], torch.arange(count, device=free.device))
+    for k in range(count):
+        left = (free - k).clamp(min=0)
+        pick = (uniform[:, k] * left).long()
+        for m in range(k):
+            pick = pick + (pick >= picks[:, m]).long()
+        pick = torch.where(left > 0, pick, -1)
+        drawn.append(pick)
+        large = torch.where(left > 0, pick, torch.iinfo(torch.int64).max)
+        picks = torch.cat([picks, large[:, None]], 1).sort(1).values
+    return torch.stack(drawn, 1) if drawn else picks
+
+
+def _arrivals(free: Tensor, rest: Tensor, count: int, ident: Tensor, keys: tuple[int, ...]) -> Tensor:
+    """Return the first ``count`` arrival times among ``free`` candidates of equal rate, infinite where there are none.
+
+    The k-th of n exponential waiting times comes after the one before it by a waiting time of rate (n − k) · rate.
+    """
+    k = torch.arange(count, device=free.device)
+    step = -torch.log1p(-keyed_uniform(_TIME_STREAM, *keys, ident[:, None], k))
+    left = (free[:, None] - k).clamp(min=0) * rest[:, None]
+    return (step / left).nan_to_num(nan=torch.inf, posinf=torch.inf).cumsum(1)
+
+
+def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, many: int) -> Tensor:
+    """Return the place of the number-th candidate of a receiver that is not among those taken.
+
+    With the taken places p_0 < p_1 < … of a receiver, the candidate number r has the place r + #{m: p_m − m ≤ r}.
+    """
+    listener, place = taken
+    order = (listener * (many + 1) + place).argsort()
+    listener, place = listener[order], place[order]
+    begin = excluded.cumsum(0) - excluded
+    before = place - (torch.arange(len(place), device=place.device) - begin[listener])
+    ahead = torch.searchsorted(listener * (many + 1) + before, receiver * (many + 1) + number, right=True)
+    return number + ahead - begin[receiver]

@@ -1,0 +1,77 @@
+"""The weigh slot of methods that look for peers: measure, choose, weigh."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.comm import Relation
+from graphcollab.nn import FixedWeigher, SampleCounts, Similarity
+from graphcollab.peers.choose import AllPeers
+from graphcollab.transforms import select_edges
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["PeerWeights"]
+
+
+@dataclass(frozen=True)
+class PeerWeights:
+    """Measure how similar the peers that were met are, choose among them, and weigh the chosen ones.
+
+    Every model that is measured has travelled, also if it is not merged then: it is charged to its sender here, the
+    merged ones by the exchange.
+
+    Args:
+        metric: What is measured. None: nothing.
+        choose: In which rounds to measure, and whom to merge with: `AllPeers`, `BestPeers`, `Augment`.
+        merge: How the chosen and a node's own model are weighed: `SampleCounts` (FedAvg) or `FedSim`.
+
+    Shapes:
+        Writes ``edge_score`` [E] (NaN at self-loops), ``edge_chosen`` [E] and ``edge_weight`` [E] (0 where not chosen),
+        and ``scores``, a `Relation` with what was measured in the round.
+    """
+
+    metric: Similarity | None = None
+    choose: AllPeers = field(default_factory=AllPeers)
+    merge: FixedWeigher = field(default_factory=SampleCounts)
+    learns = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Splits that the metric and the merging read."""
+        return (*(self.metric.needs if self.metric else ()), *self.merge.needs)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Nothing to create."""
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Set ``edge_weight``."""
+        sender, receiver = data.edge_index
+        met = sender != receiver
+        data = copy.copy(data)
+        data.edge_chosen = met
+        measures = self.metric is not None and self.choose.measures(data)
+        if measures and self.metric is not None:
+            measured = data.edge_index[:, met]
+            score = self.metric.scores(data, env, measured)
+            data.scores = Relation(measured, score, (data.num_nodes, data.num_nodes))
+            data.edge_score = score.new_full(sender.shape, torch.nan)
+            data.edge_score[met] = score
+        data = self.choose(data, env)
+        kept = data.edge_chosen | ~met
+        weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
+        data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
+        data.edge_weight[kept] = weight
+        return self.metric.charge(data, env) if measures and self.metric is not None else data
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Nothing is learned."""
+        return data

@@ -1,0 +1,145 @@
+"""The rewire slot of methods that look for peers: whom to meet in the next round."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.comm import Relation
+from graphcollab.peers.candidates import Candidates
+from graphcollab.peers.draw import draw_peers
+from graphcollab.peers.edges import connect
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["PeerSampler", "RandomPeers"]
+
+
+@dataclass(frozen=True)
+class PeerSampler:
+    """Base of samplers: a round's edges are those along which nodes meet in that round, drawn anew every time.
+
+    The graph that a run starts with says whom nodes may meet; without one everybody may meet everybody, and no pairs
+    are listed. Nodes that do not train draw nobody, but others may meet them. Every node has a self-loop, for the
+    weight of its own model.
+
+    Args:
+        samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
+
+    Raises:
+        ValueError: If it is smaller than 1 or no node may meet so many.
+    """
+
+    samples: int = 5
+    finds_peers: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 1:
+            raise ValueError(f"samples must be a whole number of at least 1, got {self.samples!r}")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Remember who may meet whom, and draw the first round's edges."""
+        data = copy.copy(data)
+        if "allowed" not in data and not data.get("all_pairs", False):
+            sender, receiver = data.edge_index
+            edges = data.edge_index[:, sender != receiver]
+            data.allowed = Relation(edges, torch.ones_like(edges[0]), (data.num_nodes, data.num_nodes))
+        if self.samples > data.num_nodes - 1:
+            raise ValueError(
+                f"samples={self.samples} peers were asked for, but there are only {data.num_nodes - 1} other nodes: "
+                f"ask for at most {data.num_nodes - 1}"
+            )
+        return self.propose(self.prepare(data, env), env, data.round)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Learn from the round and draw the next one's edges."""
+        return self.propose(self.digest(data, env), env, data.round + 1)
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        """Create what the sampler keeps. A phase that takes over finds what the one before it kept."""
+        return data
+
+    def digest(self, data: Data, env: Env) -> Data:
+        """Take in what the round's edges have shown."""
+        return data
+
+    @abstractmethod
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Return the graph with the edges of a round."""
+
+    def candidates(self, data: Data, env: Env) -> Candidates:
+        """Return whom nodes may meet."""
+        return Candidates.of(data)
+
+    def draw(
+        self,
+        data: Data,
+        env: Env,
+        round_: int,
+        count: int | None = None,
+        known: Tensor | None = None,
+        rate: Tensor | None = None,
+        rest: Tensor | float = 1.0,
+        turn: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """Draw peers for every node that trains; see `draw_peers`. ``turn`` tells several draws of a round apart."""
+        receiver = (data.trains & ~data.isolated).nonzero().flatten()
+        number = self.samples if count is None else count
+        return draw_peers(self.candidates(data, env), receiver, number, (env.seed, round_, turn), known, rate, rest)
+
+
+@dataclass(frozen=True)
+class RandomPeers(PeerSampler):
+    """Nodes meet random peers.
+
+    Args:
+        samples: Peers that a node meets in a round.
+        within: ``"cluster"``: only peers of its own true cluster (an oracle); None: any.
+        deluded: Nodes (by ``node_id``) that meet only peers of another cluster, the one after their own: what happens
+            to a cluster with members who take themselves for somebody else.
+
+    Raises:
+        ValueError: If ``within`` is unknown, true clusters are needed and not known, or a deluded node does not exist.
+    """
+
+    within: str | None = None
+    deluded: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.within not in (None, "cluster"):
+            raise ValueError(f"within must be 'cluster' or None, got {self.within!r}")
+        if self.deluded and self.within is None:
+            raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
+        object.__setattr__(self, "deluded", tuple(self.deluded))
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        """Check that clusters are known where they are needed."""
+        cluster = env.engine.tasks.cluster
+        if self.within and cluster is None:
+            raise ValueError(
+                "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...)"
+            )
+        unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
+        if unknown:
+            raise ValueError(f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")
+        return data
+
+    def candidates(self, data: Data, env: Env) -> Candidates:
+        """Return whom nodes may meet."""
+        if self.within is None:
+            return Candidates.of(data)
+        group = env.engine.tasks.cluster.unique(return_inverse=True)[1]  # type: ignore[union-attr]
+        wrong = torch.isin(data.node_id, torch.tensor(self.deluded, dtype=torch.int64, device=group.device))
+        return Candidates.of(data, group, torch.where(wrong, (group + 1) % (group.max() + 1), group))
+
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Draw any peers."""
+        return connect(data, self.draw(data, env, round_)[0])

@@ -1,0 +1,211 @@
+"""The watch slot: validation before and after merging, and per-node early stopping."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.comm import Relation
+from graphcollab.local import Rows
+from graphcollab.metrics import metric_of, score_rows
+from graphcollab.nn import Similarity
+from graphcollab.stack import Stacks
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["BestModel", "EarlyStopping", "NoWatch", "ProbeSimilarity", "WatchMerging"]
+
+
+@dataclass(frozen=True)
+class NoWatch:
+    """Nothing is watched."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Nothing to create."""
+        return data
+
+    def before(self, data: Data, env: Env) -> Data:
+        """Called after the local update, before models are merged."""
+        return data
+
+    def after(self, data: Data, env: Env) -> Data:
+        """Called after models were merged."""
+        return data
+
+
+@dataclass(frozen=True)
+class WatchMerging(NoWatch):
+    """Validate every node's model before and after merging, every round.
+
+    Shapes:
+        Writes ``val_loss_before``, ``val_metric_before``, ``val_loss_after`` and ``val_metric_after`` [K], of the last
+        round; nodes that do not train keep their values.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("val",)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Start without values."""
+        data = copy.copy(data)
+        for name in ("val_loss_before", "val_metric_before", "val_loss_after", "val_metric_after"):
+            if name not in data:
+                data[name] = torch.full((data.num_nodes,), torch.nan, dtype=torch.float64, device=data.node_id.device)
+        return data
+
+    def before(self, data: Data, env: Env) -> Data:
+        """Validate what nodes learned themselves."""
+        return self._validate(data, env, "before")
+
+    def after(self, data: Data, env: Env) -> Data:
+        """Validate what came of merging."""
+        return self._validate(data, env, "after")
+
+    def _validate(self, data: Data, env: Env, when: str) -> Data:
+        nodes = data.trains.nonzero().flatten()
+        if not len(nodes):
+            return data
+        loss, score = score_rows(env.engine, Rows.own(data.x, nodes), "val", metric_of(env.engine.tasks))
+        data = copy.copy(data)
+        data[f"val_loss_{when}"] = data[f"val_loss_{when}"].index_copy(0, nodes, loss)
+        data[f"val_metric_{when}"] = data[f"val_metric_{when}"].index_copy(0, nodes, score)
+        return data
+
+
+@dataclass(frozen=True)
+class EarlyStopping(WatchMerging):
+    """Every node keeps its best model so far, and stops when there was no better one for some rounds.
+
+    Models are validated after the local update and after merging; the best is the one with the smallest validation
+    loss. A node that stops takes its best model back, neither trains nor merges any more, and goes on serving that
+    model to others (*With a Little Help from My Friends*, chapter 3, which keeps the model of the highest validation
+    accuracy and stops by the loss; here one criterion serves for both, and accuracy on a hundred samples has many
+    ties). Use it with `BestModel` as the models that nodes are judged by.
+
+    Args:
+        patience: Rounds without a better model after which a node stops. The thesis' is 50.
+
+    Shapes:
+        Keeps ``best_x`` (K rows), ``best_loss`` [K], ``stale`` [K] (rounds since the best) and ``stopped`` [K].
+
+    Raises:
+        ValueError: If the patience is smaller than 1.
+    """
+
+    patience: int = 50
+
+    def __post_init__(self) -> None:
+        if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
+            raise ValueError(f"patience must be a whole number of at least 1, got {self.patience!r}")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Start with the models at hand; in a later phase nodes that have stopped stay stopped."""
+        data = super().init(data, env)
+        if "best_x" not in data:
+            data.best_x = data.x
+            data.best_loss = torch.full_like(data.val_loss_before, torch.inf)
+            data.stale = torch.zeros_like(data.node_id)
+            data.stopped = torch.zeros_like(data.isolated)
+        data.trains = data.trains & ~data.stopped
+        return data
+
+    def before(self, data: Data, env: Env) -> Data:
+        """Validate what nodes learned themselves, and keep it where it is the best."""
+        data = self._keep_best(super().before(data, env), "before")
+        data.stale = torch.where(data.best_loss == data.val_loss_before, 0, data.stale + 1)
+        return data
+
+    def after(self, data: Data, env: Env) -> Data:
+        """Validate what came of merging, keep it where it is the best, and stop who has waited too long."""
+        data = self._keep_best(super().after(data, env), "after")
+        data.stale = torch.where(data.best_loss == data.val_loss_after, 0, data.stale)
+        stops = data.trains & (data.stale >= self.patience)
+        if bool(stops.any()):
+            data.x = _replace(data.x, data.best_x, stops)
+            data.stopped = data.stopped | stops
+            data.trains = data.trains & ~stops
+        return data
+
+    def _keep_best(self, data: Data, when: str) -> Data:
+        data = copy.copy(data)
+        loss = data[f"val_loss_{when}"]
+        better = data.trains & (loss < data.best_loss)
+        if bool(better.any()):
+            data.best_loss = torch.where(better, loss, data.best_loss)
+            data.best_x = _replace(data.best_x, data.x, better)
+        return data
+
+
+@dataclass(frozen=True)
+class BestModel:
+    """A node serves, and is judged by, the best model that `EarlyStopping` has kept."""
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that best models are kept.
+
+        Raises:
+            ValueError: If nothing keeps them.
+        """
+        if "best_x" not in data:
+            raise ValueError("BestModel needs the models that EarlyStopping keeps: use watch=EarlyStopping()")
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Stacks:
+        """Return ``data.best_x``."""
+        return data.best_x
+
+
+@dataclass(frozen=True)
+class ProbeSimilarity(NoWatch):
+    """Measure the similarity of some nodes to all others, every round: what a metric could see, for analysis only.
+
+    Nothing is charged, and no method makes use of it.
+
+    Args:
+        metric: What is measured.
+        nodes: Who measures, by position. Default: all, which takes K² measurements.
+        watch: What else is watched.
+
+    Shapes:
+        Writes ``probe``, a `Relation` with every other node's similarity to each of the nodes.
+    """
+
+    metric: Similarity
+    nodes: tuple[int, ...] | None = None
+    watch: NoWatch = NoWatch()
+
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Splits that are read."""
+        return (*self.metric.needs, *self.watch.needs)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Let the other begin."""
+        return self.watch.init(data, env)
+
+    def before(self, data: Data, env: Env) -> Data:
+        """Measure."""
+        everyone = torch.arange(data.num_nodes, device=data.node_id.device)
+        receiver = everyone if self.nodes is None else everyone[list(self.nodes)]
+        pairs = torch.cartesian_prod(receiver, everyone).T.flip(0)
+        pairs = pairs[:, pairs[0] != pairs[1]]
+        data = copy.copy(self.watch.before(data, env))
+        data.probe = Relation(pairs, self.metric.scores(data, env, pairs), (len(everyone), len(everyone)))
+        return data
+
+    def after(self, data: Data, env: Env) -> Data:
+        """Let the other watch."""
+        return self.watch.after(data, env)
+
+
+def _replace(stacks: Stacks, new: Stacks, nodes: Tensor) -> Stacks:
+    """Return stacks in which some nodes, a mask [K], have their rows from others of the same layout."""
+    pairs = zip(stacks.tensors, new.tensors, stacks.members, strict=True)
+    return stacks.like(torch.where(nodes[members][:, None], b, a) for a, b, members in pairs)
