@@ -41,7 +41,7 @@ def tidy(axes: Axes) -> None:
 
 def quiet(axes: Axes) -> None:
     """Set the size and colour of all texts of a panel."""
-    axes.tick_params(labelsize=9, color=GRID, labelcolor=TEXT)
+    axes.tick_params(which="both", labelsize=9, color=GRID, labelcolor=TEXT)
     axes.title.set(fontsize=10.5, color=TEXT)
     for axis in (axes.xaxis, axes.yaxis):
         axis.label.set(fontsize=10, color=TEXT)

@@ -25,7 +25,8 @@ def merge_curves(
     It is the lower part of Fig. 4.3 to 4.5, and Fig. 4.6, of *With a Little Help from My Friends: A Comparative Study
     of Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024). Means over nodes; what
     lies between the curves is shaded where merging made models worse. A vertical line is where `HealthCheck` found that
-    a cluster, or some of its nodes, die.
+    a cluster, or some of its nodes, die. The scale is logarithmic for metrics other than shares that are positive and
+    span more than two powers of ten.
 
     Args:
         history: Of a run whose method watches merging (``watch=WatchMerging()``).
@@ -59,6 +60,11 @@ def merge_curves(
     figure, panels = panels_over_rounds(names, label, title)
     # [T, K]
     tables = [scale * history.table(f"val_metric_{when}") for when in ("before", "after")]
+    known = torch.cat(tables)[~torch.cat(tables).isnan()]
+    if not percent and len(known) and 0 < 100 * float(known.min()) < float(known.max()):
+        panels[0].set_yscale("log")  # the panels share it
+        for panel in panels:
+            panel.minorticks_off()
     rounds = history.rounds[len(history.rounds) - len(tables[0]) :]
     for panel, one in zip(panels, clusters, strict=True):
         before, after = (table[:, cluster == one].nanmean(1).numpy() for table in tables)

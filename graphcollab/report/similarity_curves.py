@@ -60,7 +60,8 @@ def similarity_curves(
         kinds = (("own cluster", found.inside, COLOURS[0], "-"), ("others", found.between, COLOURS[1], "--"))
         for label, band, colour, line in kinds:
             mean, low, high = (values[:, c].numpy() for values in band)
-            marker = "o" if len(rounds) <= MARKED else ""
+            gaps = bool(band.mean[:, c].isnan().any())  # between which a single round would not be seen
+            marker = "o" if gaps or len(rounds) <= MARKED else ""
             panel.plot(rounds, mean, color=colour, linestyle=line, marker=marker, markersize=3, label=label)
             panel.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
     legend_right(figure, panels)

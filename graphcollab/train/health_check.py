@@ -195,7 +195,7 @@ class _Streak:
 
 
 def _who(nodes: list[int], history: History) -> str:
-    shown = ", ".join(history.names[node] for node in nodes[:5]) + (", …" if len(nodes) > 5 else "")
+    shown = ", ".join(repr(history.names[node]) for node in nodes[:3]) + (", …" if len(nodes) > 3 else "")
     return f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ({shown})"
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from torch_geometric.data import Data
 
 from graphcollab import l2c, local, run
