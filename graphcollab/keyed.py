@@ -20,6 +20,7 @@ __all__ = ["keyed_bits", "keyed_normal", "keyed_order", "keyed_seed", "keyed_uni
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MULTIPLY_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MULTIPLY_2 = -7723592293110705685  # 0x94D049BB133111EB
+_MASK = 2**64 - 1
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
@@ -31,6 +32,19 @@ def _splitmix(x: Tensor) -> Tensor:
     x = (x ^ _shift_right(x, 30)) * _MULTIPLY_1
     x = (x ^ _shift_right(x, 27)) * _MULTIPLY_2
     return x ^ _shift_right(x, 31)
+
+
+def _splitmix_int(x: int) -> int:
+    """Do the same with one integer modulo 2**64."""
+    x &= _MASK
+    x = ((x ^ (x >> 30)) * _MULTIPLY_1) & _MASK
+    x = ((x ^ (x >> 27)) * _MULTIPLY_2) & _MASK
+    return x ^ (x >> 31)
+
+
+def _signed(x: int) -> int:
+    """Return an integer modulo 2**64 as a signed one."""
+    return x - 2**64 if x >= 2**63 else x
 
 
 def keyed_bits(*keys: Tensor | int) -> Tensor:
@@ -49,11 +63,22 @@ def keyed_bits(*keys: Tensor | int) -> Tensor:
         >>> bool((bits[[2, 0]] == keyed_bits(0, nodes[[2, 0]], 7)).all())
         True
     """
-    device = next((key.device for key in keys if isinstance(key, Tensor)), torch.device("cpu"))
-    state = torch.zeros((), dtype=torch.int64, device=device)
+    folded = 0  # leading integers are folded as such, which is much faster than tensors of one number
+    for place, key in enumerate(keys):
+        if isinstance(key, Tensor):
+            return _fold(torch.tensor(_signed(folded), dtype=torch.int64, device=key.device), keys[place:])
+        folded = _splitmix_int((folded ^ _splitmix_int(int(key) + _GOLDEN)) + _GOLDEN)
+    return torch.tensor(_signed(folded), dtype=torch.int64)
+
+
+def _fold(state: Tensor, keys: tuple[Tensor | int, ...]) -> Tensor:
+    """Mix keys into a state, one after the other."""
     for key in keys:
-        value = key if isinstance(key, Tensor) else torch.tensor(key, dtype=torch.int64, device=device)
-        state = _splitmix((state ^ _splitmix(value.long() + _GOLDEN)) + _GOLDEN)
+        if isinstance(key, Tensor):
+            mixed: Tensor | int = _splitmix(key.long() + _GOLDEN)
+        else:
+            mixed = _signed(_splitmix_int(key + _GOLDEN))
+        state = _splitmix((state ^ mixed) + _GOLDEN)
     return state
 
 

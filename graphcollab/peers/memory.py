@@ -100,12 +100,14 @@ def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_
     within = torch.arange(len(edge), device=sender.device) - (length.cumsum(0) - length)[edge]
     item = begin[sender[edge]] + within
     third, listener = about[item], receiver[edge]
-    # Most trusted first, then by node_id of who told, then grouped by pair: three stable sorts, the last decides.
-    order = rank[sender[edge]].argsort(stable=True)
-    order = order[trust[edge[order]].argsort(descending=two_step != "least_similar", stable=True)]
-    pair = listener[order] * many + third[order]
-    by_pair = pair.argsort(stable=True)
-    order, pair = order[by_pair], pair[by_pair]
+    # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
+    turn = rank[sender].argsort(stable=True)
+    turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
+    place = torch.empty_like(turn)
+    place[turn] = torch.arange(len(turn), device=turn.device)
+    pair = listener * many + third
+    order = (pair * len(sender) + place[edge]).argsort()
+    pair = pair[order]
     first = torch.ones_like(pair, dtype=torch.bool)
     first[1:] = pair[1:] != pair[:-1]
     order = order[first]
