@@ -10,8 +10,8 @@ phases of directed with equal weights on the complete graph: all it lacks is the
 validation data. With --checkpoint a comparison that was stopped goes on when the same command is given again.
 """
 
-# ci: --seeds 2 --rounds 6 --learn-rounds 3 --settings four few_and_many --checkpoint $OUT/directed --json $OUT/d.json
-# ci: --seeds 2 --rounds 6 --learn-rounds 3 --settings four few_and_many --checkpoint $OUT/directed
+# ci: --seeds 2 --rounds 4 --learn-rounds 2 --settings four few_and_many --checkpoint $OUT/runs --json $OUT/d.json
+# ci: --seeds 2 --rounds 4 --learn-rounds 2 --settings four few_and_many --checkpoint $OUT/runs
 
 from __future__ import annotations
 

@@ -66,11 +66,11 @@ class TrialMixtures:
         trials: Trials of an edge per round.
         start: p at first.
         minimum: An edge with a smaller p weighs nothing.
-        compare: ``"loss"``: by the task's loss, which tells more from few samples; ``"metric"``: by accuracy where
-            targets are classes, as in the thesis, else by loss.
+        compare: ``"metric"``: by accuracy where targets are classes, as in the thesis, else by loss; ``"loss"``: by the
+            task's loss.
         split: Samples to compare on: ``"val"``, or ``"train"``.
-        fair: Compare with h_i after as many steps more, from the same batches; by default with h_i as it is, as the
-            thesis does, which favours the mixture by its fine-tuning and costs less.
+        fair: Compare with h_i after as many steps more, from the same batches; else with h_i as it is, as the thesis
+            does, which favours the mixture by its fine-tuning.
         weights: ``"share"`` or ``"odds"``.
         part: Part of the model that is mixed; the rest of a mixture is i's.
 
@@ -89,9 +89,9 @@ class TrialMixtures:
     trials: int = 1
     start: float = 0.5
     minimum: float = 0.05
-    compare: str = "loss"
+    compare: str = "metric"
     split: str = "val"
-    fair: bool = False
+    fair: bool = True
     weights: str = "share"
     part: str = "all"
     learns = False

@@ -134,7 +134,7 @@ def test_metric_is_accuracy_of_classes_and_loss_of_numbers(points):
         expected[chunk.rows] = Accuracy().measure(chunk.outputs, chunk.targets, chunk.mask)
     by_metric = TrialMixtures(compare="metric")
     torch.testing.assert_close(by_metric._scores(env.engine, rows), expected)
-    torch.testing.assert_close(TrialMixtures()._scores(env.engine, rows), -env.engine.loss(rows, "val"))
+    torch.testing.assert_close(TrialMixtures(compare="loss")._scores(env.engine, rows), -env.engine.loss(rows, "val"))
     data, env = points(TRAIN, VAL).begin(learn(), X)
     assert by_metric._scores(env.engine, Rows.own(data.x)).tolist() == pytest.approx([-8.0, 0.0])
 
