@@ -35,7 +35,7 @@ def model() -> nn.Module:
 
 
 def methods(batch_size: int, patience: int) -> dict[str, Any]:
-    train = {"batch_size": batch_size, "patience": patience}
+    train: dict[str, Any] = {"batch_size": batch_size, "patience": patience}
     out: dict[str, Any] = {
         "oracle": partial(oracle, **train),
         "random": partial(random_peers, **train),
@@ -84,7 +84,7 @@ def main() -> None:
             model,
             range(args.seeds),
             {"*": {"lr": args.lrs}},
-            on_trial=lambda trial, *_: (bar.set_postfix_str(trial.method), bar.update(1)),
+            on_trial=lambda *_: bar.update(1),
             rounds=args.rounds,
             evaluate_every=args.rounds,
             checkpoint=args.checkpoint,

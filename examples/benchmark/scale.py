@@ -1,8 +1,8 @@
-"""Times rounds of FedAvg, DPSGD, L2C and meta-L2C from 100 to 10,000 nodes with small models, all in one process.
+"""Times rounds of FedAvg, DPSGD, L2C, meta-L2C and DAC from 100 to 10,000 nodes with small models, all in one process.
 
-Every node has 20 training samples and a model of its own and hears 10 others; FedAvg goes through its server node. The
-cost of a round per node should not grow with the number of nodes. Memory is the peak of the whole process so far (on a
-GPU: of its tensors).
+Every node has 20 training samples and a model of its own and hears 10 others; FedAvg goes through its server node. With
+DAC a node meets 5 peers a round, any of all nodes, and remembers them and what they tell. The cost of a round per node
+should not grow with the number of nodes. Memory is the peak of the whole process so far (on a GPU: of its tensors).
 """
 
 # ci: --nodes 20 60 --repeats 1 --json $OUT/scale.json
@@ -16,7 +16,7 @@ import torch
 from _measure import Timed, arguments, machine, status, write  # type: ignore
 from torch_geometric.data import Data
 
-from graphcollab import Method, Tasks, dpsgd, fedavg, l2c, meta_l2c, run
+from graphcollab import Method, Tasks, dac, dpsgd, fedavg, l2c, meta_l2c, run
 from graphcollab.models import MLP
 from graphcollab.tasks import Pool, Split
 from graphcollab.train import Callback, History
@@ -28,6 +28,7 @@ METHODS: dict[str, Method] = {
     "dpsgd": dpsgd(epochs=1),
     "l2c": l2c(epochs=1, drop_round=None),
     "meta_l2c": meta_l2c(epochs=1, drop_round=None),
+    "dac": dac(),
 }
 
 
@@ -77,13 +78,17 @@ def main() -> None:
         for name, method in METHODS.items():
             clock, rounds = Clock(args.device), args.repeats + 1
             # The one evaluation comes after the last round.
-            run(
-                method, tasks, lambda: MLP(64, 32, CLASSES), graph, rounds=rounds, evaluate_every=rounds,
+            edges = None if method.finds_peers else graph
+            result = run(
+                method, tasks, lambda: MLP(64, 32, CLASSES), edges, rounds=rounds, evaluate_every=rounds,
                 callbacks=[clock], device=args.device,
             )  # fmt: skip
             timed, peak = Timed(clock.seconds), peak_gigabytes(args.device)
             each = 1e3 * timed.median / nodes
             print(f"{nodes:7} nodes  {name:10} {each:8.3f} ms a node and round   peak {peak:5.2f} GiB   {timed}")
+            if "memory" in result.data:
+                known = result.data.memory.edge_index.shape[1] / nodes
+                print(f"{'':15} {name:10} a node knows {known:.1f} others after {rounds} rounds")
             results[name][nodes] = {"ms_per_node": round(each, 4), "peak_gib": round(peak, 2), **timed.as_dict()}
     few, many = min(args.nodes), max(args.nodes)
     for name, found in results.items():

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from graphcollab.method import Method
 from graphcollab.methods._peers import Training, peer_method
-from graphcollab.nn import FedSim, SampleCounts, Similarity, SoftmaxScores, as_similarity
+from graphcollab.nn import FedSim, InverseDistance, InverseLoss, SampleCounts, Similarity, SoftmaxScores, as_similarity
 from graphcollab.peers import AdaptivePeers, PeerWeights
 
 __all__ = ["dac"]
@@ -63,7 +63,12 @@ def dac(
     """
     if merge not in MERGES:
         raise ValueError(f"merge must be one of {MERGES}, got {merge!r}")
+    similarity = as_similarity(metric, training.get("part", "all"))
+    if merge == "softmax" and isinstance(similarity, InverseLoss | InverseDistance):
+        raise ValueError(
+            f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or fedsim"
+        )
     weigher = {"fedavg": SampleCounts(), "fedsim": FedSim(), "softmax": SoftmaxScores(tau)}[merge]
     sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share)
-    weigh = PeerWeights(as_similarity(metric, training.get("part", "all")), merge=weigher)
+    weigh = PeerWeights(similarity, merge=weigher)
     return peer_method("dac", weigh, sampler, **training)

@@ -6,14 +6,14 @@ from typing import Unpack
 
 from graphcollab.method import Phases
 from graphcollab.methods._peers import Training, peer_method
-from graphcollab.nn import Similarity, as_similarity
+from graphcollab.nn import CosineUpdates, Similarity, as_similarity
 from graphcollab.peers import Augment, BestPeers, KeepChosen, NeighborBag, PeerWeights
 
 __all__ = ["panm"]
 
 
 def panm(
-    metric: str | Similarity = "cosine_updates",
+    metric: str | Similarity | None = None,
     neighbors: int = 5,
     samples: int = 5,
     explore_rounds: int = 50,
@@ -31,7 +31,9 @@ def panm(
     `GMMNeighborAugmentation`, and a node merges with random ones from its bag. Merging is by sample counts.
 
     Args:
-        metric: What is measured: the paper has the inverse loss and cosines of updates.
+        metric: What is measured. The paper has the inverse loss, and α times the cosine of the last updates plus
+            (1 − α) times that of the changes since the start, with an α it does not name. Default: α = 0, since last
+            updates become noise as models converge, and bags then fill with strangers.
         neighbors: k, peers that a node merges with in a round.
         samples: l, new peers in a round that looks for some.
         explore_rounds: T_1, rounds of the first stage.
@@ -47,10 +49,9 @@ def panm(
         >>> panm(neighbors=3).next.rewire.listens
         3
     """
-    similarity, bag = (
-        as_similarity(metric, training.get("part", "all")),
-        NeighborBag(samples, neighbors, every, measure),
-    )
+    part = training.get("part", "all")
+    similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
+    bag = NeighborBag(samples, neighbors, every, measure)
     select = PeerWeights(similarity, BestPeers(neighbors))
     first = peer_method("panm_select", select, KeepChosen(samples), **training)
     second = peer_method("panm", PeerWeights(similarity, Augment(bag)), bag, **training)

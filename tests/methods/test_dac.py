@@ -1,0 +1,170 @@
+"""DAC: sampling by similarity, merging by counts, probabilities or cosines, and a memory that stays sparse."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.utils import scatter
+
+from graphcollab import run
+from graphcollab.local import SGD
+from graphcollab.methods import dac
+from graphcollab.metrics import contact_counts, in_cluster_share
+from graphcollab.nn import CosineUpdates, InverseLoss
+from graphcollab.tasks import Tasks, linear_regression_tasks
+from graphcollab.testing import Scene, check_contract
+from graphcollab.train import RecordGraph
+
+METRICS = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")
+
+
+@pytest.mark.parametrize("merge", ["fedavg", "fedsim", "softmax"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_contract_of_all_forms(metric, merge):
+    if merge == "softmax" and not metric.startswith("cosine"):
+        with pytest.raises(ValueError, match="weighs by cosines"):
+            Scene.small().play(dac(metric, merge=merge), rounds=1)
+        return
+    check_contract(dac(metric, samples=2, merge=merge, lr=0.1, patience=3))
+
+
+def test_one_round_by_hand(points):
+    # Targets 0, 0 and 8, all models at 2: after a step with lr .5 they are 1, 1 and 5, of which each node meets both
+    # others. Samples: 1, 1 and 2. Merging by counts: (1 + 1 + 2·5) / 4 for everybody.
+    scene = points([[[0.0]], [[0.0]], [[8.0], [8.0]]])
+    method = dac("inverse_distance", samples=2, optimizer=SGD(lr=0.5), batch_size=10)
+    data, env = scene.begin(method, [[2.0], [2.0], [2.0]])
+    after = method.play(data, env)
+    assert after.x.part("all").flatten().tolist() == pytest.approx([3.0, 3.0, 3.0])
+    edges, scores = after.scores.edge_index.tolist(), after.scores.values.tolist()
+    measured = {(j, i): s for j, i, s in zip(*edges, scores, strict=True)}
+    assert measured[2, 0] == measured[0, 2] == pytest.approx(1 / 4)
+    assert measured[1, 0] > 1e6  # models that are the same are as similar as can be
+    known = dict(zip(zip(*after.memory.edge_index.tolist(), strict=True), after.memory.values.tolist(), strict=True))
+    assert known[2, 1] == pytest.approx([1 / 4, 1])
+    assert after.bytes_sent.tolist() == [8.0, 8.0, 8.0]  # one number to each of two others; nothing to tell yet
+    again = method.play(after, env)
+    assert (again.bytes_sent - after.bytes_sent).tolist() == [8 + 2 * 16.0] * 3  # and two similarities to each
+
+
+def test_fedsim_by_hand(points):
+    scene = points([[[0.0]], [[4.0]], [[8.0]]])
+    method = dac("inverse_distance", samples=2, merge="fedsim", optimizer=SGD(lr=0.5), batch_size=10)
+    data, env = scene.begin(method)
+    assert data.edge_prior[data.edge_index[0] != data.edge_index[1]].tolist() == [0.5] * 6
+    after = method.play(data, env)  # nothing is known, so all weigh the same: x = (0, 2, 4) → 2
+    assert after.x.part("all").flatten().tolist() == pytest.approx([2.0, 2.0, 2.0])
+
+
+def test_probabilities_follow_similarity(points):
+    # After the first round node 0 knows its distances 2 and 4 to the others: s = 1/2 and 1/4, scaled to 1 and 0.
+    scene = points([[[0.0]], [[4.0]], [[8.0]]])
+    method = dac("inverse_distance", samples=2, tau=3.0, optimizer=SGD(lr=0.5), batch_size=10)
+    data, env = scene.begin(method)
+    after = method.play(data, env)
+    prior = {(j, i): p for j, i, p in zip(*after.edge_index.tolist(), after.edge_prior.tolist(), strict=True) if j != i}
+    e = torch.tensor([3.0, 0.0], dtype=torch.float64).exp()
+    p = e / e.sum() + 1e-6
+    assert prior[1, 0] == pytest.approx(float(p[0] / p.sum()))
+    assert prior[2, 0] == pytest.approx(float(p[1] / p.sum()))
+    assert prior[0, 1] == pytest.approx(0.5)  # both are as far from node 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"samples": 0}, "samples must be a whole number of at least 1, got 0"),
+        ({"samples": 2.5}, r"samples must be a whole number of at least 1, got 2\.5"),
+        ({"tau": float("inf")}, "tau must be a positive finite number, got inf"),
+        ({"tau": 0.0}, r"tau must be a positive finite number, got 0\.0"),
+        ({"scale": "max"}, "scale must be one of"),
+        ({"merge": "mean"}, "merge must be one of"),
+        ({"unknown": "never"}, "unknown must be one of"),
+        ({"share": "nothing"}, "share must be one of"),
+        ({"two_step": "best"}, "two_step must be one of"),
+        ({"epsilon": 0.0}, r"epsilon must be in \(0, 1\]"),
+        ({"growth": -1.0}, "growth must be a positive finite number"),
+        ({"metric": "cosine"}, "unknown similarity 'cosine'; did you mean"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        dac(**settings)
+
+
+def test_more_samples_than_peers():
+    scene = Scene.small()
+    with pytest.raises(
+        ValueError, match=r"samples=6 peers were asked for, but there are only 5 other nodes: ask for at"
+    ):
+        run(dac(samples=6), scene.tasks, list(scene.modules), rounds=1)
+
+
+def test_a_metric_that_needs_samples_a_node_has_not():
+    x, y = torch.randn(6, 3), torch.arange(6) % 2
+    tasks = Tasks.from_samples([(x, y)] * 3, val=[(x, y), (x[:0], y[:0]), (x, y)], names=["a", "b", "c"])
+    with pytest.raises(ValueError, match=r"1 node is \('b'\) without 'val' samples, which dac needs to find edge"):
+        run(dac(InverseLoss("val"), samples=1), tasks, torch.nn.Linear(3, 2), rounds=1)
+    with pytest.raises(ValueError, match=r"\('node 1'\) without training samples"):
+        Tasks.from_samples([(x, y), (x[:0], y[:0])], val_fraction=0)
+
+
+def test_tau_that_would_overflow():
+    tasks = linear_regression_tasks(nodes=(4, 4), seed=0)
+    model = torch.nn.Linear(10, 1)
+    result = run(dac("inverse_distance", samples=2, tau=1e300, scale=None), tasks, model, rounds=4)
+    assert all(bool(t.isfinite().all()) for t in result.stacks.tensors)
+
+
+def test_negative_similarities_are_known_and_unlikely():
+    tasks = linear_regression_tasks(nodes=(6, 6), seed=0)
+    result = run(dac("cosine_updates", samples=3, lr=0.05), tasks, torch.nn.Linear(10, 1), rounds=5)
+    assert bool((result.data.memory.values[:, 0] < 0).any())
+    assert bool(result.data.edge_prior.isfinite().all())
+
+
+def test_nodes_find_their_cluster():
+    tasks = linear_regression_tasks(nodes=(8, 8, 8), seed=0)
+    method = dac("cosine_weights", samples=3, merge="softmax", lr=0.1, batch_size=5)
+    result = run(method, tasks, torch.nn.Linear(10, 1), rounds=30, callbacks=[RecordGraph()], evaluate_every=30)
+    late = {r: g for r, g in result.history.graphs.items() if r > 15}
+    edge_index, count = contact_counts(late, 24)
+    assert in_cluster_share(edge_index, count.double(), tasks.cluster) > 0.9
+    early = {r: g for r, g in result.history.graphs.items() if r == 1}
+    edge_index, count = contact_counts(early, 24)
+    assert in_cluster_share(edge_index, count.double(), tasks.cluster) < 0.6
+
+
+def test_weights_of_every_receiver_sum_to_one():
+    scene = Scene.small()
+    method = dac(CosineUpdates(0.5), samples=2, merge="softmax")
+    data, env = scene.begin(method)
+    data = method.weigh(method.local(data.update({"x_start": data.x}), env), env)
+    total = scatter(data.edge_weight, data.edge_index[1], dim_size=6)
+    assert total.tolist() == pytest.approx([1.0] * 6)
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many numbers the largest tensor has."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor) and out.layout == torch.strided:
+            self.numbers = max(self.numbers, out.untyped_storage().nbytes() // out.element_size())
+        return out
+
+
+def test_memory_grows_with_pairs_known_and_not_with_all_pairs():
+    nodes, samples, rounds = 3000, 5, 3
+    x = torch.randn(2 * nodes, 2, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(2 * nodes) % 2
+    tasks = Tasks.from_samples([(x[2 * k : 2 * k + 2], y[2 * k : 2 * k + 2]) for k in range(nodes)], val_fraction=0)
+    with Largest() as largest:
+        result = run(dac(samples=samples), tasks, torch.nn.Linear(2, 2), rounds=rounds, evaluate_every=rounds)
+    # A node measures 5 others a round; from the second round on each of them tells of the 5 it has measured so far.
+    most = nodes * (samples * rounds + samples * samples * (1 + 2))
+    assert result.data.memory.edge_index.shape[1] <= most
+    assert largest.numbers < 4 * most < nodes * nodes / 5

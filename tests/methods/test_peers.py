@@ -1,0 +1,167 @@
+"""PENS, PANM and the baselines: whom nodes meet, count, keep and listen to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab import run
+from graphcollab.local import SGD
+from graphcollab.method import Phases, last_graph
+from graphcollab.methods import local, oracle, panm, pens, random_peers
+from graphcollab.metrics import cluster_traffic
+from graphcollab.peers.frequent import expected_count
+from graphcollab.tasks import Tasks, linear_regression_tasks
+from graphcollab.testing import Scene, check_contract
+from graphcollab.train import RecordGraph
+
+
+def chosen(data):
+    edge_index, weight = last_graph(data)
+    kept = (weight > 0) & (edge_index[0] != edge_index[1])
+    return {i: sorted(edge_index[0, kept & (edge_index[1] == i)].tolist()) for i in range(data.num_nodes)}
+
+
+@pytest.mark.parametrize("method", [pens(samples=3, chosen=2, explore_rounds=1), panm(neighbors=2, samples=2, every=1)])
+def test_contract_with_both_phases(method):
+    first = panm(neighbors=2, samples=2, every=1, explore_rounds=1)
+    check_contract(method)
+    check_contract(first)
+
+
+@pytest.mark.parametrize("measure", ["bag", "sample"])
+def test_contract_of_augmentation(measure):
+    check_contract(panm("cosine_weights", 2, 2, explore_rounds=1, every=2, measure=measure, patience=2))
+
+
+def test_pens_merges_with_the_best_of_those_it_met(points):
+    # Node 0 has the target 0; the others' models are 1, 2 and 4: those of nodes 1 and 2 have the smallest losses.
+    scene = points([[[0.0]], [[1.0]], [[2.0]], [[4.0]]])
+    method = pens(samples=3, chosen=2, explore_rounds=5, optimizer=SGD(lr=0.0))
+    data, env = scene.begin(method, [[0.0], [1.0], [2.0], [4.0]])
+    after = method.play(data, env)
+    assert chosen(after) == {0: [1, 2], 1: [0, 2], 2: [0, 1], 3: [1, 2]}
+    assert after.x.part("all")[0].tolist() == [1.0]
+    assert after.chosen.edge_index[:, after.chosen.edge_index[1] == 0].tolist() == [[1, 2], [0, 0]]
+    assert after.bytes_sent.tolist() == [12.0] * 4  # everybody's model travelled to three others
+
+
+def test_expected_counts():
+    assert expected_count(50, 2, torch.tensor([10, 5])).tolist() == [10, 20]
+
+
+def test_pens_listens_to_those_chosen_more_often_than_by_chance():
+    tasks = linear_regression_tasks(nodes=(6, 6), seed=0)
+    method = pens(samples=4, chosen=2, explore_rounds=15, lr=0.1, batch_size=5)
+    result = run(method, tasks, torch.nn.Linear(10, 1), rounds=20, callbacks=[RecordGraph()])
+    counts, neighbors = result.data.chosen, result.data.neighbors
+    assert int(counts.values.sum()) == 12 * 2 * 15
+    assert bool((neighbors.values > 15 * 2 / 11).all())
+    _, _, _, mean = cluster_traffic({20: result.history.graphs[20]}, tasks.cluster)
+    assert float(mean[0]) > 0.8  # by chance 5 / 11
+
+
+def test_pens_without_frequent_peers_goes_on_alone():
+    scene = Scene.small()
+    method = pens(samples=5, chosen=5, explore_rounds=1)  # everybody is chosen once, as by chance
+    one, _ = scene.play(method, rounds=2)
+    assert chosen(one) == {i: [] for i in range(6)}
+
+
+def test_panm_keeps_the_most_similar():
+    # Cosines of updates are 1 inside the clusters of nodes that see the same data, and lower between them.
+    x = torch.randn(8, 3, generator=torch.Generator().manual_seed(1))
+    y = torch.arange(8) % 2
+    tasks = Tasks.from_samples([(x, y)] * 3 + [(x, 1 - y)] * 3, val_fraction=0)
+    method = panm(neighbors=2, samples=3, explore_rounds=8, every=2, batch_size=8)
+    result = run(method, tasks, torch.nn.Linear(3, 2), rounds=8, callbacks=[RecordGraph()])
+    assert chosen(result.data) == {0: [1, 2], 1: [0, 2], 2: [0, 1], 3: [4, 5], 4: [3, 5], 5: [3, 4]}
+    member = result.data.edge_index[:, result.data.edge_member]
+    assert member.shape[1] == 12
+
+
+@pytest.mark.parametrize("metric", [None, "cosine_weights", "inverse_loss"])
+@pytest.mark.parametrize("measure", ["bag", "sample"])
+def test_panm_works_with_every_metric(metric, measure):
+    """Published code never records new candidates with a cosine, and its bags never grow."""
+    tasks = linear_regression_tasks(nodes=(10, 10), seed=0)
+    method = panm(metric, neighbors=2, samples=4, explore_rounds=8, every=2, measure=measure, lr=0.1, batch_size=5)
+    result = run(method, tasks, torch.nn.Linear(10, 1), rounds=30, callbacks=[RecordGraph()], evaluate_every=30)
+    bag = result.data.bag.edge_index
+    cluster = tasks.cluster
+    inside = cluster[bag[0]] == cluster[bag[1]]
+    assert float(inside.double().mean()) > 0.9
+    assert bag.shape[1] > 1.5 * 2 * 20  # bags have grown beyond the two neighbours of the first stage
+
+
+def test_bags_stay_as_they_are_where_nobody_new_is_left():
+    scene = Scene.small()
+    method = panm(neighbors=5, samples=5, explore_rounds=1, every=1)  # all five others are in the bag
+    data, _ = scene.play(method, rounds=4)
+    assert data.bag.edge_index.shape[1] == 30
+
+
+def test_oracle_meets_its_cluster_and_random_everybody():
+    tasks = linear_regression_tasks(nodes=(5, 5), seed=0)
+    model = torch.nn.Linear(10, 1)
+    inside = run(oracle(3), tasks, model, rounds=4, callbacks=[RecordGraph()]).history.graphs
+    assert cluster_traffic(inside, tasks.cluster)[3].tolist() == [1.0] * 4
+    mixed = run(random_peers(9), tasks, model, rounds=2, callbacks=[RecordGraph()]).history.graphs
+    assert cluster_traffic(mixed, tasks.cluster)[3].tolist() == pytest.approx([4 / 9] * 2)
+
+
+def test_deluded_nodes_meet_only_the_next_cluster():
+    tasks = linear_regression_tasks(nodes=(4, 3, 3), seed=0)
+    method = Phases(oracle(2), 2, oracle(2, deluded=[0, 1]))
+    graphs = run(method, tasks, torch.nn.Linear(10, 1), rounds=4, callbacks=[RecordGraph()]).history.graphs
+    for round_, deluded in ((2, False), (4, True)):
+        edge_index, _ = graphs[round_]
+        sender, receiver = edge_index[:, edge_index[0] != edge_index[1]]
+        heard = tasks.cluster[sender[(receiver == 0) | (receiver == 1)]]
+        assert bool((heard == (1 if deluded else 0)).all())
+
+
+def test_an_oracle_needs_clusters():
+    x, y = torch.randn(6, 3), torch.arange(6) % 2
+    with pytest.raises(ValueError, match="needs the nodes' true clusters, and these tasks have none"):
+        run(oracle(1), Tasks.from_samples([(x, y)] * 3), torch.nn.Linear(3, 2), rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pens(samples=2, chosen=3), "3 peers are to be chosen of 2 that are met"),
+        (lambda: panm(neighbors=0), "listens and every must be at least 1"),
+        (lambda: panm(every=0), "listens and every must be at least 1"),
+        (lambda: panm(measure="all"), "measure must be 'bag' or 'sample'"),
+        (lambda: random_peers(0), "samples must be a whole number of at least 1"),
+        (lambda: random_peers(2, patience=0), "patience must be a whole number of at least 1"),
+        (lambda: random_peers(2, optimizer="lbfgs"), "lbfgs is not available"),
+    ],
+)
+def test_bad_settings(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_unknown_deluded_nodes():
+    tasks = linear_regression_tasks(nodes=(3, 3), seed=0)
+    with pytest.raises(ValueError, match=r"deluded nodes \[17\] do not exist"):
+        run(oracle(2, deluded=[17]), tasks, torch.nn.Linear(10, 1), rounds=1)
+
+
+def test_no_communication_with_adam_and_early_stopping():
+    tasks = linear_regression_tasks(nodes=(3, 3), seed=0)
+    result = run(local(1, 0.1, 0.0, 5, optimizer="adam", patience=50), tasks, torch.nn.Linear(10, 1), rounds=3)
+    assert result.history.last("bytes_sent").tolist() == [0] * 6
+    assert "best_x" in result.data
+
+
+def test_a_graph_that_is_given_says_who_may_meet_whom():
+    edges = torch.tensor([[1, 2, 0, 3], [0, 0, 1, 2]])
+    scene = Scene.small()
+    result = run(random_peers(3), scene.tasks, list(scene.modules), edges, rounds=3, callbacks=[RecordGraph()])
+    allowed = set(zip(*edges.tolist(), strict=True))
+    for edge_index, _ in result.history.graphs.values():
+        met = {(j, i) for j, i in zip(*edge_index.tolist(), strict=True) if j != i}
+        assert met == allowed  # nobody may meet more than three
