@@ -78,12 +78,7 @@ def update_memory(
     # Of several entries for a pair: this round's measurement, an old one, this round's estimate, an old one.
     age = torch.cat([torch.full((part.shape[1],), n, device=index.device) for n, part in enumerate(edges)])
     age = torch.where((age == 1) & (value[:, 1] == 0), 3, age)
-    key = (index[1] * many + rank[index[0]]) * 4 + age
-    order = key.argsort()
-    pair = key[order] // 4
-    first = torch.ones_like(pair, dtype=torch.bool)
-    first[1:] = pair[1:] != pair[:-1]
-    keep = order[first]
+    keep = _first_of(index[1] * many + rank[index[0]], age, 4, many)
     return Relation(index[:, keep], value[keep], memory.size)
 
 
@@ -105,17 +100,33 @@ def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_
     turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
     place = torch.empty_like(turn)
     place[turn] = torch.arange(len(turn), device=turn.device)
-    pair = listener * many + third
-    order = (pair * len(sender) + place[edge]).argsort()
-    pair = pair[order]
-    first = torch.ones_like(pair, dtype=torch.bool)
-    first[1:] = pair[1:] != pair[:-1]
-    order = order[first]
+    order = _first_of(listener * many + third, place[edge], len(sender), many)
     order = order[third[order] != listener[order]]
     similarity = value[item[order]]
     if two_step == "bounded":
         similarity = torch.minimum(similarity, trust[edge[order]])
     return torch.stack([third[order], listener[order]]), torch.stack([similarity, torch.zeros_like(similarity)], 1)
+
+
+def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
+    """Return which entry of every pair has the smallest turn, [distinct pairs], in ascending order of the pairs.
+
+    Args:
+        pair: Pair of every entry, a number below K², [N].
+        turn: Its turn, a number below ``turns``, [N]; different within a pair.
+        turns: Number of turns.
+        many: K.
+    """
+    if len(pair) < many * many // 4:
+        order = (pair * turns + turn).argsort()
+        first = torch.ones_like(pair, dtype=torch.bool)
+        first[1:] = pair[order[1:]] != pair[order[:-1]]
+        return order[first]
+    # There are about as many entries as pairs: a table of all pairs is no larger, and much faster than sorting.
+    none = torch.iinfo(torch.int64).max
+    table = torch.full((many * many,), none, device=pair.device)
+    table.scatter_reduce_(0, pair, turn * len(pair) + torch.arange(len(pair), device=pair.device), "amin")
+    return table[table != none] % len(pair)
 
 
 def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tensor, Tensor]:

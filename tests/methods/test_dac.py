@@ -12,6 +12,7 @@ from graphcollab.local import SGD
 from graphcollab.methods import dac
 from graphcollab.metrics import contact_counts, in_cluster_share
 from graphcollab.nn import CosineUpdates, InverseLoss
+from graphcollab.peers import priors
 from graphcollab.tasks import Tasks, linear_regression_tasks
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import RecordGraph
@@ -168,3 +169,16 @@ def test_memory_grows_with_pairs_known_and_not_with_all_pairs():
     most = nodes * (samples * rounds + samples * samples * (1 + 2))
     assert result.data.memory.edge_index.shape[1] <= most
     assert largest.numbers < 4 * most < nodes * nodes / 5
+
+
+def test_probabilities_gather_in_the_cluster(points):
+    """Two clusters of quadratics: in the end a node would draw almost only peers with its own target."""
+    scene = points([[[0.0]]] * 4 + [[[9.0]]] * 4)
+    method = dac("inverse_loss", samples=2, tau=30.0, merge="fedsim", optimizer=SGD(lr=0.5), batch_size=10)
+    data, env = scene.begin(method)
+    for _ in range(25):
+        data = method.play(data, env)
+    p, _ = priors(data.memory, 30.0, "minmax")
+    sender, receiver = data.memory.edge_index
+    inside = scatter(p * ((sender < 4) == (receiver < 4)), receiver, dim_size=8)
+    assert float(inside.min()) > 0.99

@@ -9,6 +9,7 @@ import torch
 
 from graphcollab.comm import Relation
 from graphcollab.peers import priors, update_memory
+from graphcollab.peers.memory import _first_of
 
 ME, K1, K2, M1, M2 = range(5)
 
@@ -108,3 +109,14 @@ def test_negative_similarities_keep_their_order():
 
 def test_equal_similarities_scaled_are_equally_likely():
     assert priors(memory([(1, 0, 3.0, 1), (2, 0, 3.0, 1)]), 10.0, "minmax")[0].tolist() == [0.5, 0.5]
+
+
+def test_a_table_and_a_sort_choose_the_same():
+    draw = torch.Generator().manual_seed(0)
+    pair = torch.randint(100, (400,), generator=draw)
+    turn = torch.randperm(400, generator=draw)
+    by_table = _first_of(pair, turn, 400, 10)
+    by_sort = _first_of(pair, turn, 400, 1000)
+    assert torch.equal(by_table, by_sort)
+    expected = {p: min(t for q, t in zip(pair.tolist(), turn.tolist(), strict=True) if q == p) for p in pair.tolist()}
+    assert dict(zip(pair[by_sort].tolist(), turn[by_sort].tolist(), strict=True)) == expected
