@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from graphcollab.models._max_pool import MaxPool2
 from graphcollab.models._shapes import image_size
 
 __all__ = ["SmallCNN"]
@@ -75,7 +76,7 @@ class SmallCNN(nn.Module):
         layers: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise([in_channels, *channels]):
             # Pooling before ReLU gives the same values and gradients as after it, on a quarter of the numbers.
-            layers += [nn.Conv2d(fan_in, fan_out, kernel), nn.MaxPool2d(2), nn.ReLU()]
+            layers += [nn.Conv2d(fan_in, fan_out, kernel), MaxPool2(), nn.ReLU()]
             sizes = [(side - kernel + 1) // 2 for side in sizes]
         if min(sizes) < 1:
             raise ValueError(
