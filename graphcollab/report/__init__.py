@@ -11,6 +11,7 @@ from graphcollab.report.comparison_figures import comparison_figures
 from graphcollab.report.contact_heatmap import contact_heatmap
 from graphcollab.report.merge_curves import merge_curves
 from graphcollab.report.paired_table import paired_table
+from graphcollab.report.peer_table import peer_table
 from graphcollab.report.results_json import results_json
 from graphcollab.report.results_table import results_table
 from graphcollab.report.save_figure import save_figure
@@ -25,6 +26,7 @@ __all__ = [
     "contact_heatmap",
     "merge_curves",
     "paired_table",
+    "peer_table",
     "results_json",
     "results_table",
     "save_figure",
