@@ -5,9 +5,11 @@ from __future__ import annotations
 from graphcollab.local import SGD, Fit, FitThroughMixture
 from graphcollab.method import Method, Phases
 from graphcollab.nn import EveryRound, KeepOwn, KeepWeights, Receive, TrialMixtures
-from graphcollab.transforms import DropZero, WithSelfLoops
+from graphcollab.transforms import Threshold, WithSelfLoops
 
 __all__ = ["directed"]
+
+ANY_WEIGHT = 1e-12  # edges that have vanished weigh exactly 0
 
 
 def directed(
@@ -44,8 +46,8 @@ def directed(
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
-    model as it is (``fair=False``), which favours them by their fine-tuning: where all nodes share a task this makes no
-    difference, but where others have other labels (Fashion-MNIST, four nodes, three seeds) edges from them stayed with
+    model as it is (``fair=False``), which favours them by their fine-tuning: where nodes share a task this makes a
+    difference of at most 0.2 points, but where others have other labels (Fashion-MNIST, four nodes, three seeds) edges from them stayed with
     ``fair=False, compare="loss"``, validation accuracy 84.8 %, and vanished with the defaults, 88.3 %.
 
     Args:
@@ -97,7 +99,7 @@ def directed(
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=slow),
         weigh=trial,
         exchange=KeepOwn(part),
-        rewire=EveryRound(DropZero()),
+        rewire=EveryRound(Threshold(ANY_WEIGHT)),
         prepare=WithSelfLoops(),
     )
     train = Method(

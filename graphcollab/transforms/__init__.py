@@ -9,7 +9,6 @@ from __future__ import annotations
 from graphcollab.transforms._edges import check_edges, check_no_duplicates, select_edges, sort_edges
 from graphcollab.transforms.complete import Complete
 from graphcollab.transforms.drop_weakest import DropWeakest
-from graphcollab.transforms.drop_zero import DropZero
 from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation
 from graphcollab.transforms.group_ring import GroupRing
 from graphcollab.transforms.isolated import Isolated
@@ -25,7 +24,6 @@ from graphcollab.transforms.with_self_loops import WithSelfLoops
 __all__ = [
     "Complete",
     "DropWeakest",
-    "DropZero",
     "GMMNeighborAugmentation",
     "GroupRing",
     "Isolated",

@@ -9,7 +9,7 @@ from graphcollab.metrics import Accuracy
 from graphcollab.nn import EveryRound, KeepOwn, KeepWeights, TrialMixtures
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
-from graphcollab.transforms import DropZero, WithSelfLoops
+from graphcollab.transforms import Threshold, WithSelfLoops
 
 TRAIN, VAL = [[[0.0]], [[4.0]]], [[[4.0]], [[4.0]]]
 X = [[0.0], [4.0]]
@@ -19,7 +19,7 @@ def learn(lr=0.5, **settings):
     """Models stay where they are; mixtures take one step of size ½, half of the way to the node's training target."""
     trial = TrialMixtures(steps=1, batch_size=1, optimizer=SGD(lr=lr), **settings)
     still = Fit(steps=1, batch_size=1, optimizer=SGD(lr=0.0))
-    return Method("learn", still, trial, KeepOwn(), EveryRound(DropZero()), prepare=WithSelfLoops())
+    return Method("learn", still, trial, KeepOwn(), EveryRound(Threshold(1e-12)), prepare=WithSelfLoops())
 
 
 def graph(data):
