@@ -46,9 +46,10 @@ def directed(
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
-    model as it is (``fair=False``), which favours them by their fine-tuning: where nodes share a task this makes a
-    difference of at most 0.2 points, but where others have other labels (Fashion-MNIST, four nodes, three seeds) edges from them stayed with
-    ``fair=False, compare="loss"``, validation accuracy 84.8 %, and vanished with the defaults, 88.3 %.
+    model as it is (``fair=False``), which favours them by their fine-tuning. Where nodes share a task this makes a
+    difference of at most 0.2 points, but where others have other labels (Fashion-MNIST, four nodes, three seeds) edges
+    from them stayed with ``fair=False, compare="loss"``, validation accuracy 84.8 %, and vanished with the defaults,
+    88.3 %.
 
     Args:
         learn_rounds: Rounds of phase 1; all later ones are phase 2.
