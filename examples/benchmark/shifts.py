@@ -6,11 +6,10 @@
 Settings are those of "With a Little Help from My Friends" (Hagander, Ihre-Thomason, Lund University 2024), sections
 3.1.4, 3.1.5, 4.5, 4.6 and Table A.3, with the thesis' CNN; it plays 300 rounds. In rotation 70, 20, 5 and 5 nodes see
 images at 0, 180, 10 and 350 degrees: only the 20 at 180 degrees are alone with theirs, and merging with others harms
-them. The table has the accuracy of every cluster, which share of the models that nodes of the watched cluster hear in
-the last fifth of the rounds comes from their own, and how well contacts over all rounds tell apart who is of the same
-kind (area under the ROC curve; 0, 10 and 350 degrees are one kind). Step sizes are chosen on validation data. With
---checkpoint a comparison that was stopped goes on where it was when the same command is given again, and one that is
-done goes on when it is given with more rounds.
+them. The table has every cluster's accuracy, which share of what the cluster that is watched heard in the last fifth of
+the rounds was its own, and how well contacts over all rounds tell who is of the same kind (area under the ROC curve; 0,
+10 and 350 degrees are one kind). Step sizes are chosen on validation data. With --checkpoint a comparison that was
+stopped goes on when the same command is given again, and one that is done when it is given with more rounds.
 """
 
 # ci: --setting digits --seeds 2 --rounds 2 --checkpoint $OUT/shifts --json $OUT/shifts.json --out $OUT/pictures
@@ -29,7 +28,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, dac, load_dataset, local, oracle, random_peers, report
@@ -38,94 +37,69 @@ from graphcollab.tasks import Tasks, concept_shift, rotation_shift
 from graphcollab.train import RecordGraph
 from graphcollab.train.files import write_whole
 
+# Clusters, which of them are of one kind, the one that is watched, what nodes own, whom they meet a round
 ROTATION = {"names": ("0°", "180°", "10°", "350°"), "kinds": (0, 1, 0, 0), "watched": 1}
-SETTINGS: dict[str, dict[str, Any]] = {  # clusters, which of them are of one kind, and the one to look at
-    "rotation": {
-        **ROTATION,
-        "sources": ("fashion_mnist",),
-        "deal": {"nodes": (70, 20, 5, 5), "train": 500, "val": 100, "test": 1000},
-        "samples": 4,
-        "lrs": [3e-4],
-        "rounds": 60,
-    },
-    "combined": {
-        "names": ("MNIST", "Fashion-MNIST"),
-        "kinds": (0, 1),
-        "watched": 1,
-        "sources": ("mnist", "fashion_mnist"),
-        "deal": {"nodes": (50, 50), "train": 400, "val": 100, "test": 1000},
-        "samples": 5,
-        "lrs": [1e-3],
-        "rounds": 40,
-    },
-    "digits": {  # 8 x 8 pixels, to try the script
-        **ROTATION,
-        "sources": ("digits",),
-        "deal": {"nodes": (8, 4, 3, 3), "train": 40, "val": 20, "test": 100},
-        "samples": 2,
-        "lrs": [3e-3],
-        "rounds": 20,
-    },
+SETTINGS: dict[str, dict[str, Any]] = {
+    "rotation": ROTATION
+    | {"sources": ["fashion_mnist"], "deal": {"nodes": (70, 20, 5, 5), "train": 500, "val": 100, "test": 1000}}
+    | {"samples": 4, "lrs": [3e-4], "rounds": 60, "model": {}},
+    "combined": {"names": ("MNIST", "Fashion-MNIST"), "kinds": (0, 1), "watched": 1}
+    | {"sources": ["mnist", "fashion_mnist"], "deal": {"nodes": (50, 50), "train": 400, "val": 100, "test": 1000}}
+    | {"samples": 5, "lrs": [1e-3], "rounds": 40, "model": {}},
+    "digits": ROTATION  # of 8 x 8 pixels, to try the script
+    | {"sources": ["digits"], "deal": {"nodes": (8, 4, 3, 3), "train": 40, "val": 20, "test": 100}}
+    | {"samples": 2, "lrs": [3e-3], "rounds": 20, "model": {"channels": (8,)}},
 }
 METRICS = ("cosine_weights", "cosine_updates", "inverse_loss", "inverse_distance")
 CHOSEN = ["none", "random", "oracle", "cosine_weights fedavg", "cosine_updates fedsim", "inverse_loss fedavg"]
 
 
-def makers(samples: int, tau: float, patience: int) -> dict[str, Any]:
+def makers(samples: int, tau: float, two_step: str, patience: int) -> dict[str, Any]:
     """Return what is compared: functions from a step size to a method."""
     train: dict[str, Any] = {"patience": patience, "batch_size": 32}
     out = {"none": partial(local, epochs=1, optimizer="adam", weight_decay=0.0, **train)}
     out |= {"random": partial(random_peers, samples, **train), "oracle": partial(oracle, samples, **train)}
     for metric, merge in product(METRICS, ("fedavg", "fedsim")):
-        out[f"{metric} {merge}"] = partial(dac, metric, samples, tau, merge=merge, **train)
+        out[f"{metric} {merge}"] = partial(dac, metric, samples, tau, merge=merge, two_step=two_step, **train)
     return out
 
 
-def cnn(shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Return the thesis' CNN with channels last in memory, which a CPU pools three times as fast."""
-    model = build_model("small_cnn", shape, num_classes, **({} if shape[-1] > 8 else {"channels": (8,)}))
-    for layer in model.modules():
-        if isinstance(layer, nn.MaxPool2d):
-            layer.register_forward_pre_hook(lambda _, x: x[0].contiguous(memory_format=torch.channels_last))
-    return model
-
-
 def look(result: Any, setting: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's accuracy per cluster and over rounds, and what the watched cluster listened to."""
-    cluster, graphs = result.tasks.cluster, result.history.graphs
+    """Return a run's accuracy per cluster, and that of the watched one over rounds with what it listened to."""
+    cluster, graphs, watched = result.tasks.cluster, result.history.graphs, setting["watched"]
     table = result.history.table("test_metric")  # [T, K]
     each = torch.stack([table[:, cluster == c].mean(1) for c in cluster.unique()], 1)  # [T, C]
-    traffic = cluster_traffic(graphs, cluster).share[:, setting["watched"]]
+    traffic = cluster_traffic(graphs, cluster).share[:, watched]
     edges, counts = contact_counts(graphs, len(cluster))
     return {
         "clusters": each[-1].tolist(),
         "mean": float(table[-1].mean()),
-        "curve": (result.history.rounds, each[:, setting["watched"]].tolist()),
+        "curve": (result.history.rounds, each[:, watched].tolist()),
         "traffic": traffic.tolist(),
         "heard": float(traffic[-max(len(traffic) // 5, 1) :].mean()),
         "auc": recovery_auc(edges, counts.double(), torch.tensor(setting["kinds"])[cluster]),
     }
 
 
-def cell(values: list[float]) -> str:
-    """Return mean and spread over seeds in percent."""
+def percent(values: list[float]) -> str:
+    """Return mean and spread over seeds."""
     if any(map(math.isnan, values)):
         return "–"
     spread = f" ± {100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{100 * statistics.mean(values):.2f}{spread}"
 
 
-def tell(seen: dict[str, list[dict[str, Any]]], setting: dict[str, Any], nodes: list[int]) -> None:
+def tell(seen: dict[str, list[dict[str, Any]]], setting: dict[str, Any], nodes: tuple[int, ...]) -> None:
     """Print accuracy per cluster, and paired differences of the watched one."""
     watched = setting["names"][setting["watched"]]
     clusters = [f"{name} ({many} nodes)" for name, many in zip(setting["names"], nodes, strict=True)]
     header = ["test accuracy, %", *clusters, "mean", f"{watched} hears own", "AUC of contacts"]
     print("\n| " + " | ".join(header) + " |\n|---" + "|---:" * (len(header) - 1) + "|")
     for name, rows in seen.items():
-        each = [cell([row["clusters"][c] for row in rows]) for c in range(len(nodes))]
-        others = [cell([row[key] for row in rows]) for key in ("mean", "heard", "auc")]
+        each = [percent([row["clusters"][c] for row in rows]) for c in range(len(nodes))]
+        others = [percent([row[key] for row in rows]) for key in ("mean", "heard", "auc")]
         print(f"| {' | '.join([name, *each, *others])} |")
-    print(f"\n{watched}, points, mean over seeds of paired differences" + " [95 % interval]" * (len(rows) > 1))
+    print(f"\n{watched}, points, paired differences" + " [95 % interval over seeds]" * (len(rows) > 1))
     for base, name in [pair for pair in combinations(seen, 2) if pair[0] in ("none", "random", "oracle")]:
         mine, theirs = ([row["clusters"][setting["watched"]] for row in seen[key]] for key in (name, base))
         found = paired_difference(mine, theirs)
@@ -133,13 +107,12 @@ def tell(seen: dict[str, list[dict[str, Any]]], setting: dict[str, Any], nodes: 
         print(f"  {name} minus {base}: {100 * found.mean:+.2f}{interval}")
 
 
-def draw(folder: Path, seen: dict[str, Any], graphs: dict[str, Any], cluster: Tensor, setting: dict[str, Any]) -> None:
+def draw(folder: Path, seen: dict[str, Any], graphs: dict[str, Any], cluster: Tensor, watched: str) -> None:
     """Write the pictures: who was met how often, and the watched cluster over rounds; contacts are the last seed's."""
-    watched = setting["names"][setting["watched"]]
-    report.save_figure(report.contact_heatmap(graphs, len(cluster), cluster), folder / "contacts.png")
-    report.save_figure(report.traffic_curves(graphs, cluster), folder / "traffic.png")
     curves = {name: [row["curve"] for row in rows] for name, rows in seen.items()}
     report.save_figure(report.accuracy_curves(curves, metric=f"accuracy, {watched}"), folder / "accuracy.png")
+    report.save_figure(report.contact_heatmap(graphs, len(cluster), cluster), folder / "contacts.png")
+    report.save_figure(report.traffic_curves(graphs, cluster), folder / "traffic.png")
     figure = Figure((6.4, 3.7), layout="constrained")
     panel = figure.subplots()
     for name in graphs:
@@ -155,11 +128,14 @@ def main() -> None:
     add = parser.add_argument
     add("--setting", default="rotation", choices=SETTINGS, help="default: %(default)s")
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
-    add("--methods", nargs="+", default=CHOSEN, choices=makers(1, 1, 1), metavar="NAME", help="default: %(default)s")
+    add("--methods", nargs="+", default=CHOSEN, metavar="NAME", help="default: %(default)s")
     add("--seeds", type=int, default=1, help="default: %(default)s")
     add("--rounds", type=int, help="default: 60, combined 40; the thesis plays 300")
     add("--nodes", type=int, nargs="+", help="nodes of every cluster (default: the thesis')")
-    add("--tau", type=float, default=30.0, help="of DAC with min-max scaling (default: %(default)s)")
+    add(
+        "--tau", type=float, default=30.0, help="of DAC, whose similarities are scaled to [0, 1] (default: %(default)s)"
+    )
+    add("--two-step", default="most_similar", help="of DAC (default: %(default)s)")
     add("--lrs", type=float, nargs="+", help="step sizes to choose from (default: the thesis')")
     add("--local-lrs", type=float, nargs="+", help="the same for training alone (default: as --lrs)")
     add("--patience", type=int, default=50, help="rounds after which a node stops (default: %(default)s)")
@@ -170,36 +146,39 @@ def main() -> None:
     torch.set_num_threads(1)
     setting = SETTINGS[args.setting]
     deal = setting["deal"] | ({"nodes": tuple(args.nodes)} if args.nodes else {})
+    every = makers(setting["samples"], args.tau, args.two_step, args.patience)
+    if unknown := sorted(set(args.methods) - set(every)):
+        parser.error(f"unknown methods {unknown}; there are {', '.join(every)}")
     sources = [load_dataset(name, args.root) for name in setting["sources"]]
-    rounds, classes = args.rounds or setting["rounds"], sum(source.num_classes for source in sources)
-    lrs = args.lrs or setting["lrs"]
-    alone = args.local_lrs or lrs
+    rounds, lrs = args.rounds or setting["rounds"], args.lrs or setting["lrs"]
 
     def tasks(seed: int) -> Tasks:
-        if len(sources) > 1:
-            return concept_shift(sources, seed=seed, **deal)
-        return rotation_shift(sources[0], seed=seed, **deal)
+        many = len(sources) > 1
+        return concept_shift(sources, seed=seed, **deal) if many else rotation_shift(sources[0], seed=seed, **deal)
 
-    found: dict[int, dict[str, Any]] = {}
-    graphs: dict[int, Any] = {}
+    found: dict[int, Any] = {}
     with tqdm(unit="run") as bar:
 
         def note(trial: Any, result: Any, number: int, total: int) -> None:
             bar.total = total
             bar.update(1)
             found[id(trial)] = {"seed": trial.seed, **trial.setting, **look(result, setting)}
-            graphs[id(trial)] = result.history.graphs
-            scores = f"validation {100 * trial.validation:.2f} %, test {100 * trial.summary['mean']:.2f} %"
-            each = "  ".join(f"{100 * score:.2f}" for score in found[id(trial)]["clusters"])
-            bar.write(f"{trial.method} {dict(trial.setting)} seed {trial.seed}: {scores}, clusters {each}")
+            scores = ", ".join(f"{100 * score:.2f}" for score in found[id(trial)]["clusters"])
+            how = f"{dict(trial.setting)} seed {trial.seed}: validation {100 * trial.validation:.2f} %"
+            bar.write(f"{trial.method} {how}, test per cluster {scores} %")
 
-        every = makers(setting["samples"], args.tau, args.patience)
         comparison = compare(
             {name: every[name] for name in args.methods},
             tasks,
-            partial(cnn, sources[0].input_shape, classes),
+            partial(
+                build_model,
+                "small_cnn",
+                sources[0].input_shape,
+                sum(s.num_classes for s in sources),
+                **setting["model"],
+            ),
             range(args.seeds),
-            {name: {"lr": alone if name == "none" else lrs} for name in args.methods},
+            {name: {"lr": args.local_lrs or lrs if name == "none" else lrs} for name in args.methods},
             on_trial=note,
             rounds=rounds,
             evaluate_every=max(rounds // 5, 1),
@@ -208,10 +187,11 @@ def main() -> None:
         )
     seen = {name: [found[id(trial)] for trial in trials] for name, trials in comparison.chosen.items()}
     print(report.results_table(comparison, markdown=True))
-    tell(seen, setting, list(deal["nodes"]))
+    tell(seen, setting, deal["nodes"])
     if args.out:
-        last = {name: graphs[id(trials[-1])] for name, trials in comparison.chosen.items() if name != "none"}
-        draw(args.out, seen, last, comparison.results[args.methods[0]].tasks.cluster, setting)
+        last = {name: result.history.graphs for name, result in comparison.results.items() if name != "none"}
+        cluster = next(iter(comparison.results.values())).tasks.cluster
+        draw(args.out, seen, last, cluster, setting["names"][setting["watched"]])
     if args.json:
         content = {"arguments": vars(args), "methods": seen}
         print("wrote", write_whole(args.json, json.dumps(content, default=str).encode()))
