@@ -1,0 +1,130 @@
+"""Nodes find those who are like them: nobody, random peers, an oracle, DAC with every metric, PENS and PANM.
+
+Nodes belong to clusters that nobody is told of, and have too few samples to learn alone. Every round a node meets a few
+others and merges with some; those of its own cluster help, the others harm. By default the nodes read handwritten
+digits that are turned by 0, 90, 180 or 270 degrees. Other problems: `--shift labels`, two of the ten digits for each of
+five clusters, and `--shift regression --rounds 50`, three clusters with linear coefficients of their own. Step sizes,
+and tau of DAC, are chosen on validation data, for all methods alike.
+"""
+
+# ci: --seeds 2 --rounds 6 --nodes 7 6 7 6 --out $OUT/peers --json $OUT/peers.json
+# ci: --shift labels --seeds 1 --rounds 2 --no-pictures
+# ci: --shift regression --seeds 1 --rounds 3 --nodes 7 7 7 --out $OUT/regression
+
+from __future__ import annotations
+
+import argparse
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import Linear
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from graphcollab import build_model, compare, load_dataset, methods, report, run
+from graphcollab.nn import CosineUpdates, CosineWeights, InverseDistance, InverseLoss
+from graphcollab.tasks import label_shift, linear_regression_tasks, rotation_shift
+from graphcollab.tasks.class_groups import FIVE_PAIRS
+from graphcollab.train import Callback, History, RecordGraph, RecordScores
+from graphcollab.train.files import write_whole
+from graphcollab.watch import ProbeSimilarity, WatchMerging
+
+NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster
+LRS, TAUS = {"rotation": [0.01, 0.03], "labels": [0.01, 0.03], "regression": [0.05, 0.1]}, [10.0, 30.0]
+METRICS = {
+    "inverse distance": InverseDistance(),
+    "inverse loss": InverseLoss(),
+    "cosine weights": CosineWeights(),
+    "cosine changes": CosineUpdates(0.0),  # since the start
+    "cosine updates": CosineUpdates(1.0),  # in the last round
+}
+SHOWN = "dac cosine weights"  # in pictures of a single method
+
+
+class CountRounds(Callback):
+    """Moves one progress bar over the rounds of all runs."""
+
+    def __init__(self, bar: Any) -> None:
+        self.bar = bar
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Move on by one."""
+        self.bar.update(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--shift", choices=NODES, default="rotation", help="what clusters differ in (default: %(default)s)")
+    add("--nodes", type=int, nargs="+", help=f"nodes of every cluster (default: {NODES})")
+    add("--seeds", type=int, default=3, help="number of problems (default: %(default)s)")
+    add("--rounds", type=int, default=40, help="default: %(default)s")
+    add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
+    add("--json", metavar="FILE", help="write the results there")
+    add("--out", type=Path, default=Path("results/find_peers"), help="folder for pictures (default: %(default)s)")
+    add("--no-pictures", action="store_true")
+    args = parser.parse_args()
+    nodes = args.nodes or NODES[args.shift]
+    if min(args.seeds, args.threads, args.rounds - 1) < 1 or min(nodes) < 6 or len(nodes) != len(NODES[args.shift]):
+        size = f"{len(NODES[args.shift])} clusters of at least 6 nodes"
+        parser.error(f"expected --seeds and --threads of at least 1, --rounds of at least 2, and {size}")
+    torch.set_num_threads(args.threads)
+
+    draw: Any = partial(linear_regression_tasks, nodes)
+    model: Any = partial(Linear, 10, 1)
+    if args.shift != "regression":
+        digits, few = load_dataset("digits"), {"train": 20, "val": 10}
+        model = partial(build_model, "mlp", digits.input_shape, digits.num_classes)
+        draw = partial(label_shift, digits, FIVE_PAIRS, nodes, **few)
+        if args.shift == "rotation":
+            draw = partial(rotation_shift, digits, (0, 90, 180, 270), nodes, **few)
+    half = {"explore_rounds": args.rounds // 2}
+    makers: dict[str, Any] = {"none": partial(methods.local, epochs=1, optimizer="adam", weight_decay=0.0)}
+    makers |= {"random": methods.random_peers, "oracle": methods.oracle}
+    makers |= {f"dac {name}": partial(methods.dac, metric) for name, metric in METRICS.items()}
+    makers |= {"pens": partial(methods.pens, samples=10, **half)}
+    makers |= {f"panm {name}": partial(methods.panm, METRICS[name], **half) for name in list(METRICS)[1:]}
+    makers = {name: partial(make, batch_size=5 if args.shift == "regression" else 10) for name, make in makers.items()}
+    grids: dict[str, Any] = {"*": {"lr": LRS[args.shift]}, **{f"dac {name}": {"tau": TAUS} for name in METRICS}}
+    trials = len(LRS[args.shift]) * (len(makers) + len(METRICS) * (len(TAUS) - 1))
+    graphs: dict[int, Any] = {}
+    with tqdm(total=trials * args.seeds * args.rounds, unit="round") as bar:
+
+        def keep(trial: Any, result: Any, number: int, total: int) -> None:
+            graphs[id(trial)] = result.history.graphs
+            bar.set_postfix_str(f"{trial.method} on problem {trial.seed + 1}")
+
+        play: dict[str, Any] = {"on_trial": keep, "callbacks": [CountRounds(bar), RecordGraph()]}
+        play |= {"rounds": args.rounds, "evaluate_every": args.rounds}
+        found = compare(makers, lambda seed: draw(seed=seed), model, range(args.seeds), grids, **play)
+    cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
+    seen = {name: [graphs[id(trial)] for trial in many] for name, many in found.chosen.items() if name != "none"}
+    print(report.results_table(found))
+    print(f"\nwho listened to whom, in the last {math.ceil(args.rounds / 3)} of {args.rounds} rounds")
+    print(report.peer_table(seen, cluster))
+    for reference in ("none", "random"):
+        print("\n" + report.paired_table(found, reference))
+    if args.json:
+        print("wrote", write_whole(args.json, report.results_json(found, "random", arguments=vars(args)).encode()))
+    if not args.no_pictures:
+        last = {name: many[-1] for name, many in seen.items()}
+        pictures = {"contacts": report.contact_heatmap(last, len(cluster), cluster)}
+        pictures["traffic"] = report.traffic_curves(
+            last, cluster, title="Do nodes come to listen to their own cluster?"
+        )
+        for name in ("random", "oracle", SHOWN):  # once more, watched, which changes nothing
+            watch = ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")], watch=WatchMerging())
+            method = makers[name](**found.chosen[name][-1].setting).replace(watch=watch)
+            again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": [RecordScores()]}
+            history = run(method, draw(seed=args.seeds - 1), model, **again).history
+            pictures[f"merging_{name}"] = report.merge_curves(history, cluster, title=name)
+        pictures["similarity"] = report.similarity_curves(history.scores, cluster, "cosine of weights", title=SHOWN)
+        for name, figure in pictures.items():
+            print("wrote", report.save_figure(figure, args.out / f"{name.replace(' ', '_')}.png"))
+
+
+if __name__ == "__main__":
+    main()
