@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from graphcollab import compare, dac, linear_regression_tasks, local, oracle, random_peers, report, run
+from graphcollab import compare, dac, linear_regression_tasks, local, oracle, panm, pens, random_peers, report, run
 from graphcollab.train.files import write_whole
 
 LRS = [0.02, 0.05, 0.1]
@@ -44,6 +44,10 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
     for metric in METRICS:
         merges = ["fedavg", "fedsim"] + ["softmax"] * metric.startswith("cosine")
         out.update({f"{metric} {merge}": partial(dac, metric, merge=merge, **train) for merge in merges})
+    out["cosine_weights bounded"] = partial(dac, "cosine_weights", merge="fedsim", two_step="bounded", **train)
+    out["pens"] = partial(pens, samples=10, explore_rounds=20, **train)
+    for name, metric in (("cosine of change", None), ("cosine_weights", "cosine_weights"), ("loss", "inverse_loss")):
+        out[f"panm {name}"] = partial(panm, metric, explore_rounds=20, **train)
     return out
 
 
