@@ -62,9 +62,12 @@ def draw_peers(
     taken = torch.stack([torch.cat([listener, receiver[own >= 0]]), torch.cat([place, own[own >= 0]])])
     excluded = torch.bincount(taken[0], minlength=many)
     free = candidates.length - excluded  # [K]: candidates without a rate of their own
-    first = _distinct(free[receiver], count, rank[receiver], keys)  # [R, count] numbers below free, or -1
+    ident, turn = rank[receiver, None], torch.arange(count, device=receiver.device)
+    first = _distinct(
+        free[receiver], keyed_uniform(_PLACE_STREAM, *keys, ident, turn)
+    )  # [R, count] numbers below free, or -1
     total = torch.zeros(many, dtype=torch.float64, device=rate.device).index_add_(0, listener, rate) + free * rest
-    late = _arrivals(free[receiver], rest[receiver], count, rank[receiver], keys)  # [R, count]
+    late = _arrivals(free[receiver], rest[receiver], keyed_uniform(_TIME_STREAM, *keys, ident, turn))  # [R, count]
     arrives = torch.isfinite(late)
     who = receiver[:, None].expand(-1, count)[arrives]
     at = _skip(first[arrives], who, taken, excluded, many)
@@ -81,32 +84,29 @@ def draw_peers(
     return torch.stack([senders[order], listeners[order]]), share
 
 
-def _distinct(free: Tensor, count: int, ident: Tensor, keys: tuple[int, ...]) -> Tensor:
-    """Return ``count`` different numbers from 0 to ``free`` - 1 for every receiver, -1 where there are no more."""
-    picks = free.new_empty(len(free), 0)  # ascending
-    drawn = []
-    uniform = keyed_uniform(_PLACE_STREAM, *keys, ident[:, None], torch.arange(count, device=free.device))
-    for k in range(count):
-        left = (free - k).clamp(min=0)
-        pick = (uniform[:, k] * left).long()
-        for m in range(k):
-            pick = pick + (pick >= picks[:, m]).long()
-        pick = torch.where(left > 0, pick, -1)
-        drawn.append(pick)
-        large = torch.where(left > 0, pick, torch.iinfo(torch.int64).max)
-        picks = torch.cat([picks, large[:, None]], 1).sort(1).values
-    return torch.stack(drawn, 1) if drawn else picks
+def _distinct(free: Tensor, uniform: Tensor) -> Tensor:
+    """Return different numbers from 0 to ``free`` - 1 for every receiver [R, count], -1 where there are no more."""
+    count = uniform.shape[1]
+    number = torch.arange(count, device=free.device)
+    left = (free[:, None] - number).clamp(min=0)
+    # The k-th is one of those not drawn yet: with p_0 < p_1 < … drawn, the r-th of the others is r + #{m: p_m − m ≤ r}.
+    pick = (uniform * left).long()
+    large = torch.iinfo(torch.int64).max // 2
+    drawn = pick[:, :1]
+    for k in range(1, count):
+        ahead = (drawn.sort(1).values - number[:k] <= pick[:, k, None]).sum(1, keepdim=True)
+        drawn = torch.cat([drawn, torch.where(left[:, k, None] > 0, pick[:, k, None] + ahead, large)], 1)
+    return drawn.masked_fill(left == 0, -1)
 
 
-def _arrivals(free: Tensor, rest: Tensor, count: int, ident: Tensor, keys: tuple[int, ...]) -> Tensor:
-    """Return the first ``count`` arrival times among ``free`` candidates of equal rate, infinite where there are none.
+def _arrivals(free: Tensor, rest: Tensor, uniform: Tensor) -> Tensor:
+    """Return the first arrival times [R, count] among ``free`` candidates of equal rate, infinite where there are none.
 
     The k-th of n exponential waiting times comes after the one before it by a waiting time of rate (n − k) · rate.
     """
-    k = torch.arange(count, device=free.device)
-    step = -torch.log1p(-keyed_uniform(_TIME_STREAM, *keys, ident[:, None], k))
+    k = torch.arange(uniform.shape[1], device=free.device)
     left = (free[:, None] - k).clamp(min=0) * rest[:, None]
-    return (step / left).nan_to_num(nan=torch.inf, posinf=torch.inf).cumsum(1)
+    return (-torch.log1p(-uniform) / left).nan_to_num(nan=torch.inf, posinf=torch.inf).cumsum(1)
 
 
 def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, many: int) -> Tensor:
