@@ -62,12 +62,11 @@ def draw_peers(
     taken = torch.stack([torch.cat([listener, receiver[own >= 0]]), torch.cat([place, own[own >= 0]])])
     excluded = torch.bincount(taken[0], minlength=many)
     free = candidates.length - excluded  # [K]: candidates without a rate of their own
-    ident, turn = rank[receiver, None], torch.arange(count, device=receiver.device)
-    first = _distinct(
-        free[receiver], keyed_uniform(_PLACE_STREAM, *keys, ident, turn)
-    )  # [R, count] numbers below free, or -1
+    who_draws, draws_made = rank[receiver, None], torch.arange(count, device=receiver.device)
+    place_draw, time_draw = (keyed_uniform(s, *keys, who_draws, draws_made) for s in (_PLACE_STREAM, _TIME_STREAM))
+    first = _distinct(free[receiver], place_draw)  # [R, count] numbers below free, or -1
     total = torch.zeros(many, dtype=torch.float64, device=rate.device).index_add_(0, listener, rate) + free * rest
-    late = _arrivals(free[receiver], rest[receiver], keyed_uniform(_TIME_STREAM, *keys, ident, turn))  # [R, count]
+    late = _arrivals(free[receiver], rest[receiver], time_draw)  # [R, count]
     arrives = torch.isfinite(late)
     who = receiver[:, None].expand(-1, count)[arrives]
     at = _skip(first[arrives], who, taken, excluded, many)
