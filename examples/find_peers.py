@@ -21,14 +21,13 @@ from typing import Any
 
 import torch
 from torch.nn import Linear
-from torch_geometric.data import Data
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab.nn import CosineUpdates, CosineWeights, InverseDistance, InverseLoss
 from graphcollab.tasks import label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.tasks.class_groups import FIVE_PAIRS
-from graphcollab.train import Callback, History, RecordGraph, RecordScores
+from graphcollab.train import RecordGraph, RecordScores
 from graphcollab.train.files import write_whole
 from graphcollab.watch import ProbeSimilarity, WatchMerging
 
@@ -44,24 +43,13 @@ METRICS = {
 SHOWN = "dac cosine weights"  # in pictures of a single method
 
 
-class CountRounds(Callback):
-    """Moves one progress bar over the rounds of all runs."""
-
-    def __init__(self, bar: Any) -> None:
-        self.bar = bar
-
-    def on_round(self, data: Data, history: History) -> None:
-        """Move on by one."""
-        self.bar.update(1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--shift", choices=NODES, default="rotation", help="what clusters differ in (default: %(default)s)")
     add("--nodes", type=int, nargs="+", help=f"nodes of every cluster (default: {NODES})")
     add("--seeds", type=int, default=3, help="number of problems (default: %(default)s)")
-    add("--rounds", type=int, default=40, help="default: %(default)s")
+    add("--rounds", type=int, default=25, help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/find_peers"), help="folder for pictures (default: %(default)s)")
@@ -82,12 +70,13 @@ def main() -> None:
         if args.shift == "rotation":
             draw = partial(rotation_shift, digits, (0, 90, 180, 270), nodes, **few)
     half = {"explore_rounds": args.rounds // 2}
-    makers: dict[str, Any] = {"none": partial(methods.local, epochs=1, optimizer="adam", weight_decay=0.0)}
+    makers: dict[str, Any] = {"none": partial(methods.local, optimizer="adam", weight_decay=0.0)}
     makers |= {"random": methods.random_peers, "oracle": methods.oracle}
     makers |= {f"dac {name}": partial(methods.dac, metric) for name, metric in METRICS.items()}
     makers |= {"pens": partial(methods.pens, samples=10, **half)}
     makers |= {f"panm {name}": partial(methods.panm, METRICS[name], **half) for name in list(METRICS)[1:]}
-    makers = {name: partial(make, batch_size=5 if args.shift == "regression" else 10) for name, make in makers.items()}
+    local = {"epochs": 1, "batch_size": 5} if args.shift == "regression" else {"epochs": 5, "batch_size": 10}
+    makers = {name: partial(make, **local) for name, make in makers.items()}
     grids: dict[str, Any] = {"*": {"lr": LRS[args.shift]}, **{f"dac {name}": {"tau": TAUS} for name in METRICS}}
     trials = len(LRS[args.shift]) * (len(makers) + len(METRICS) * (len(TAUS) - 1))
     graphs: dict[int, Any] = {}
@@ -95,9 +84,10 @@ def main() -> None:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
             graphs[id(trial)] = result.history.graphs
+            bar.update(args.rounds)
             bar.set_postfix_str(f"{trial.method} on problem {trial.seed + 1}")
 
-        play: dict[str, Any] = {"on_trial": keep, "callbacks": [CountRounds(bar), RecordGraph()]}
+        play: dict[str, Any] = {"on_trial": keep, "callbacks": [RecordGraph()]}
         play |= {"rounds": args.rounds, "evaluate_every": args.rounds}
         found = compare(makers, lambda seed: draw(seed=seed), model, range(args.seeds), grids, **play)
     cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
@@ -112,9 +102,7 @@ def main() -> None:
     if not args.no_pictures:
         last = {name: many[-1] for name, many in seen.items()}
         pictures = {"contacts": report.contact_heatmap(last, len(cluster), cluster)}
-        pictures["traffic"] = report.traffic_curves(
-            last, cluster, title="Do nodes come to listen to their own cluster?"
-        )
+        pictures["traffic"] = report.traffic_curves(last, cluster)
         for name in ("random", "oracle", SHOWN):  # once more, watched, which changes nothing
             watch = ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")], watch=WatchMerging())
             method = makers[name](**found.chosen[name][-1].setting).replace(watch=watch)

@@ -1,0 +1,95 @@
+"""A few nodes that listen to the wrong cluster: what becomes of their own?
+
+The experiment of section 4.2 of "With a Little Help from My Friends" (Hagander, Ihre-Thomason, Lund University 2024):
+two clusters, all nodes meet peers of their own, and from half of the rounds on some nodes of the first cluster meet
+only peers of the other one. Nodes of their own cluster go on meeting them. By default nodes have digits 0 to 5 or 6 to
+9; the paper's setting is the first of these:
+
+    cluster_death.py --dataset cifar10 --root DATA --model small_cnn --train 400 --val 100 --rounds 100 --lr 0.001
+    cluster_death.py --dataset mnist+fashion_mnist --root DATA --nodes 50 50 --train 400 --val 100 --lr 0.001
+"""
+
+# ci: --rounds 30 --deluded 0 4 --out $OUT/death --json $OUT/death.json
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphcollab import Phases, build_model, concept_shift, label_shift, load_dataset, report, run
+from graphcollab.methods import oracle
+from graphcollab.models import MODELS
+from graphcollab.tasks.class_groups import ANIMALS_VEHICLES
+from graphcollab.train import HealthCheck
+from graphcollab.train.files import write_whole
+from graphcollab.watch import WatchMerging
+
+DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--dataset", default="digits", help="one with ten classes, or two joined by + (default: %(default)s)")
+    add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
+    add("--model", default="mlp", choices=MODELS, help="default: %(default)s")
+    add("--nodes", type=int, nargs=2, default=[60, 40], help="of the two clusters (default: %(default)s)")
+    add("--train", type=int, default=9, help="samples of a node (default: %(default)s)")
+    add("--val", type=int, default=4, help="samples of a node (default: %(default)s)")
+    add("--epochs", type=int, default=5, help="of local training in a round (default: %(default)s)")
+    add("--batch-size", type=int, default=10, help="default: %(default)s")
+    add("--lr", type=float, default=0.01, help="default: %(default)s")
+    add("--rounds", type=int, default=80, help="default: %(default)s")
+    add("--deluded", type=int, nargs="+", default=[0, 1, 5, 25], help="how many nodes (default: %(default)s)")
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and go on")
+    add("--json", metavar="FILE", help="write the results there")
+    add("--out", type=Path, default=Path("results/cluster_death"), help="folder for pictures (default: %(default)s)")
+    args = parser.parse_args()
+    if max(args.deluded) > args.nodes[0] or args.rounds < 4:
+        parser.error("there are at most as many deluded nodes as the first cluster has, and at least 4 rounds")
+    torch.set_num_threads(1)
+    sources: list[Any] = [load_dataset(name, args.root) for name in args.dataset.split("+")]
+    groups = DIGITS if args.dataset == "digits" else ANIMALS_VEHICLES
+    draw: Any = partial(concept_shift, sources) if len(sources) == 2 else partial(label_shift, sources[0], groups)
+    tasks = draw(args.nodes, args.train, args.val, seed=args.seed)
+    model = partial(build_model, args.model, sources[0].input_shape, sum(source.num_classes for source in sources))
+    half, own, told = args.rounds // 2, tasks.cluster == 0, {}
+    make = partial(oracle, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr)
+    rounds = sorted({half, half + 1, half + 2, half + 5, *range(half + 10, args.rounds + 1, 10), args.rounds})
+    print(f"{args.dataset}: clusters of {args.nodes} nodes, some of the first are deluded after round {half}")
+    print("validation accuracy (%) of the first cluster before > after merging, and of its other nodes after merging")
+    print("deluded  " + "  ".join(f"{f'round {r}':>21}" for r in rounds))
+    for many in args.deluded:
+        wrong = tasks.node_id[:many].tolist()
+        method = Phases(make().replace(watch=WatchMerging()), half, make(deluded=wrong).replace(watch=WatchMerging()))
+        place = args.checkpoint and args.checkpoint / f"deluded_{many}"
+        health = HealthCheck(tasks.cluster)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            play: dict[str, Any] = {"rounds": args.rounds, "seed": args.seed, "checkpoint": place}
+            history = run(method, tasks, model, callbacks=[health], progress=f"{many} deluded", **play).history
+        before, after = (100 * history.table(f"val_metric_{when}") for when in ("before", "after"))  # [T, K]
+        sane = own.clone()
+        sane[:many] = False
+        means = [
+            [float(t[r - 1, who].mean()) for t, who in ((before, own), (after, own), (after, sane))] for r in rounds
+        ]
+        print(f"{many:7}  " + "  ".join(f"{b:5.1f} > {a:5.1f}, {s:5.1f}".rjust(21) for b, a, s in means))
+        for warning in caught:
+            print(f"         warning: {warning.message}")
+        told[many] = {"rounds": rounds, "means": means, "findings": history.as_dict()["findings"]}
+        figure = report.merge_curves(history, tasks.cluster, title=f"{many} deluded nodes after round {half}")
+        print("         wrote", report.save_figure(figure, args.out / f"deluded_{many}.png"))
+    if args.json:
+        print("wrote", write_whole(args.json, json.dumps(told).encode()))
+
+
+if __name__ == "__main__":
+    main()
