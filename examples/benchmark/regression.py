@@ -48,6 +48,7 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
     out["pens"] = partial(pens, samples=10, explore_rounds=20, **train)
     for name, metric in (("cosine of change", None), ("cosine_weights", "cosine_weights"), ("loss", "inverse_loss")):
         out[f"panm {name}"] = partial(panm, metric, explore_rounds=20, **train)
+    out["panm cosine of change softmax"] = partial(panm, explore_rounds=20, merge="softmax", **train)
     return out
 
 

@@ -6,11 +6,22 @@ from typing import TypedDict
 
 from graphcollab.local import Fit, RowOptimizer, as_row_optimizer
 from graphcollab.method import Method
-from graphcollab.nn import Exchange
+from graphcollab.nn import (
+    Exchange,
+    FedSim,
+    FixedWeigher,
+    InverseDistance,
+    InverseLoss,
+    SampleCounts,
+    Similarity,
+    SoftmaxScores,
+)
 from graphcollab.peers import PeerSampler, PeerWeights
 from graphcollab.watch import BestModel, EarlyStopping
 
-__all__ = ["Training", "peer_method"]
+__all__ = ["Training", "merging", "peer_method"]
+
+MERGES = ("fedavg", "fedsim", "softmax")
 
 
 class Training(TypedDict, total=False):
@@ -24,6 +35,27 @@ class Training(TypedDict, total=False):
     patience: int | None
     part: str
     buffers: str
+
+
+def merging(merge: str, similarity: Similarity, tau: float = 30.0) -> FixedWeigher:
+    """Return how peers that were chosen are weighed.
+
+    Args:
+        merge: ``"fedavg"``, ``"fedsim"`` or ``"softmax"``.
+        similarity: What is measured.
+        tau: τ of the softmax.
+
+    Raises:
+        ValueError: If it is none of these, or does not fit the metric.
+    """
+    if merge not in MERGES:
+        raise ValueError(f"merge must be one of {MERGES}, got {merge!r}")
+    if merge == "softmax" and isinstance(similarity, InverseLoss | InverseDistance):
+        raise ValueError(
+            f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or "
+            "another way to merge"
+        )
+    return {"fedavg": SampleCounts(), "fedsim": FedSim(), "softmax": SoftmaxScores(tau)}[merge]
 
 
 def peer_method(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.method import Method
-from graphcollab.methods._peers import Training, peer_method
-from graphcollab.nn import FedSim, InverseDistance, InverseLoss, SampleCounts, Similarity, SoftmaxScores, as_similarity
+from graphcollab.methods._peers import Training, merging, peer_method
+from graphcollab.nn import Similarity, as_similarity
 from graphcollab.peers import AdaptivePeers, PeerWeights
 
 __all__ = ["dac"]
-
-MERGES = ("fedavg", "fedsim", "softmax")
 
 
 def dac(
@@ -61,14 +59,7 @@ def dac(
         >>> dac("inverse_loss", merge="fedsim", tau=30, scale=None).rewire.tau
         30
     """
-    if merge not in MERGES:
-        raise ValueError(f"merge must be one of {MERGES}, got {merge!r}")
     similarity = as_similarity(metric, training.get("part", "all"))
-    if merge == "softmax" and isinstance(similarity, InverseLoss | InverseDistance):
-        raise ValueError(
-            f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or fedsim"
-        )
-    weigher = {"fedavg": SampleCounts(), "fedsim": FedSim(), "softmax": SoftmaxScores(tau)}[merge]
     sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share)
-    weigh = PeerWeights(similarity, merge=weigher)
+    weigh = PeerWeights(similarity, merge=merging(merge, similarity, tau))
     return peer_method("dac", weigh, sampler, **training)

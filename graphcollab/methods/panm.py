@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.method import Phases
-from graphcollab.methods._peers import Training, peer_method
+from graphcollab.methods._peers import Training, merging, peer_method
 from graphcollab.nn import CosineUpdates, Similarity, as_similarity
 from graphcollab.peers import Augment, BestPeers, KeepChosen, NeighborBag, PeerWeights
 
@@ -19,6 +19,7 @@ def panm(
     explore_rounds: int = 50,
     every: int = 5,
     measure: str = "bag",
+    merge: str = "fedavg",
     **training: Unpack[Training],
 ) -> Phases:
     """PANM: keep the most similar peers met so far, then let a mixture of two Gaussians say who else is a neighbour.
@@ -28,7 +29,7 @@ def panm(
     Ihre-Thomason, Lund University 2024), appendix B.
     First stage (NSMC): of the peers chosen before and ``samples`` new ones the ``neighbors`` most similar are chosen.
     Second stage (NAEM): those are a node's bag; every few rounds it is augmented from new peers by
-    `GMMNeighborAugmentation`, and a node merges with random ones from its bag. Merging is by sample counts.
+    `GMMNeighborAugmentation`, and a node merges with random ones from its bag.
 
     Args:
         metric: What is measured. The paper has the inverse loss, and α times the cosine of the last updates plus
@@ -38,6 +39,8 @@ def panm(
         samples: l, new peers in a round that looks for some.
         explore_rounds: T_1, rounds of the first stage.
         every: τ, rounds between two augmentations.
+        merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
+            `SoftmaxScores` (ours), with which a node whose bag has strangers in it keeps its own model.
         measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
         training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
@@ -52,7 +55,13 @@ def panm(
     part = training.get("part", "all")
     similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
     bag = NeighborBag(samples, neighbors, every, measure)
-    select = PeerWeights(similarity, BestPeers(neighbors))
+    if merge == "fedsim":
+        raise ValueError(
+            "merge='fedsim' weighs by the probabilities peers were drawn with, and PANM draws alike: use "
+            "'fedavg' or 'softmax'"
+        )
+    weigher = merging(merge, similarity)
+    select = PeerWeights(similarity, BestPeers(neighbors), weigher)
     first = peer_method("panm_select", select, KeepChosen(samples), **training)
-    second = peer_method("panm", PeerWeights(similarity, Augment(bag)), bag, **training)
+    second = peer_method("panm", PeerWeights(similarity, Augment(bag), weigher), bag, **training)
     return Phases(first, explore_rounds, second)

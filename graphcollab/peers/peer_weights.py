@@ -58,7 +58,9 @@ class PeerWeights:
         met = sender != receiver
         data = copy.copy(data)
         data.edge_chosen = met
-        measures = self.metric is not None and self.choose.measures(data)
+        if "scores" in data:  # of an earlier round
+            del data.scores
+        measures = self.choose.measures(data) or getattr(self.merge, "reads_scores", False)
         if measures and self.metric is not None:
             measured = data.edge_index[:, met]
             score = self.metric.scores(data, env, measured)

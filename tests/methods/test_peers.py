@@ -94,6 +94,16 @@ def test_panm_works_with_every_metric(metric, measure):
     assert bag.shape[1] > 1.5 * 2 * 20  # bags have grown beyond the two neighbours of the first stage
 
 
+def test_panm_with_a_cosine_is_as_good_as_the_oracle():
+    tasks = linear_regression_tasks(nodes=(10, 10, 10), seed=1)
+    train = {"lr": 0.1, "batch_size": 5, "patience": 50}
+    ours = run(panm(explore_rounds=10, merge="softmax", **train), tasks, torch.nn.Linear(10, 1), rounds=40)
+    known = run(oracle(5, **train), tasks, torch.nn.Linear(10, 1), rounds=40)
+    bag = ours.data.bag.edge_index
+    assert bool((tasks.cluster[bag[0]] == tasks.cluster[bag[1]]).all())
+    assert ours.summary()["mean"] < 1.05 * known.summary()["mean"]
+
+
 def test_bags_stay_as_they_are_where_nobody_new_is_left():
     scene = Scene.small()
     method = panm(neighbors=5, samples=5, explore_rounds=1, every=1)  # all five others are in the bag
@@ -132,6 +142,8 @@ def test_an_oracle_needs_clusters():
     [
         (lambda: pens(samples=2, chosen=3), "3 peers are to be chosen of 2 that are met"),
         (lambda: panm(neighbors=0), "listens and every must be at least 1"),
+        (lambda: panm(merge="fedsim"), "PANM draws alike: use 'fedavg' or 'softmax'"),
+        (lambda: panm("inverse_loss", merge="softmax"), "weighs by cosines, and the metric is InverseLoss"),
         (lambda: panm(every=0), "listens and every must be at least 1"),
         (lambda: panm(measure="all"), "measure must be 'bag' or 'sample'"),
         (lambda: random_peers(0), "samples must be a whole number of at least 1"),

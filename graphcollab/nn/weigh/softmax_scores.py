@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -47,6 +47,7 @@ class SoftmaxScores(FixedWeigher):
     """
 
     tau: float = 30.0
+    reads_scores: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.tau < math.inf:
