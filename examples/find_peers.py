@@ -7,8 +7,8 @@ five clusters, and `--shift regression --rounds 50`, three clusters with linear 
 and tau of DAC, are chosen on validation data, for all methods alike.
 """
 
-# ci: --seeds 2 --rounds 6 --nodes 7 6 7 6 --out $OUT/peers --json $OUT/peers.json
-# ci: --shift labels --seeds 1 --rounds 2 --no-pictures
+# ci: --seeds 1 --rounds 4 --nodes 7 6 7 6 --out $OUT/peers --json $OUT/peers.json
+# ci: --shift labels --seeds 2 --rounds 2 --no-pictures
 # ci: --shift regression --seeds 1 --rounds 3 --nodes 7 7 7 --out $OUT/regression
 
 from __future__ import annotations
