@@ -46,9 +46,12 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
         out.update({f"{metric} {merge}": partial(dac, metric, merge=merge, **train) for merge in merges})
     out["cosine_weights bounded"] = partial(dac, "cosine_weights", merge="fedsim", two_step="bounded", **train)
     out["pens"] = partial(pens, samples=10, explore_rounds=20, **train)
-    for name, metric in (("cosine of change", None), ("cosine_weights", "cosine_weights"), ("loss", "inverse_loss")):
-        out[f"panm {name}"] = partial(panm, metric, explore_rounds=20, **train)
-    out["panm cosine of change softmax"] = partial(panm, explore_rounds=20, merge="softmax", **train)
+    peers = partial(panm, explore_rounds=20, **train)
+    out |= {
+        "panm inverse_loss": partial(peers, "inverse_loss"),
+        "panm cosine_weights": partial(peers, "cosine_weights"),
+    }
+    out |= {"panm cosine_change": peers, "panm cosine_change softmax": partial(peers, merge="softmax")}
     return out
 
 
