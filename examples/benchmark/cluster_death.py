@@ -62,7 +62,8 @@ def main() -> None:
     model = partial(build_model, args.model, sources[0].input_shape, sum(source.num_classes for source in sources))
     half, own, told = args.rounds // 2, tasks.cluster == 0, {}
     make = partial(oracle, epochs=args.epochs, batch_size=args.batch_size, lr=args.lr)
-    rounds = sorted({half, half + 1, half + 2, half + 5, *range(half + 10, args.rounds + 1, 10), args.rounds})
+    shown = {half, half + 1, half + 2, half + 5, *range(half + 10, args.rounds, 10), args.rounds}
+    rounds = sorted(r for r in shown if r <= args.rounds)
     print(f"{args.dataset}: clusters of {args.nodes} nodes, some of the first are deluded after round {half}")
     print("validation accuracy (%) of the first cluster before > after merging, and of its other nodes after merging")
     print("deluded  " + "  ".join(f"{f'round {r}':>21}" for r in rounds))
