@@ -14,7 +14,7 @@ from torch_geometric.transforms import BaseTransform
 
 from graphcollab.comm import Relation
 from graphcollab.local import Rows
-from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights
+from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights, ServerAverage
 from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env, Exchanger, Personal, Stage, Weigher
@@ -75,6 +75,11 @@ class Method:
     def __post_init__(self) -> None:
         if isinstance(self.rewire, BaseTransform):
             object.__setattr__(self, "rewire", EveryRound(self.rewire))
+        if self.watch.stops and isinstance(self.exchange, ServerAverage):
+            raise ValueError(
+                f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
+                "the whole run by run(patience=...) instead"
+            )
         compared = getattr(self.weigh, "part", self.part)
         if compared != self.part:
             raise ValueError(
@@ -96,6 +101,15 @@ class Method:
     def finds_peers(self) -> bool:
         """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
         return bool(getattr(self.rewire, "finds_peers", False))
+
+    @property
+    def stops(self) -> bool:
+        """Whether nodes may stop early."""
+        return self.watch.stops
+
+    def ends(self, data: Data) -> bool:
+        """Tell whether there is nothing left to do, since all nodes have stopped."""
+        return self.stops and bool((data.stopped | data.isolated).all())
 
     def replace(self, **slots: Any) -> Method:
         """Return the method with other slots; no state is shared."""
@@ -123,6 +137,8 @@ class Method:
         data = copy.copy(data)
         data.trains = data.serves = ~data.isolated
         data.phase_start = data.round
+        if "stopped" in data and not self.stops:
+            del data.stopped
         if self.prepare is not None:
             data = self.prepare(data)
         for part in (self.local, self.weigh, self.exchange, self.watch, self.rewire, self.personal):
@@ -132,6 +148,9 @@ class Method:
     def play(self, data: Data, env: Env) -> Data:
         """Play one round."""
         data = copy.copy(data)
+        for name in ("scores", "probe"):  # of the last round
+            if name in data:
+                del data[name]
         data.x_start = data.x
         data = self.watch.before(settle(self.local(data, env), env), env)
         data = self.weigh(data, env)
@@ -176,11 +195,11 @@ class Phases:
 
     Args:
         method: The method of the first rounds.
-        until: First round, from 0, that is played by the next one.
+        until: First round, from 0, that is played by the next one; at least 1.
         next: A method, or further phases, whose ``until`` is later.
 
     Raises:
-        ValueError: If further phases do not begin later.
+        ValueError: If ``until`` is not a whole number of at least 1, or further phases do not begin later.
     """
 
     method: Method
@@ -188,6 +207,11 @@ class Phases:
     next: Method | Phases
 
     def __post_init__(self) -> None:
+        if isinstance(self.until, bool) or not isinstance(self.until, int) or self.until < 1:
+            raise ValueError(
+                f"{self.next.name} must begin in a round after {self.method.name}, a whole number of at least 1, got "
+                f"{self.until!r}"
+            )
         if isinstance(self.next, Phases) and self.next.until <= self.until:
             raise ValueError(
                 f"{self.next.method.name} begins in round {self.until} and would end before round {self.next.until}: "
@@ -206,8 +230,18 @@ class Phases:
 
     @property
     def finds_peers(self) -> bool:
-        """Whether the first phase draws its edges anew every round."""
-        return self.method.finds_peers
+        """Whether the first phase that uses edges draws them anew every round."""
+        return self.method.finds_peers or (not self.method.along_edges and self.next.finds_peers)
+
+    @property
+    def stops(self) -> bool:
+        """Whether nodes may stop early in all phases."""
+        return self.method.stops and self.next.stops
+
+    def ends(self, data: Data) -> bool:
+        """Tell whether there is nothing left to do, since all nodes have stopped and no phase wakes them up."""
+        now = self.at(data.round)
+        return now.ends(data) and (now is self.next or self.next.stops)
 
     @property
     def global_state(self) -> bool:

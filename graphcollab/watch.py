@@ -27,6 +27,7 @@ class NoWatch:
     """Nothing is watched."""
 
     needs: ClassVar[tuple[str, ...]] = ()
+    stops: ClassVar[bool] = False
 
     def init(self, data: Data, env: Env) -> Data:
         """Nothing to create."""
@@ -93,13 +94,16 @@ class EarlyStopping(WatchMerging):
         patience: Rounds without a better model after which a node stops. The thesis' is 50.
 
     Shapes:
-        Keeps ``best_x`` (K rows), ``best_loss`` [K], ``stale`` [K] (rounds since the best) and ``stopped`` [K].
+        Keeps ``best_x`` and ``best_start`` (K rows each: the best model, and the one its round began with, so that what
+        led to it can still be compared when its node rests), ``best_loss`` [K], ``stale`` [K] (rounds since the best)
+        and ``stopped`` [K].
 
     Raises:
         ValueError: If the patience is smaller than 1.
     """
 
     patience: int = 50
+    stops: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
@@ -109,7 +113,7 @@ class EarlyStopping(WatchMerging):
         """Start with the models at hand; in a later phase nodes that have stopped stay stopped."""
         data = super().init(data, env)
         if "best_x" not in data:
-            data.best_x = data.x
+            data.best_x = data.best_start = data.x
             data.best_loss = torch.full_like(data.val_loss_before, torch.inf)
             data.stale = torch.zeros_like(data.node_id)
             data.stopped = torch.zeros_like(data.isolated)
@@ -118,14 +122,14 @@ class EarlyStopping(WatchMerging):
 
     def before(self, data: Data, env: Env) -> Data:
         """Validate what nodes learned themselves, and keep it where it is the best."""
-        data = self._keep_best(super().before(data, env), "before")
-        data.stale = torch.where(data.best_loss == data.val_loss_before, 0, data.stale + 1)
+        data, better = self._keep_best(super().before(data, env), "before")
+        data.stale = torch.where(better, 0, data.stale + 1)
         return data
 
     def after(self, data: Data, env: Env) -> Data:
         """Validate what came of merging, keep it where it is the best, and stop who has waited too long."""
-        data = self._keep_best(super().after(data, env), "after")
-        data.stale = torch.where(data.best_loss == data.val_loss_after, 0, data.stale)
+        data, better = self._keep_best(super().after(data, env), "after")
+        data.stale = data.stale.masked_fill(better, 0)
         stops = data.trains & (data.stale >= self.patience)
         if bool(stops.any()):
             data.x = _replace(data.x, data.best_x, stops)
@@ -133,14 +137,16 @@ class EarlyStopping(WatchMerging):
             data.trains = data.trains & ~stops
         return data
 
-    def _keep_best(self, data: Data, when: str) -> Data:
+    def _keep_best(self, data: Data, when: str) -> tuple[Data, Tensor]:
+        """Keep the models that are better than any before; return which these are, [K]."""
         data = copy.copy(data)
         loss = data[f"val_loss_{when}"]
         better = data.trains & (loss < data.best_loss)
         if bool(better.any()):
             data.best_loss = torch.where(better, loss, data.best_loss)
             data.best_x = _replace(data.best_x, data.x, better)
-        return data
+            data.best_start = _replace(data.best_start, data.x_start, better)
+        return data, better
 
 
 @dataclass(frozen=True)
@@ -186,8 +192,20 @@ class ProbeSimilarity(NoWatch):
         """Splits that are read."""
         return (*self.metric.needs, *self.watch.needs)
 
+    @property
+    def stops(self) -> bool:  # type: ignore[override]
+        """Whether nodes may be stopped."""
+        return self.watch.stops
+
     def init(self, data: Data, env: Env) -> Data:
-        """Let the other begin."""
+        """Let the other begin.
+
+        Raises:
+            ValueError: If a node does not exist.
+        """
+        unknown = [k for k in self.nodes or () if not 0 <= k < data.num_nodes]
+        if unknown:
+            raise ValueError(f"nodes to probe are positions from 0 to {data.num_nodes - 1}, got {unknown[:5]}")
         return self.watch.init(data, env)
 
     def before(self, data: Data, env: Env) -> Data:

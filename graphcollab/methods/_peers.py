@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypedDict
 
 from graphcollab.local import Fit, RowOptimizer, as_row_optimizer
@@ -92,7 +93,7 @@ def peer_method(
     method = Method(
         name,
         local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),
-        weigh=weigh,
+        weigh=replace(weigh, part=part),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=rewire,
     )

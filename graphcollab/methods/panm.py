@@ -20,6 +20,7 @@ def panm(
     every: int = 5,
     measure: str = "bag",
     merge: str = "fedavg",
+    tau: float = 30.0,
     **training: Unpack[Training],
 ) -> Phases:
     """PANM: keep the most similar peers met so far, then let a mixture of two Gaussians say who else is a neighbour.
@@ -41,6 +42,8 @@ def panm(
         every: τ, rounds between two augmentations.
         merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
             `SoftmaxScores` (ours), with which a node whose bag has strangers in it keeps its own model.
+        tau: τ of that softmax. Peers' cosines of 1 − 1/τ and more count; with networks they are lower than with linear
+            models.
         measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
         training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
@@ -60,7 +63,7 @@ def panm(
             "merge='fedsim' weighs by the probabilities peers were drawn with, and PANM draws alike: use "
             "'fedavg' or 'softmax'"
         )
-    weigher = merging(merge, similarity)
+    weigher = merging(merge, similarity, tau)
     select = PeerWeights(similarity, BestPeers(neighbors), weigher)
     first = peer_method("panm_select", select, KeepChosen(samples), **training)
     second = peer_method("panm", PeerWeights(similarity, Augment(bag), weigher), bag, **training)

@@ -42,7 +42,8 @@ class MaxPool2(nn.Module):
     """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``.
 
     On a CPU, PyTorch's kernel for any window visits pixels one by one and takes as long as the convolution before it;
-    maxima of strided slices are vectorised. A last odd row or column is left out, as there.
+    maxima of strided slices are vectorised. A last odd row or column is left out, as there. (Where a window has NaN,
+    PyTorch's gradient goes to it and this one is 0.)
 
     Shapes:
         inputs: [..., H, W], H and W at least 2.
@@ -55,6 +56,8 @@ class MaxPool2(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the maxima."""
+        if min(inputs.shape[-2:]) < 2:
+            raise ValueError(f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}")
         if inputs.device.type != "cpu":
             return nn.functional.max_pool2d(inputs, 2)
         height, width = inputs.shape[-2] // 2 * 2, inputs.shape[-1] // 2 * 2

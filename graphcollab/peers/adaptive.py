@@ -33,8 +33,8 @@ class AdaptivePeers(PeerSampler):
 
     After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
     are drawn without replacement with the probabilities of `priors`, to which ε is added for everybody who may be met.
-    Only pairs that know of each other are stored: K² in the end at most, and with the default two steps about
-    samples² pairs more per node and round.
+    Only pairs that know of each other are stored: with the default two steps, in round t (from 0) at most
+    samples + samples² · t more per node, since each of its peers tells of all it has measured; K² at the very most.
 
     Args:
         samples: Peers that a node meets in a round.
@@ -67,10 +67,11 @@ class AdaptivePeers(PeerSampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.tau < math.inf:
-            raise ValueError(f"tau must be a positive finite number, got {self.tau}")
-        if self.growth is not None and not 0 < self.growth < math.inf:
-            raise ValueError(f"growth must be a positive finite number or None, got {self.growth}")
+        for name in ("tau", "growth"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+            if not number and (name == "tau" or value is not None):
+                raise ValueError(f"{name} must be a positive finite number, got {value!r}")
         if not 0 < self.epsilon <= 1:
             raise ValueError(f"epsilon must be in (0, 1], got {self.epsilon}")
         for name, known in (("scale", (None, "minmax")), ("unknown", UNKNOWN), ("share", SHARES)):
@@ -110,7 +111,7 @@ class AdaptivePeers(PeerSampler):
         """
         if self.growth is None:
             return self.tau
-        return 2 * self.tau / (1 + math.exp(-self.growth * elapsed)) - self.tau + 1
+        return self.tau * math.tanh(self.growth * elapsed / 2) + 1  # the same, and no overflow
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Draw peers by their priors; nodes that know nobody draw at random."""

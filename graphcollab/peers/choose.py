@@ -10,6 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.peers.neighbor_bag import NeighborBag
+from graphcollab.peers.sampler import whole_number
 from graphcollab.transforms import GMMNeighborAugmentation, select_edges
 from graphcollab.transforms._edges import neighbor_rank
 
@@ -46,8 +47,7 @@ class BestPeers(AllPeers):
     count: int = 2
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"count must be at least 1, got {self.count}")
+        whole_number("count", self.count)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Choose by ``edge_score``."""

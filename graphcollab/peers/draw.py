@@ -74,8 +74,8 @@ def draw_peers(
     senders = torch.cat([sender, candidates.node(who, at)])
     listeners = torch.cat([listener, who])
     rates, times = torch.cat([rate, rest[who]]), torch.cat([wait, late[arrives]])
-    # By receiver, then by time: t / (1 + t) keeps the order and is below 1, 2 stands for never.
-    order = (listeners * 3 + torch.where(torch.isfinite(times), times / (1 + times), 2.0)).argsort(stable=True)
+    order = times.argsort(stable=True)
+    order = order[listeners[order].argsort(stable=True)]
     per = torch.bincount(listeners, minlength=many)
     turn = torch.arange(len(order), device=order.device) - (per.cumsum(0) - per)[listeners[order]]
     order = order[(turn < count) & torch.isfinite(times[order])]

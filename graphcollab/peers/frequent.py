@@ -28,7 +28,8 @@ class CountChosen(RandomPeers):
     <https://arxiv.org/abs/2107.08517>`_ (PENS).
 
     Shapes:
-        Keeps ``chosen``, a `Relation` with how often i chose j, one entry for every pair that occurred.
+        Keeps ``chosen``, a `Relation` with how often i chose j, one entry for every pair that occurred, and
+        ``chosen_rounds``, rounds counted.
     """
 
     def prepare(self, data: Data, env: Env) -> Data:
@@ -36,6 +37,7 @@ class CountChosen(RandomPeers):
         data = copy.copy(super().prepare(data, env))
         nothing = data.edge_index.new_empty(2, 0)
         data.chosen = Relation(nothing, nothing[0], (data.num_nodes, data.num_nodes))
+        data.chosen_rounds = 0
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
@@ -47,6 +49,7 @@ class CountChosen(RandomPeers):
         total = torch.zeros_like(key).index_add_(0, place, count)
         data = copy.copy(data)
         data.chosen = Relation(torch.stack([key % many, key // many]), total, (many, many))
+        data.chosen_rounds = data.chosen_rounds + 1
         return data
 
 
@@ -55,8 +58,8 @@ class FrequentPeers(PeerSampler):
     r"""Nodes listen to random ones of the peers that they chose more often than chance would have it.
 
     Second stage of PENS: the neighbours of i are :math:`\{j : c_i(j) > T_1 m / (n_i - 1)\}`, with c the counts of
-    `CountChosen` after T_1 rounds in which the m best were chosen, and n_i − 1 peers it might have met. A node without
-    such peers goes on alone.
+    `CountChosen` after T_1 rounds in which the m best were chosen, and n_i − 1 peers it might have met. A node that may
+    meet no more than m keeps them all; one without such peers goes on alone.
 
     Args:
         samples: Peers that a node listens to in a round, at most.
@@ -75,8 +78,9 @@ class FrequentPeers(PeerSampler):
             raise ValueError("FrequentPeers needs the counts of a first phase with CountChosen: see the method pens")
         counts = data.chosen
         receiver = counts.edge_index[1]
-        expected = expected_count(data.round, self.chosen, self.candidates(data, env).peers)
-        often = counts.values > expected[receiver]
+        peers = self.candidates(data, env).peers
+        expected = expected_count(data.chosen_rounds, self.chosen, peers)
+        often = (counts.values > expected[receiver]) | (peers <= self.chosen)[receiver]
         data.neighbors = Relation(counts.edge_index[:, often], counts.values[often], counts.size)
         return data
 

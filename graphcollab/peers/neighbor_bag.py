@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
 from graphcollab.peers.edges import chosen_edges, connect
-from graphcollab.peers.sampler import PeerSampler
+from graphcollab.peers.sampler import PeerSampler, whole_number
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -37,7 +37,9 @@ class KeepChosen(PeerSampler):
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Add new peers to those chosen."""
-        return _with_new(self, data, env, round_, data.edge_index[:, chosen_edges(data)])
+        return _with_new(
+            self, data, env, round_, data.edge_index[:, chosen_edges(data) & data.trains[data.edge_index[1]]]
+        )
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class NeighborBag(PeerSampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.listens, self.every) < 1:
-            raise ValueError(f"listens and every must be at least 1, got {self.listens} and {self.every}")
+        for name in ("listens", "every"):
+            whole_number(name, getattr(self, name))
         if self.measure not in ("bag", "sample"):
             raise ValueError(f"measure must be 'bag' or 'sample', got {self.measure!r}")
 
@@ -98,6 +100,7 @@ class NeighborBag(PeerSampler):
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Draw the round's peers."""
         bag = data.bag.edge_index
+        bag = bag[:, ~(data.isolated[bag[0]] | data.isolated[bag[1]])]
         everyone = self.augments(round_) and self.measure == "bag"
         trains = bag[:, data.trains[bag[1]]]
         old = trains if everyone else self.draw_from(data, env, round_, bag)

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
 from graphcollab.nn import FixedWeigher, SampleCounts, Similarity
-from graphcollab.peers.choose import AllPeers
+from graphcollab.peers.choose import AllPeers, Augment, BestPeers
 from graphcollab.transforms import select_edges
 
 if TYPE_CHECKING:
@@ -31,7 +31,11 @@ class PeerWeights:
     Args:
         metric: What is measured. None: nothing.
         choose: In which rounds to measure, and whom to merge with: `AllPeers`, `BestPeers`, `Augment`.
-        merge: How the chosen and a node's own model are weighed: `SampleCounts` (FedAvg) or `FedSim`.
+        merge: How the chosen and a node's own model are weighed: `SampleCounts` (FedAvg), `FedSim`, `SoftmaxScores`.
+        part: Part of the models that is merged; the exchange's. What is measured may be another one.
+
+    Raises:
+        ValueError: If peers are to be chosen or weighed by similarity, and there is no metric.
 
     Shapes:
         Writes ``edge_score`` [E] (NaN at self-loops), ``edge_chosen`` [E] and ``edge_weight`` [E] (0 where not chosen),
@@ -41,7 +45,12 @@ class PeerWeights:
     metric: Similarity | None = None
     choose: AllPeers = field(default_factory=AllPeers)
     merge: FixedWeigher = field(default_factory=SampleCounts)
+    part: str = "all"
     learns = False
+
+    def __post_init__(self) -> None:
+        if self.metric is None and (isinstance(self.choose, BestPeers | Augment) or _reads_scores(self.merge)):
+            raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -58,9 +67,7 @@ class PeerWeights:
         met = sender != receiver
         data = copy.copy(data)
         data.edge_chosen = met
-        if "scores" in data:  # of an earlier round
-            del data.scores
-        measures = self.choose.measures(data) or getattr(self.merge, "reads_scores", False)
+        measures = self.choose.measures(data) or _reads_scores(self.merge)
         if measures and self.metric is not None:
             measured = data.edge_index[:, met]
             score = self.metric.scores(data, env, measured)
@@ -72,8 +79,13 @@ class PeerWeights:
         weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
         data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
         data.edge_weight[kept] = weight
-        return self.metric.charge(data, env) if measures and self.metric is not None else data
+        return self.metric.charge(data, env, self.part) if measures and self.metric is not None else data
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Nothing is learned."""
         return data
+
+
+def _reads_scores(merge: FixedWeigher) -> bool:
+    """Tell whether a weigher reads the similarities of the round."""
+    return bool(getattr(merge, "reads_scores", False))

@@ -19,7 +19,17 @@ from graphcollab.peers.edges import connect
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["PeerSampler", "RandomPeers"]
+__all__ = ["PeerSampler", "RandomPeers", "whole_number"]
+
+
+def whole_number(name: str, value: object) -> None:
+    """Check that a setting is a whole number of at least 1.
+
+    Raises:
+        ValueError: If it is not; it is named.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -34,15 +44,14 @@ class PeerSampler:
         samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
 
     Raises:
-        ValueError: If it is smaller than 1 or no node may meet so many.
+        ValueError: If it is not a whole number of at least 1, or there are not so many other nodes.
     """
 
     samples: int = 5
     finds_peers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.samples, bool) or not isinstance(self.samples, int) or self.samples < 1:
-            raise ValueError(f"samples must be a whole number of at least 1, got {self.samples!r}")
+        whole_number("samples", self.samples)
 
     def init(self, data: Data, env: Env) -> Data:
         """Remember who may meet whom, and draw the first round's edges."""
@@ -51,6 +60,8 @@ class PeerSampler:
             sender, receiver = data.edge_index
             edges = data.edge_index[:, sender != receiver]
             data.allowed = Relation(edges, torch.ones_like(edges[0]), (data.num_nodes, data.num_nodes))
+        if data.num_nodes == 1:
+            raise ValueError("there is only one node, which has nobody to meet: train it by the method local")
         if self.samples > data.num_nodes - 1:
             raise ValueError(
                 f"samples={self.samples} peers were asked for, but there are only {data.num_nodes - 1} other nodes: "
@@ -118,7 +129,10 @@ class RandomPeers(PeerSampler):
             raise ValueError(f"within must be 'cluster' or None, got {self.within!r}")
         if self.deluded and self.within is None:
             raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
-        object.__setattr__(self, "deluded", tuple(self.deluded))
+        try:
+            object.__setattr__(self, "deluded", tuple(self.deluded))
+        except TypeError:
+            raise ValueError(f"deluded must list nodes by their node_id, got {self.deluded!r}") from None
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Check that clusters are known where they are needed."""
@@ -127,6 +141,8 @@ class RandomPeers(PeerSampler):
             raise ValueError(
                 "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...)"
             )
+        if self.deluded and len(cluster.unique()) < 2:  # type: ignore[union-attr]
+            raise ValueError("deluded nodes meet another cluster than their own, and these tasks have only one")
         unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
         if unknown:
             raise ValueError(f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")

@@ -37,6 +37,10 @@ def rotate(images: Tensor, angle: float, fill: Tensor | float = 0.0) -> Tensor:
     """
     if images.dim() != 4:
         raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
+    if not images.is_floating_point():
+        raise ValueError(
+            f"rotation needs images as floating-point numbers, got {images.dtype}: convert them by .float()"
+        )
     if not math.isfinite(angle):
         raise ValueError(f"an angle must be a finite number of degrees, got {angle}")
     height, width = images.shape[2:]

@@ -283,5 +283,9 @@ def _check_classes(targets: Tensor, classes: Tensor, cluster: int) -> None:
 
 
 def _num_classes(source: Labelled) -> int:
-    stated = getattr(source, "num_classes", None)
-    return 1 + int(torch.cat([source.train_targets, source.test_targets]).max()) if stated is None else int(stated)
+    """Return how many labels a dataset may have: what it says, but no fewer than it uses."""
+    largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
+    stated = getattr(source, "num_classes", largest)
+    if stated < largest:
+        raise ValueError(f"a source says it has {stated} classes, and has the label {largest - 1}: correct one of them")
+    return int(stated)

@@ -33,7 +33,8 @@ class HealthCheck(Callback):
     along. A group of nodes is said to die when in ``patience`` evaluations in a row (a) merging made its models worse
     on validation data, by more than ``margin``, and (b) the merged models were worse than the group's best mean over as
     many evaluations before, by more than ``drop`` and by more than values fluctuate from one evaluation to the next.
-    (a) alone is usual where peers are drawn at random, (b) alone is overfitting. It is looked for only where the method
+    (a) alone is usual where peers are drawn at random, (b) alone may be overfitting; if more than ``ruin`` is lost, (b)
+    is enough, since models that are ruined are not made worse by merging. It is looked for only where the method
     watches merging (``watch=WatchMerging()``). Nodes at rest do not count.
 
     The state is in the history, so a resumed run finds what an uninterrupted one finds.
@@ -45,6 +46,8 @@ class HealthCheck(Callback):
         patience: Evaluations in a row.
         margin: How much merging may hurt, relative to the group's best value so far.
         drop: How much may be lost, relative to it.
+        ruin: How much may be lost, relative to it, whether or not merging makes it worse still: once models are ruined,
+            it may not.
         share: Share of the nodes that makes a warning where no clusters are known.
 
     Raises:
@@ -70,17 +73,20 @@ class HealthCheck(Callback):
         patience: int = 5,
         margin: float = 0.02,
         drop: float = 0.1,
+        ruin: float = 0.25,
         share: float = 0.1,
     ) -> None:
         for name, value in (("after", after), ("patience", patience)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if margin < 0 or drop < 0 or not 0 < share <= 1:
+        if not (margin >= 0 and drop >= 0 and ruin >= 0 and 0 < share <= 1):
             raise ValueError(
-                f"expected margin >= 0, drop >= 0 and 0 < share <= 1, got {margin=:g}, {drop=:g}, {share=:g}"
+                "expected margin, drop and ruin of at least 0 and 0 < share <= 1, got "
+                f"{margin=:g}, {drop=:g}, {ruin=:g}, {share=:g}"
             )
-        self.cluster = None if cluster is None else cluster.cpu()
+        self.cluster = None if cluster is None else torch.as_tensor(cluster).cpu()
         self.after, self.patience, self.margin, self.drop, self.share = after, patience, margin, drop, share
+        self.ruin = ruin
         self.streak: _Streak | None = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
@@ -122,7 +128,7 @@ class HealthCheck(Callback):
             self.streak = _Streak(label.unique(return_inverse=True)[1], self.patience, history.higher_is_better)
         streak, group = self.streak, self.streak.group
         for round_ in streak.take(history):
-            dying = streak.dying(self.margin, self.drop)
+            dying = streak.dying(self.margin, self.drop, self.ruin)
             if self.cluster is None:
                 few = int(dying.sum()) < max(2.0, self.share * len(dying))
                 found = [] if few else [dying.nonzero().flatten().tolist()]
@@ -142,8 +148,8 @@ class HealthCheck(Callback):
         if self.cluster is not None:
             who = f"cluster {self.cluster[nodes[0]].item()} of {who}"
         return (
-            f"{who}: merging makes models worse, {self.patience} evaluations in a row (validation {history.metric} now "
-            f"{before:.4g} before and {after:.4g} after), and worse than the {best:.4g} once reached. Probably some "
+            f"{who}: merged models are worse than the {best:.4g} once reached, {self.patience} evaluations in a row "
+            f"(validation {history.metric} is now {before:.4g} before and {after:.4g} after merging). Probably some "
             "nodes listen to another cluster and pass on what they hear. Give less weight to dissimilar models (as "
             "FedSim does), lower the temperature tau, or let nodes know more peers before they choose"
         )
@@ -176,7 +182,7 @@ class _Streak:
                 self.best = torch.fmax(self.best, earlier)
             yield history.rounds[t + len(history.rounds) - len(before)]
 
-    def dying(self, margin: float, drop: float) -> Tensor:
+    def dying(self, margin: float, drop: float, ruin: float) -> Tensor:
         """Tell of every group whether all its last evaluations show harm and loss, [G]; unknown values show none."""
         if len(self.after) < 2 * self.patience:
             return torch.zeros(self.size, dtype=torch.bool)
@@ -185,8 +191,10 @@ class _Streak:
         # the median hides the one step of a fall; 1.05 makes of it the standard deviation of a single normal value
         noise = 1.05 * after.diff(dim=0).abs().nanmedian(0).values
         harm = after[-self.patience :] < before - margin * scale
-        loss = after[-self.patience :] < self.best - torch.fmax(drop * scale, NOISE * noise)
-        return (harm & loss).all(0) & self.best.isfinite()
+        loss, ruined = (
+            after[-self.patience :] < self.best - torch.fmax(share * scale, NOISE * noise) for share in (drop, ruin)
+        )
+        return ((harm & loss).all(0) | ruined.all(0)) & self.best.isfinite()
 
     def _means(self, values: Tensor, worked: Tensor) -> Tensor:
         """Return the mean over each group's nodes at work, [G]; NaN where there is none."""

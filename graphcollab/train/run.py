@@ -163,11 +163,14 @@ def run(
         for watcher in watchers:
             watcher.on_evaluate(data, history)
 
+    def over() -> bool:
+        return method.ends(data) or _out_of_patience(data, history, patience)
+
     with _threads(threads), _finish_round_on_interrupt() as interrupt:
         try:
             for watcher in watchers:
                 watcher.on_start(data, history, rounds)
-            while data.round < rounds and not _over(data, history, patience) and not interrupt.is_set():
+            while data.round < rounds and not over() and not interrupt.is_set():
                 apart, data = data.isolated, method.play(data, env)
                 _report_isolated(data, apart, history)
                 for watcher in watchers:
@@ -178,6 +181,10 @@ def run(
                 if checkpoint is not None and data.round % checkpoint_every == 0:
                     save_checkpoint(checkpoint, data, history, about)
                     kept = data.round
+            if method.ends(data) and history.rounds[-1:] != [data.round]:
+                judge()  # it was not known that this round would be the last
+                data = data if patience is None else _remember_best(data, history)
+                kept = -1
             if checkpoint is not None and kept != data.round:
                 save_checkpoint(checkpoint, data, history, about)
             if interrupt.is_set() and not len(history):
@@ -226,10 +233,8 @@ def _remember_best(data: Data, history: History) -> Data:
     return data
 
 
-def _over(data: Data, history: History, patience: int | None) -> bool:
-    """Tell whether every node has stopped, or the best evaluation is long ago; read off the state, for resumed runs."""
-    if "stopped" in data and bool((data.stopped | data.isolated).all()):
-        return True
+def _out_of_patience(data: Data, history: History, patience: int | None) -> bool:
+    """Tell whether the best evaluation is long ago; read off the state, so that a resumed run stops there too."""
     return patience is not None and "best" in data and len(history) - 1 - data.best["evaluation"] >= patience
 
 

@@ -95,17 +95,17 @@ def test_a_cluster_that_dies():
     text = str(caught[0].message)
     assert len(caught) == 1
     assert text == found[0].text
-    assert "cluster 9 of 2 nodes ('n1', 'n2'): merging makes models worse, 3 evaluations in a row" in text
-    assert "accuracy now 0.6 before and 0.4 after), and worse than the 0.8 once reached" in text
+    assert "cluster 9 of 2 nodes ('n1', 'n2'): merged models are worse than the 0.8 once reached, 3 evaluations" in text
+    assert "accuracy is now 0.6 before and 0.4 after merging)" in text
     assert "FedSim" in text
 
 
 def test_losses_rise_where_clusters_die():
     before, after = each(9.0, 5.0, 2.0, 2.0, 2.0, 6.0, 6.0, 6.0), each(8.0, 4.0, 2.0, 2.0, 2.0, 9.0, 9.0, 9.0)
-    with pytest.warns(RuntimeWarning, match="mse now 6 before and 9 after.*worse than the 2 once reached"):
+    with pytest.warns(RuntimeWarning, match="worse than the 2 once reached.*mse is now 6 before and 9 after merging"):
         found = watched(before, after, higher=False)
     assert [f.nodes for f in found] == [(0, 3), (1, 2)]
-    assert watched(before, after, higher=True) == []  # were larger better, merging would help
+    assert watched(before, after, higher=True) == []  # were larger better, it would be a rise
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_losses_rise_where_clusters_die():
     [
         (each(0.5, 0.6, 0.7, 0.7, 0.7, 0.7, 0.7), each(0.3, 0.4, 0.5, 0.5, 0.5, 0.5, 0.5), {}),  # hurts from the start
         (
-            each(0.8, 0.8, 0.8, 0.5, 0.4, 0.3, 0.3),
-            each(0.8, 0.8, 0.8, 0.6, 0.5, 0.4, 0.4),
+            each(0.8, 0.8, 0.8, 0.65, 0.64, 0.63, 0.62),
+            each(0.8, 0.8, 0.8, 0.69, 0.68, 0.67, 0.66),
             {},
-        ),  # overfitting
+        ),  # overfitting: merging helps
         (each(*[0.8] * 9), each(*[0.8] * 3, 0.3, 0.3, 0.8, 0.3, 0.3, 0.8), {}),  # never three in a row
         (each(*[0.8] * 9), each(*[0.8] * 4, *[0.75] * 5), {}),  # a loss of 6 %
-        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.4] * 5), {"drop": 0.6}),
-        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.4] * 5), {"margin": 0.6}),
+        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.4] * 5), {"drop": 0.6, "ruin": 0.6}),
+        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.4] * 5), {"margin": 0.6, "ruin": 0.6}),
         (each(0.8, 0.8, *[0.8] * 3), each(0.8, 0.8, *[0.4] * 3), {}),  # too few evaluations to know
         (each(*[0.8] * 9), each(*[0.8] * 4, *[math.nan] * 5), {}),
         (each(*[math.nan] * 9), each(*[math.nan] * 9), {}),
@@ -152,7 +152,9 @@ def test_without_clusters_many_nodes_must_suffer_at_once():
     before, after = np.full((9, 20), 0.8), np.full((9, 20), 0.8)
     after[5:, [3, 7]] = 0.3
     assert watched(before, after, cluster=None, share=0.15) == []
-    with pytest.warns(RuntimeWarning, match=r"^2 nodes \('n3', 'n7'\): merging makes models worse") as caught:
+    with pytest.warns(
+        RuntimeWarning, match=r"^2 nodes \('n3', 'n7'\): merged models are worse than the 0\.8 once reached"
+    ) as caught:
         found = watched(before, after, cluster=None)
     assert [f.nodes for f in found] == [(3, 7)]
     assert len(caught) == 1
@@ -268,3 +270,13 @@ def test_bad_settings(settings, message):
 def test_clusters_of_other_nodes():
     with pytest.raises(ValueError, match=r"one cluster for each of 3 nodes, got shape \[4\]"):
         HealthCheck(CLUSTER).on_start(None, History(names(3)), 1)
+
+
+def test_ruined_models_are_a_death_even_if_merging_makes_them_no_worse():
+    history = History(("a", "b"))
+    for value in [0.9] * 12 + [0.5] * 8:
+        both = torch.tensor([value, value])
+        history.add(len(history) + 1, 0.0, {"val_metric_before": both, "val_metric_after": both})
+    with pytest.warns(RuntimeWarning, match=r"merged models are worse than the 0\.9 once reached"):
+        HealthCheck(torch.tensor([0, 0])).on_evaluate(Data(), history)
+    assert [finding.kind for finding in history.findings] == ["cluster death"]

@@ -20,7 +20,7 @@ from graphcollab.models import MLP
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
-from graphcollab.train.run import _over, _remember_best
+from graphcollab.train.run import _out_of_patience, _remember_best
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
@@ -251,10 +251,10 @@ def test_early_stopping_by_hand():
         data.round = data.round + 1
         history.add(data.round, 0.0, {"val_metric": torch.tensor([value, value])})
         data = _remember_best(data, history)
-        stops.append(_over(data, history, 2))
+        stops.append(_out_of_patience(data, history, 2))
     assert (data.best["evaluation"], data.best["value"], data.best["state"]["round"]) == (2, -2.0, 3)
     assert stops == [False, False, False, False, True]
-    assert not _over(data, history, None)
+    assert not _out_of_patience(data, history, None)
 
 
 def test_a_metric_without_values_never_is_best():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -30,6 +31,8 @@ class CosineUpdates(Similarity):
 
     with w^{t-1} the models before the last local update. The text's experiments have α = 1 ("Cos grad"); the authors'
     code has the second term only whatever α is, so its results are those of ``alpha=0``.
+
+    A node that `EarlyStopping` has stopped has no last update; what led to its best model stands in for it.
 
     Args:
         alpha: α, from 0 to 1.
@@ -75,4 +78,7 @@ class CosineUpdates(Similarity):
     def _cosines(self, data: Data, env: Env, edge_index: Tensor, since: str) -> Tensor:
         """Return the cosines of the changes since ``x_start`` or ``x_init``, [E']."""
         change = data.x.part(self.part) - data[since].part(self.part)
+        if since == "x_start" and "stopped" in data:  # a node that rests has learned nothing in this round
+            last = data.best_x.part(self.part) - data.best_start.part(self.part)
+            change = torch.where(data.stopped[:, None], last, change)
         return edge_cosines(change, env.comm.halo(change, edge_index), edge_index).nan_to_num(0.0)

@@ -68,20 +68,28 @@ class Similarity(FixedWeigher):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight`` and count what travelled to find it."""
-        return self.charge(super().__call__(data, env), env)
+        return self.charge(super().__call__(data, env), env, getattr(self, "part", "all"))
 
-    def charge(self, data: Data, env: Env) -> Data:
+    def charge(self, data: Data, env: Env, merged: str) -> Data:
         """Count what travelled along all edges to be scored, but is not counted by the exchange.
 
-        The exchange counts the models it mixes. Models that were sent to be scored and then weigh nothing are counted
-        here, and every edge's `payload`.
+        The exchange counts the part of the models that it mixes, along edges that weigh something. What is scored
+        beyond that is counted here, and every edge's `payload`.
+
+        Args:
+            data: The graph, weighed.
+            env: What stages may use.
+            merged: Part of the models that the exchange mixes.
         """
         in_use, (sender, receiver) = edges_in_use(data), data.edge_index
         crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
         data = env.comm.count(data, sender[crossing], self.payload(data))
-        unused = sender[crossing & (data.edge_weight == 0)]
-        for stack, where, _ in data.x.locate(unused):
-            data = env.comm.count(data, unused[where], width(data, getattr(self, "part", "all"), stack))
+        unused, used = (sender[crossing & mask] for mask in (data.edge_weight == 0, data.edge_weight != 0))
+        for senders, known in ((unused, False), (used, True)):
+            for stack, where, _ in data.x.locate(senders):
+                scored = width(data, getattr(self, "part", "all"), stack)
+                beyond = max(scored - width(data, merged, stack), 0) if known else scored
+                data = env.comm.count(data, senders[where], beyond)
         return data
 
 
