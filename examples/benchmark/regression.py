@@ -98,7 +98,7 @@ def main() -> None:
             checkpoint=args.checkpoint,
         )
     print(report.results_table(comparison))
-    if "none" in chosen and args.seeds > 1:
+    if {"none"} < chosen.keys() and args.seeds > 1:
         print("\n" + report.paired_table(comparison, "none"))
     seconds = times(args)
     typical = statistics.median(seconds)
