@@ -46,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     | {"samples": 4, "lrs": [3e-3], "alone": [1e-3], "rounds": 30, "model": {}},
     "combined": {"names": ("MNIST", "Fashion-MNIST"), "kinds": (0, 1), "watched": 1}
     | {"sources": ["mnist", "fashion_mnist"], "deal": {"nodes": (50, 50), "train": 400, "val": 100, "test": 1000}}
-    | {"samples": 5, "lrs": [3e-3], "alone": [1e-3], "rounds": 20, "model": {}},
+    | {"samples": 5, "lrs": [3e-3], "alone": [1e-3], "rounds": 15, "model": {}},
     "digits": ROTATION  # of 8 x 8 pixels, to try the script
     | {"sources": ["digits"], "deal": {"nodes": (8, 4, 3, 3), "train": 40, "val": 20, "test": 100}}
     | {"samples": 2, "lrs": [3e-3], "alone": [3e-3], "rounds": 20, "model": {"channels": (8,)}},
@@ -55,13 +55,13 @@ METRICS = ("cosine_weights", "cosine_updates", "inverse_loss", "inverse_distance
 CHOSEN = ["none", "random", "oracle", "cosine_weights fedavg", "cosine_updates fedsim", "inverse_loss fedavg"]
 
 
-def makers(samples: int, tau: float, two_step: str, patience: int) -> dict[str, Any]:
+def makers(samples: int, patience: int, **settings: Any) -> dict[str, Any]:
     """Return what is compared: functions from a step size to a method."""
     train: dict[str, Any] = {"patience": patience, "batch_size": 32}
     out = {"none": partial(local, epochs=1, optimizer="adam", weight_decay=0.0, **train)}
     out |= {"random": partial(random_peers, samples, **train), "oracle": partial(oracle, samples, **train)}
     for metric, merge in product(METRICS, ("fedavg", "fedsim")):
-        out[f"{metric} {merge}"] = partial(dac, metric, samples, tau, merge=merge, two_step=two_step, **train)
+        out[f"{metric} {merge}"] = partial(dac, metric, samples, merge=merge, **settings, **train)
     return out
 
 
@@ -131,11 +131,10 @@ def main() -> None:
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--methods", nargs="+", default=CHOSEN, metavar="NAME", help="default: %(default)s")
     add("--seeds", type=int, default=1, help="default: %(default)s")
-    add("--rounds", type=int, help="default: 30, combined 20; the thesis plays 300")
+    add("--rounds", type=int, help="default: 30, combined 15; the thesis plays 300")
     add("--nodes", type=int, nargs="+", help="nodes of every cluster (default: the thesis')")
-    add(
-        "--tau", type=float, default=30.0, help="of DAC, whose similarities are scaled to [0, 1] (default: %(default)s)"
-    )
+    add("--tau", type=float, default=30.0, help="of DAC, similarities scaled to [0, 1] (default: %(default)s)")
+    add("--growth", type=float, help="of tau from 1 on, the thesis' DAC-var has 0.2 (default: tau stays)")
     add("--two-step", default="bounded", help="of DAC; the thesis: most_similar (default: %(default)s)")
     add("--lrs", type=float, nargs="+", help="step sizes to choose from (default: the setting's)")
     add("--local-lrs", type=float, nargs="+", help="the same for training alone")
@@ -147,7 +146,7 @@ def main() -> None:
     torch.set_num_threads(1)
     setting = SETTINGS[args.setting]
     deal = setting["deal"] | ({"nodes": tuple(args.nodes)} if args.nodes else {})
-    every = makers(setting["samples"], args.tau, args.two_step, args.patience)
+    every = makers(setting["samples"], args.patience, tau=args.tau, growth=args.growth, two_step=args.two_step)
     if unknown := sorted(set(args.methods) - set(every)):
         parser.error(f"unknown methods {unknown}; there are {', '.join(every)}")
     sources = [load_dataset(name, args.root) for name in setting["sources"]]
