@@ -23,6 +23,7 @@ def dac(
     epsilon: float = 1e-6,
     two_step: str | None = "most_similar",
     share: str = "measured",
+    limit: int | None = None,
     **training: Unpack[Training],
 ) -> Method:
     r"""DAC: nodes meet peers with probabilities that grow with the similarity measured, or told by peers.
@@ -49,6 +50,8 @@ def dac(
         epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`.
         share: What nodes tell their peers, see `AdaptivePeers`.
+        limit: Peers that a node remembers at most. None: all it knows of, which in a long run with many nodes can
+            become all of them.
         training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
@@ -60,6 +63,6 @@ def dac(
         30
     """
     similarity = as_similarity(metric, training.get("part", "all"))
-    sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share)
+    sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, limit)
     weigh = PeerWeights(similarity, merge=merging(merge, similarity, tau))
     return peer_method("dac", weigh, sampler, **training)

@@ -12,8 +12,8 @@ from torch_geometric.data import Data
 
 from graphcollab.peers.candidates import Candidates
 from graphcollab.peers.edges import connect
-from graphcollab.peers.memory import SHARES, TWO_STEP, empty_memory, priors, shared, update_memory
-from graphcollab.peers.sampler import PeerSampler
+from graphcollab.peers.memory import SHARES, TWO_STEP, empty_memory, forget, priors, shared, update_memory
+from graphcollab.peers.sampler import PeerSampler, whole_number
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -34,7 +34,8 @@ class AdaptivePeers(PeerSampler):
     After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
     are drawn without replacement with the probabilities of `priors`, to which ε is added for everybody who may be met.
     Only pairs that know of each other are stored: with the default two steps, in round t (from 0) at most
-    samples + samples² · t more per node, since each of its peers tells of all it has measured; K² at the very most.
+    samples + samples² · t more per node, since each of its peers tells of all it has measured; with a ``limit`` no more
+    than that many.
 
     Args:
         samples: Peers that a node meets in a round.
@@ -48,6 +49,8 @@ class AdaptivePeers(PeerSampler):
         two_step: Whom of several informants to believe, see `update_memory`; None: only what a node measured counts.
         share: What nodes tell: what they ``"measured"``, or ``"all"`` they know. The text leaves it open; with all, an
             estimate can come from far away and everybody soon knows everybody.
+
+        limit: Peers that a node remembers at most, the most similar ones; None: all it knows of.
 
     Shapes:
         Keeps ``memory``, a `Relation` with two values per known pair, see `empty_memory`; writes ``edge_prior`` [E],
@@ -64,6 +67,7 @@ class AdaptivePeers(PeerSampler):
     epsilon: float = 1e-6
     two_step: str | None = "most_similar"
     share: str = "measured"
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,6 +76,8 @@ class AdaptivePeers(PeerSampler):
             number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
             if not number and (name == "tau" or value is not None):
                 raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+        if self.limit is not None:
+            whole_number("limit", self.limit)
         if not 0 < self.epsilon <= 1:
             raise ValueError(f"epsilon must be in (0, 1], got {self.epsilon}")
         for name, known in (("scale", (None, "minmax")), ("unknown", UNKNOWN), ("share", SHARES)):
@@ -100,6 +106,8 @@ class AdaptivePeers(PeerSampler):
         data = copy.copy(data)
         rank = Candidates.of(data).rank
         data.memory = update_memory(data.memory, met.edge_index, met.values, rank, self.two_step, self.share)
+        if self.limit is not None:
+            data.memory = forget(data.memory, self.limit, rank)
         return data
 
     def temperature(self, elapsed: int) -> float:

@@ -8,7 +8,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.comm import Relation
 
-__all__ = ["SHARES", "TWO_STEP", "empty_memory", "priors", "shared", "update_memory"]
+__all__ = ["SHARES", "TWO_STEP", "empty_memory", "forget", "priors", "shared", "update_memory"]
 
 TWO_STEP = ("most_similar", "least_similar", "bounded", None)
 SHARES = ("measured", "all")
@@ -80,6 +80,29 @@ def update_memory(
     age = torch.where((age == 1) & (value[:, 1] == 0), 3, age)
     keep = _first_of(index[1] * many + rank[index[0]], age, 4, many)
     return Relation(index[:, keep], value[keep], memory.size)
+
+
+def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
+    """Return a memory in which every node keeps only the most similar peers it knows of.
+
+    Args:
+        memory: What nodes know.
+        limit: How many a node keeps; of equally similar ones those with the smaller ``node_id``.
+        rank: Place of every node in the order of ``node_id``, [K].
+
+    Example:
+        >>> known = Relation(torch.tensor([[1, 2, 3], [0, 0, 0]]), torch.tensor([[9.0, 1], [2, 1], [4, 0]]), (4, 4))
+        >>> forget(known, 2, torch.arange(4)).edge_index[0].tolist()
+        [1, 3]
+    """
+    sender, receiver = memory.edge_index
+    order = rank[sender].argsort(stable=True)
+    order = order[memory.values[order, 0].argsort(descending=True, stable=True)]
+    order = order[receiver[order].argsort(stable=True)]
+    degree = torch.bincount(receiver, minlength=memory.size[1])
+    place = torch.arange(len(order), device=order.device) - (degree.cumsum(0) - degree)[receiver[order]]
+    keep = order[place < limit].sort().values
+    return Relation(memory.edge_index[:, keep], memory.values[keep], memory.size)
 
 
 def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_step: str) -> tuple[Tensor, Tensor]:

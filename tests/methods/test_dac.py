@@ -84,6 +84,7 @@ def test_probabilities_follow_similarity(points):
         ({"unknown": "never"}, "unknown must be one of"),
         ({"share": "nothing"}, "share must be one of"),
         ({"two_step": "best"}, "two_step must be one of"),
+        ({"limit": 0}, "limit must be a whole number of at least 1, got 0"),
         ({"epsilon": 0.0}, r"epsilon must be in \(0, 1\]"),
         ({"growth": -1.0}, "growth must be a positive finite number"),
         ({"metric": "cosine"}, "unknown similarity 'cosine'; did you mean"),
@@ -169,6 +170,13 @@ def test_memory_grows_with_pairs_known_and_not_with_all_pairs():
     most = nodes * (samples * rounds + samples * samples * (1 + 2))
     assert result.data.memory.edge_index.shape[1] <= most
     assert largest.numbers < 4 * most < nodes * nodes / 5
+
+
+def test_nodes_remember_no_more_than_the_limit():
+    tasks = linear_regression_tasks(nodes=(12, 12), seed=0)
+    result = run(dac("cosine_weights", limit=6, samples=3), tasks, torch.nn.Linear(10, 1), rounds=6)
+    known = torch.bincount(result.data.memory.edge_index[1], minlength=24)
+    assert known.tolist() == [6] * 24
 
 
 def test_probabilities_gather_in_the_cluster(points):

@@ -9,7 +9,7 @@ import torch
 
 from graphcollab.comm import Relation
 from graphcollab.peers import priors, update_memory
-from graphcollab.peers.memory import _first_of
+from graphcollab.peers.memory import _first_of, forget
 
 ME, K1, K2, M1, M2 = range(5)
 
@@ -109,6 +109,13 @@ def test_negative_similarities_keep_their_order():
 
 def test_equal_similarities_scaled_are_equally_likely():
     assert priors(memory([(1, 0, 3.0, 1), (2, 0, 3.0, 1)]), 10.0, "minmax")[0].tolist() == [0.5, 0.5]
+
+
+def test_the_most_similar_are_remembered():
+    known = memory([(1, 0, 3.0, 1), (2, 0, 5.0, 0), (3, 0, 3.0, 1), (4, 0, 1.0, 1), (0, 4, 2.0, 1)])
+    kept = forget(known, 2, torch.tensor([0, 4, 1, 3, 2]))  # of 1 and 3, equally similar, 3 has the smaller identity
+    assert known_to(kept, 0) == {2: (5, 0), 3: (3, 1)}
+    assert known_to(kept, 4) == {0: (2, 1)}
 
 
 def test_a_table_and_a_sort_choose_the_same():
