@@ -192,7 +192,7 @@ def main() -> None:
     if args.out:
         last = {name: result.history.graphs for name, result in comparison.results.items() if name != "none"}
         cluster = next(iter(comparison.results.values())).tasks.cluster
-        draw(args.out, seen, last, cluster, setting["names"][setting["watched"]])
+        draw(args.out, seen, last, torch.as_tensor(cluster), setting["names"][setting["watched"]])
     if args.json:
         content = {"arguments": vars(args), "methods": seen}
         print("wrote", write_whole(args.json, json.dumps(content, default=str).encode()))
