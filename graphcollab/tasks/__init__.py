@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.tasks.batching import Schedule, local_steps, make_schedule
+from graphcollab.tasks.class_clusters import class_clusters, class_windows
 from graphcollab.tasks.class_groups import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIVE_PAIRS
 from graphcollab.tasks.disjoint_classes import disjoint_classes
 from graphcollab.tasks.majority import majority_counts, majority_tasks
@@ -24,7 +25,9 @@ __all__ = [
     "Schedule",
     "Split",
     "Tasks",
+    "class_clusters",
     "class_shards",
+    "class_windows",
     "concept_shift",
     "covariate_shift",
     "disjoint_classes",

@@ -12,9 +12,18 @@ from graphcollab.keyed import keyed_order
 from graphcollab.tasks.pool import Pool, Split
 from graphcollab.tasks.tasks import Tasks
 
-__all__ = ["TEST_STREAM", "assemble", "check_sizes", "clusters_of", "deal", "draw_tests", "shuffled"]
+__all__ = [
+    "assemble",
+    "check_sizes",
+    "clusters_of",
+    "deal",
+    "deal_by_class",
+    "draw_tests",
+    "draw_tests_by_class",
+    "shuffled",
+]
 
-_DEAL_STREAM, TEST_STREAM = 110, 111
+_DEAL_STREAM, _TEST_STREAM = 110, 111
 
 
 def check_sizes(nodes: Sequence[int], clusters: int, what: str, train: int | None, val: int, test: int | None) -> None:
@@ -82,6 +91,41 @@ def deal(
     return [share[: len(share) - val] for share in shares], [share[len(share) - val :] for share in shares]
 
 
+def deal_by_class(targets: Tensor, train: Tensor, val: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Deal every class's samples to the nodes in turn, as many as each is to have of it; no sample is dealt twice.
+
+    What a node gets depends on the seed and the nodes before it, not on those behind.
+
+    Args:
+        targets: Class labels, [N].
+        train: Training samples of every node and class, [K, C].
+        val: Validation samples of every node and class, [K, C].
+        seed: Seed of the order.
+
+    Returns:
+        Training samples and validation samples of every node, class after class.
+
+    Raises:
+        ValueError: If a class has too few samples.
+    """
+    own: list[list[Tensor]] = [[] for _ in train]
+    held: list[list[Tensor]] = [[] for _ in train]
+    for c in range(train.shape[1]):
+        index, wanted = (targets == c).nonzero().flatten(), (train + val)[:, c]
+        need = int(wanted.sum())
+        if len(index) < need:
+            raise ValueError(
+                f"class {c} has {len(index)} training samples; the {int((wanted > 0).sum())} nodes with it need {need} "
+                "for training and validation: use fewer nodes, or fewer samples for each"
+            )
+        sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
+        pieces = shuffled(index, seed)[:need].split(sizes)
+        for k in range(len(train)):
+            own[k].append(pieces[2 * k])
+            held[k].append(pieces[2 * k + 1])
+    return [torch.cat(many) for many in own], [torch.cat(many) for many in held]
+
+
 def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: int, who: str) -> list[Tensor]:
     """Return the test samples of a cluster's nodes: all of the cluster's, or a number drawn for every node.
 
@@ -95,8 +139,24 @@ def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: 
         raise ValueError(f"{who} has {len(index)} test samples{asked}: use data with more, or test=0")
     if test is None:
         return [index] * nodes
-    order = keyed_order(seed, TEST_STREAM, cluster, torch.arange(nodes)[:, None], index)  # [nodes, n]
+    order = keyed_order(seed, _TEST_STREAM, cluster, torch.arange(nodes)[:, None], index)  # [nodes, n]
     return list(index[order[:, :test]])
+
+
+def draw_tests_by_class(targets: Tensor, counts: Tensor, seed: int) -> list[Tensor]:
+    """Draw test samples [K, C] of every class for every node, on its own: two nodes may draw the same sample.
+
+    Raises:
+        ValueError: If a class has too few samples.
+    """
+    out: list[list[Tensor]] = [[] for _ in counts]
+    for c in range(counts.shape[1]):
+        index, most = (targets == c).nonzero().flatten(), int(counts[:, c].max())
+        if len(index) < most:
+            raise ValueError(f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples")
+        for k, many in enumerate(counts[:, c].tolist()):
+            out[k].append(index[keyed_order(seed, _TEST_STREAM, k, index)[:many]])
+    return [torch.cat(many) for many in out]
 
 
 def clusters_of(nodes: Sequence[int]) -> Tensor:

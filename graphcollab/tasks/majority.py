@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from graphcollab.keyed import keyed_order
-from graphcollab.tasks._deal import TEST_STREAM, assemble, shuffled
+from graphcollab.tasks._deal import assemble, deal_by_class, draw_tests_by_class
 from graphcollab.tasks.partition import Labelled
 from graphcollab.tasks.pool import Pool
 from graphcollab.tasks.tasks import Tasks
@@ -112,41 +110,10 @@ def majority_tasks(
         name: torch.tensor([majority_counts(n, m, p, classes) for n, m in zip(many, majorities, strict=True)])
         for name, many in (("train", sizes), ("val", [val] * nodes), ("test", [test] * nodes))
     }  # [K, C] each
-    own, held = _dealt(data.train_targets, counts["train"], counts["val"], seed)
-    tests = _drawn(data.test_targets, counts["test"], seed)
+    own, held = deal_by_class(data.train_targets, counts["train"], counts["val"], seed)
+    tests = draw_tests_by_class(data.test_targets, counts["test"], seed)
     numbers: dict[frozenset[int], int] = {}
     cluster = torch.tensor([numbers.setdefault(frozenset(m), len(numbers)) for m in majorities])
     pools = {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
     samples = {"train": ("train", own), "val": ("train", held), "test": ("test", tests)}
     return assemble(pools, samples, cluster, **kwargs)
-
-
-def _dealt(targets: Tensor, train: Tensor, val: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Deal every class's samples to the nodes in turn, [K] training and [K] validation indices."""
-    own: list[list[Tensor]] = [[] for _ in train]
-    held: list[list[Tensor]] = [[] for _ in train]
-    for c in range(train.shape[1]):
-        index, need = (targets == c).nonzero().flatten(), int((train + val)[:, c].sum())
-        if len(index) < need:
-            raise ValueError(
-                f"class {c} has {len(index)} training samples; the {len(train)} nodes need {need} for training and "
-                "validation: use fewer nodes or samples, or other majorities"
-            )
-        sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
-        pieces = shuffled(index, seed)[:need].split(sizes)
-        for k in range(len(train)):
-            own[k].append(pieces[2 * k])
-            held[k].append(pieces[2 * k + 1])
-    return [torch.cat(many) for many in own], [torch.cat(many) for many in held]
-
-
-def _drawn(targets: Tensor, counts: Tensor, seed: int) -> list[Tensor]:
-    """Draw every node's test samples of every class, on its own."""
-    out: list[list[Tensor]] = [[] for _ in counts]
-    for c in range(counts.shape[1]):
-        index, most = (targets == c).nonzero().flatten(), int(counts[:, c].max())
-        if len(index) < most:
-            raise ValueError(f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples")
-        for k, many in enumerate(counts[:, c].tolist()):
-            out[k].append(index[keyed_order(seed, TEST_STREAM, k, index)[:many]])
-    return [torch.cat(many) for many in out]

@@ -74,7 +74,7 @@ def test_setting_of_the_thesis(numbered):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"train": 60}, "class 0 has 50 training samples; the 2 nodes need 84 for training and validation"),
+        ({"train": 60}, "class 0 has 50 training samples; the 2 nodes with it need 84 for training and validation"),
         ({"test": 20}, "class 0 has 4 test samples, a node needs 14"),
         ({"majorities": [[0], [10]]}, r"different classes of 0 .. 9, got \[10\]"),
         ({"majorities": [[0], []]}, "one or more different classes"),

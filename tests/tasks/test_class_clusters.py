@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphcollab.datasets import load_dataset
+from graphcollab.tasks import class_clusters, class_windows
+
+
+def counts_of(tasks, split, targets, node):
+    return targets[tasks.splits[split].of(node)].bincount(minlength=10).tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((10, 2, 0), [range(5), range(5, 10)]),
+        ((10, 2, 4), [range(7), range(3, 10)]),  # the authors' configuration
+        ((10, 2, 2), [range(6), range(4, 10)]),  # the figure in the appendix
+        ((10, 4, 2), [range(4), range(2, 6), range(4, 8), range(6, 10)]),
+        ((7, 3, 0), [range(3), range(3, 5), range(5, 7)]),
+        ((5, 1, 4), [range(5)]),
+    ],
+)
+def test_windows(arguments, expected):
+    assert class_windows(*arguments) == expected
+
+
+@given(st.integers(1, 6), st.integers(0, 6), st.integers(0, 20))
+def test_windows_cover_all_classes_and_neighbours_share_the_overlap(clusters, overlap, more):
+    classes = clusters + overlap + more
+    windows = class_windows(classes, clusters, overlap)
+    assert set().union(*windows) == set(range(classes))
+    assert all(len(set(a) & set(b)) == overlap for a, b in zip(windows, windows[1:], strict=False))
+    assert max(map(len, windows)) - min(map(len, windows)) <= 1
+
+
+@pytest.mark.parametrize(("scenario", "groups"), [(1, (range(5), range(5, 10))), (2, (range(7), range(3, 10)))])
+def test_the_paper_with_twenty_nodes(numbered, scenario, groups):
+    """3,000 samples of a class are for 10 nodes; those of the 4 classes in common are for all 20."""
+    data = numbered(10, 6000, tests=100)
+    tasks = class_clusters(data, scenario)
+    assert tasks.cluster.tolist() == [0] * 10 + [1] * 10
+    assert tasks.names[19] == "cluster 1, node 19"
+    assert "val" not in tasks.splits
+    for node in range(20):
+        group = groups[node // 10]
+        assert tasks.classes[node].nonzero().flatten().tolist() == list(group)
+        assert counts_of(tasks, "train", data.train_targets, node) == [300 * (c in group) for c in range(10)]
+        assert counts_of(tasks, "test", data.test_targets, node) == [15 * (c in group) for c in range(10)]
+        assert len(tasks.splits["test"].of(node).unique()) == 15 * len(group)
+    index = tasks.splits["train"].index
+    assert len(index.unique()) == len(index) == 20 * 300 * len(groups[0])
+
+
+@pytest.mark.parametrize(("scenario", "groups"), [(3, (range(5), range(5, 10))), (4, (range(7), range(3, 10)))])
+def test_drawn_numbers(numbered, scenario, groups):
+    data = numbered(10, 6000, tests=20)
+    tasks = class_clusters(data, scenario, nodes=10)
+    assert tasks.cluster.tolist() == [0] * 5 + [1] * 5
+    found = torch.tensor([counts_of(tasks, "train", data.train_targets, node) for node in range(10)])
+    has = torch.tensor([[c in groups[node // 5] for c in range(10)] for node in range(10)])
+    assert (found[~has] == 0).all()
+    drawn = found[has]
+    assert 100 <= drawn.min() < 120
+    assert 280 < drawn.max() < 300
+    assert abs(drawn.double().mean() - 199.5) < 4 * 57.7 / len(drawn) ** 0.5
+    assert len(set(found[0, has[0]].tolist())) > 2  # a number of its own for every class
+    assert len({tuple(row) for row in found.tolist()}) == 10  # and node
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(0, 5),
+    st.integers(1, 6),
+    st.integers(0, 3),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.integers(0, 99),
+)
+def test_nobody_has_anothers_samples(scenario, clusters, more, low, overlap, val, test, seed):
+    val, nodes = min(val, low - 1), clusters + more
+    targets = torch.arange(9 * 80) % 9 + 1  # no sample of class 0
+    data = SimpleNamespace(
+        train_inputs=targets[:, None].float(), train_targets=targets, test_inputs=targets[:36, None].float(),
+        test_targets=targets[:36],
+    )  # fmt: skip
+    per_class = low if scenario < 3 else (low, low + 4)
+    tasks = class_clusters(data, scenario, nodes, clusters, per_class, overlap, val, test, seed)
+    windows = class_windows(9, clusters, overlap if scenario in (2, 4) else 0)
+    sizes = tasks.cluster.bincount()
+    assert len(sizes) == clusters
+    assert sizes.max() - sizes.min() <= 1
+    assert tasks.cluster.equal(tasks.cluster.sort().values)
+    every = torch.cat([tasks.splits[s].index for s in ("train", "val") if s in tasks.splits])
+    assert len(every.unique()) == len(every)
+    for node in range(nodes):
+        window = [c + 1 for c in windows[int(tasks.cluster[node])]]
+        own, held, judged = (
+            targets[tasks.splits[s].of(node)].bincount(minlength=10).tolist() if s in tasks.splits else [0] * 10
+            for s in ("train", "val", "test")
+        )
+        assert held == [val * (c in window) for c in range(10)]
+        assert judged == [test * (c in window) for c in range(10)]
+        allowed = range(low, low + 1 if scenario < 3 else low + 4)
+        assert all(own[c] + held[c] in allowed if c in window else own[c] == 0 for c in range(10))
+
+
+def test_a_seed_says_everything(numbered):
+    data = numbered(10, 900, tests=60)
+    one, two, other = (class_clusters(data, 4, nodes=6, per_class=(10, 60), val=3, seed=seed) for seed in (5, 5, 6))
+    for split in ("train", "val", "test"):
+        assert torch.equal(one.splits[split].index, two.splits[split].index)
+        assert torch.equal(one.splits[split].ptr, two.splits[split].ptr)
+        assert not torch.equal(one.splits[split].index, other.splits[split].index)
+    assert not torch.equal(one.sizes("train"), other.sizes("train"))
+
+
+def test_a_nodes_samples_do_not_depend_on_names_or_on_nodes_behind_it(numbered):
+    data = numbered(10, 900, tests=60)
+    tasks = class_clusters(data, 2, nodes=4, per_class=20, val=5)
+    named = class_clusters(data, 2, nodes=4, per_class=20, val=5, node_id=torch.tensor([7, 5, 3, 1]))
+    more = class_clusters(data, 2, nodes=5, per_class=20, val=5)  # the first three are of cluster 0
+    for split in ("train", "val", "test"):
+        assert torch.equal(tasks.splits[split].index, named.splits[split].index)
+        for node in range(2):
+            assert torch.equal(tasks.splits[split].of(node), more.splits[split].of(node))
+
+
+def test_relabelled_data_are_dealt_alike(numbered):
+    """Classes stand in order whatever their labels are: 0 … 9 or 10, 12, … 28."""
+    data = numbered(10, 100, tests=20)
+    spread = SimpleNamespace(**vars(data))
+    spread.train_targets, spread.test_targets = 2 * data.train_targets + 10, 2 * data.test_targets + 10
+    one, two = (class_clusters(d, 2, nodes=4, per_class=10) for d in (data, spread))
+    assert torch.equal(one.splits["train"].index, two.splits["train"].index)
+    assert torch.equal(one.classes, two.classes[:, 10::2])
+
+
+def test_the_embedded_digits():
+    data = load_dataset("digits")
+    tasks = class_clusters(data, 4, per_class=(4, 7), val=1, test=10)
+    assert tasks.num_nodes == 20
+    assert tasks.sizes("test").tolist() == [70] * 20
+    assert tasks.sizes("val").tolist() == [7] * 20
+    assert tasks.pools["train"].inputs is data.train_inputs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {},
+            "class 0 has 50 training samples; the 10 nodes with it need 3000 for training and validation: use fewer "
+            "nodes, or fewer samples for each",
+        ),
+        ({"per_class": 5, "test": 5}, "class 0 has 4 test samples, a node needs 5: use fewer test samples"),
+        ({"scenario": 5}, "scenario must be 1, 2, 3 or 4, got 5"),
+        ({"per_class": (3, 5)}, "scenario 1 has one number for all: give it as per_class, got (3, 5)"),
+        ({"scenario": 3, "per_class": 3}, "scenario 3 draws numbers: give (low, high) as per_class, got 3"),
+        ({"per_class": 0}, "per_class must be at least 1, or (low, high) with 1 <= low < high, got 0"),
+        ({"scenario": 4, "per_class": (4, 4)}, "1 <= low < high, got (4, 4)"),
+        (
+            {"scenario": 3, "per_class": (3, 9), "val": 3},
+            "a node may have no more than 3 samples of a class, and val=3 leaves none for training",
+        ),
+        ({"nodes": 3, "clusters": 4}, "nodes must be a whole number of at least 4, got 3"),
+        ({"clusters": 0}, "clusters must be a whole number of at least 1, got 0"),
+        ({"val": -1}, "val must be a whole number of at least 0, got -1"),
+        ({"scenario": 2, "overlap": -1}, "overlap must be a whole number of at least 0, got -1"),
+        (
+            {"scenario": 2, "overlap": 9},
+            "2 clusters that share 9 classes with their neighbours need at least 11 classes, there are 10: use fewer "
+            "clusters or a smaller overlap",
+        ),
+    ],
+)
+def test_refusals(numbered, arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        class_clusters(numbered(10, 50), **arguments)
