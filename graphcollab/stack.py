@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -106,14 +107,35 @@ class ParamSpec:
         return count
 
     def columns(self, part: str) -> slice:
-        """Return the column range of a part.
+        """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
 
         Raises:
             KeyError: If there is no such part; the message lists those there are.
+            ValueError: If parts named together do not lie side by side.
         """
-        if part not in self.parts:
-            raise KeyError(f"no part {part!r} in this architecture; its parts are {sorted(self.parts)}")
-        return slice(*self.parts[part])
+        ranges = []
+        for name in part.split("+"):
+            if name not in self.parts:
+                raise KeyError(f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}")
+            ranges.append(self.parts[name])
+        ranges.sort()
+        for (_, stop), (start, _) in itertools.pairwise(ranges):
+            if stop != start:
+                order = sorted(self.parts.keys() - {"all"}, key=self.parts.__getitem__)
+                raise ValueError(
+                    f"the parts {part!r} do not lie side by side: the order of columns is {', '.join(order)}, which a "
+                    "module can change by its attribute `parts`"
+                )
+        return slice(ranges[0][0], ranges[-1][1])
+
+    def names_in(self, part: str) -> tuple[str, ...]:
+        """Return the names of the tensors in a part, in column order."""
+        columns, start, names = self.columns(part), 0, []
+        for name, size in zip(self.names, self.sizes, strict=True):
+            if columns.start <= start < columns.stop:
+                names.append(name)
+            start += size
+        return tuple(names)
 
     def views(self, rows: Tensor) -> list[Tensor]:
         """Split rows into zero-copy views, one per name.
@@ -143,12 +165,8 @@ class ParamSpec:
 
     def part_layout(self, part: str) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of the tensors in a part, to tell whether two architectures share it."""
-        columns, start, layout = self.columns(part), 0, []
-        for size, shape in zip(self.sizes, self.shapes, strict=True):
-            if columns.start <= start < columns.stop:
-                layout.append(shape)
-            start += size
-        return tuple(layout)
+        shapes = dict(zip(self.names, self.shapes, strict=True))
+        return tuple(shapes[name] for name in self.names_in(part))
 
 
 def _numel(shape: Iterable[int]) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from graphcollab.nn import Everyone
     from graphcollab.stack import Stacks
 
-__all__ = ["Env", "Exchanger", "Part", "Personal", "Stage", "Weigher"]
+__all__ = ["Embedded", "Env", "Exchanger", "Part", "Personal", "Stage", "Weigher"]
 
 
 class Env(NamedTuple):
@@ -32,6 +32,20 @@ class Env(NamedTuple):
     seed: int
     isolate: bool = False
     attend: Everyone | None = None
+
+
+class Embedded(NamedTuple):
+    """What a model that can be split returns for ``forward(inputs, embed=True)``.
+
+    Args:
+        logits: Outputs of the head, [B, C].
+        latent: Outputs of the backbone, which the head reads, [B, d_z].
+        projection: Projected latents, which contrastive losses compare, [B, d_p].
+    """
+
+    logits: Tensor
+    latent: Tensor
+    projection: Tensor
 
 
 class Part(Protocol):

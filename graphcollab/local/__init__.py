@@ -10,23 +10,16 @@ from graphcollab.local.fit import Fit
 from graphcollab.local.fit_personal import FitPersonal, PersonalModel
 from graphcollab.local.fit_through_mixture import FitThroughMixture
 from graphcollab.local.loop_backend import LoopBackend
+from graphcollab.local.losses import BinaryCrossEntropy, CrossEntropy, SquaredError, UserLoss, as_objective
 from graphcollab.local.non_finite_loss_error import NonFiniteLossError
-from graphcollab.local.objective import (
-    BinaryCrossEntropy,
-    Context,
-    CrossEntropy,
-    Objective,
-    Proximal,
-    SquaredError,
-    UserLoss,
-    as_objective,
-)
+from graphcollab.local.objective import Context, Objective, Proximal
 from graphcollab.local.optimizer import SGD, Adam, AdamW, RowOptimizer, as_row_optimizer
 from graphcollab.local.plan import Plan, make_plan
 from graphcollab.local.row_results import Fitted, Outputs
 from graphcollab.local.rows import Rows
 from graphcollab.local.through_mixture import ThroughMixture
 from graphcollab.local.tune import tune
+from graphcollab.local.views import Views
 from graphcollab.local.vmap_backend import VmapBackend
 
 __all__ = [
@@ -56,6 +49,7 @@ __all__ = [
     "SquaredError",
     "ThroughMixture",
     "UserLoss",
+    "Views",
     "VmapBackend",
     "as_objective",
     "as_row_optimizer",

@@ -6,8 +6,8 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,29 @@ from torch import Tensor, nn
 from graphcollab.keyed import keyed_seed
 from graphcollab.local.objective import Objective
 from graphcollab.local.optimizer import RowOptimizer
+from graphcollab.local.views import Views
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
+from graphcollab.typing import Embedded
 
-__all__ = ["Backend", "Feed", "Key", "batch_groups", "is_random", "is_samplewise", "keyed_layers", "training_failure"]
+__all__ = [
+    "Backend",
+    "Feed",
+    "Key",
+    "batch_groups",
+    "embed_arguments",
+    "is_random",
+    "is_samplewise",
+    "keyed_layers",
+    "training_failure",
+]
 
 _LAYER_STREAM = 105
+_VIEW_STREAM = 135
+
+VIEWS_AT_ONCE = 1024  # images that one call of the augmentation makes for a node, about
+
+T = TypeVar("T", Tensor, Embedded)
 
 Key: TypeAlias = tuple[int, Tensor, int]
 """What keys randomness inside layers: seed, the identity of every row's node [r], and round."""
@@ -36,9 +53,11 @@ class Feed:
         pool: The samples.
         index: Pool position of every sample, [R, S, B].
         schedule: Lengths of the batches.
-        node_id: Identity of every row's node, [R]: the key of randomness inside layers.
+        node_id: Identity of every row's node, [R]: the key of randomness inside layers and of views.
         seed: Seed of the run.
         round_: Round.
+        views: Augmented views of the samples. Default: the samples themselves.
+        given: What the objective is given beside the samples, by name, [R, ...] each.
     """
 
     pool: Pool
@@ -47,13 +66,49 @@ class Feed:
     node_id: Tensor
     seed: int
     round_: int
+    views: Views | None = None
+    given: Mapping[str, Tensor] | None = None
+    _drawn: dict[int, tuple[int, Tensor]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def num_views(self) -> int:
+        """V, 1 without views."""
+        return 1 if self.views is None else self.views.count
 
     def batch(self, rows: Tensor | slice | int, step: int, width: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets of some rows at a step, [r, width, ...] (or [width, ...] for a single row)."""
+        """Return inputs and targets of some rows at a step, [r, V * width, ...] ([V * width, ...] for a single row)."""
         index = self.index[rows, step, :width]
         flat = index.reshape(-1)
-        inputs, targets = self.pool.inputs.index_select(0, flat), self.pool.targets.index_select(0, flat)
-        return inputs.view(*index.shape, *inputs.shape[1:]), targets.view(*index.shape, *targets.shape[1:])
+        targets = self.pool.targets.index_select(0, flat)
+        targets = targets.view(*index.shape, *targets.shape[1:])
+        if self.views is None:
+            inputs = self.pool.inputs.index_select(0, flat)
+            return inputs.view(*index.shape, *inputs.shape[1:]), targets
+        targets = torch.cat([targets] * self.views.count, dim=index.dim() - 1)
+        if isinstance(rows, int):
+            return self._views_of(self.views, rows, step, width), targets
+        places = torch.arange(len(self.index), device=self.index.device)[rows].tolist()
+        return torch.stack([self._views_of(self.views, row, step, width) for row in places]), targets
+
+    def given_to(self, rows: Tensor | slice | int) -> dict[str, Tensor] | None:
+        """Return what the objective is given of some rows."""
+        return None if self.given is None else {name: value[rows] for name, value in self.given.items()}
+
+    def _views_of(self, views: Views, row: int, step: int, width: int) -> Tensor:
+        """Return a row's views at a step, [V * width, ...]: those of a block of steps are drawn at once, and kept."""
+        sizes = self.schedule.size[row].tolist()
+        block = max(VIEWS_AT_ONCE // (views.count * sizes[0]), 1)
+        first = step - step % block
+        if self._drawn.get(row, (-1, self.index))[0] != first:
+            own = [self.index[row, s, :size] for s, size in enumerate(sizes[first : first + block], first)]
+            samples = self.pool.inputs.index_select(0, torch.cat(own))
+            with keyed_layers(samples.device, _VIEW_STREAM, self.seed, int(self.node_id[row]), self.round_, first):
+                self._drawn[row] = first, views(samples)
+        start = sum(sizes[first:step])
+        seen = self._drawn[row][1][:, start : start + sizes[step]]
+        if width > sizes[step]:  # padding, of weight zero
+            seen = torch.cat([seen, seen[:, -1:].expand(-1, width - sizes[step], *seen.shape[2:])], 1)
+        return seen.flatten(0, 1)
 
 
 class Backend(ABC):
@@ -77,6 +132,10 @@ class Backend(ABC):
     @abstractmethod
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""
+
+    @abstractmethod
+    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
+        """Return outputs, latents and projected latents instead, [r, m, ...] each, of models that have them."""
 
     @abstractmethod
     def gradient(
@@ -126,9 +185,11 @@ class Backend(ABC):
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.autocast)
 
-    def _whole(self, outputs: Tensor) -> Tensor:
+    def _whole(self, outputs: T) -> T:
         """Return outputs in full precision, in which losses are computed."""
-        return outputs.float() if self.autocast else outputs
+        if not self.autocast:
+            return outputs
+        return Embedded(*(o.float() for o in outputs)) if isinstance(outputs, Embedded) else outputs.float()
 
 
 def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:
@@ -152,6 +213,11 @@ def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice
         inside = torch.arange(width) < size[:active, None]
         return [(slice(0, active), width, (inside / size[:active, None].to(like.dtype)).to(like.device))]
     return [((size == length).nonzero().flatten().to(like.device), length, None) for length in lengths]
+
+
+def embed_arguments(embeds: bool) -> dict[str, bool]:
+    """Return the keyword arguments of a forward pass; of a module that knows no latents none are asked for."""
+    return {"embed": True} if embeds else {}
 
 
 def is_samplewise(module: nn.Module) -> bool:

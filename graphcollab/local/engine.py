@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.local.backend import Backend, Feed
-from graphcollab.local.objective import Context, Objective, as_objective
+from graphcollab.local.losses import as_objective
+from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.local.plan import BACKENDS, Plan, make_plan
 from graphcollab.local.row_results import Fitted, Outputs
 from graphcollab.local.rows import Rows
+from graphcollab.local.views import Views
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
 
@@ -80,6 +82,8 @@ class Engine:
         anchor: Stacks | None = None,
         state: Mapping[str, Stacks] | None = None,
         step: Tensor | None = None,
+        views: Views | None = None,
+        given: Mapping[str, Tensor] | None = None,
     ) -> Fitted:
         """Train every row on its node's training samples.
 
@@ -95,6 +99,8 @@ class Engine:
             anchor: One anchor per row, where the objective asks for one.
             state: Optimiser state by slot, one row each. Default: zero.
             step: Optimiser steps taken before, [R]. Default: zero.
+            views: Augmented views of the samples.
+            given: What the objective is given beside the samples, by name, [R, ...] each.
         """
         objective = objective or self.objective
         split = self.tasks.splits["train"]
@@ -113,7 +119,9 @@ class Engine:
                 nodes = rows.node[take]
                 schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, batch_size, epochs, steps)
                 index = split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position)
-                feed = Feed(self.tasks.pools[split.pool], index, schedule, self.tasks.ids[nodes], seed, round_)
+                extra = None if given is None else {name: value[take] for name, value in given.items()}
+                pool = self.tasks.pools[split.pool]
+                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, extra)
                 flat = rows.parameters(s, take)
                 width = self.backends[s].spec.num_parameters
                 old = {
@@ -173,21 +181,28 @@ class Engine:
             raise ValueError("there are no rows to compute gradients of")
         return losses, kept
 
-    def predict(self, rows: Rows, split: str) -> Iterator[Outputs]:
-        """Yield the outputs of all rows on a split of their nodes' data, chunk by chunk, in evaluation mode."""
+    def predict(self, rows: Rows, split: str, *, embed: bool = False) -> Iterator[Outputs]:
+        """Yield the outputs of all rows on a split of their nodes' data, chunk by chunk, in evaluation mode.
+
+        Args:
+            rows: Models and whose data they meet.
+            split: ``"train"``, ``"val"`` or ``"test"``.
+            embed: Yield latents and projected latents too, of models that have them.
+        """
         sizes = self.tasks.sizes(split)[rows.node]
         for s, take in self.chunks(rows, sizes):
             if int(sizes[take].max()) == 0:
                 continue
             flat = rows.parameters(s, take)
+            backend, spec = self.backends[s], self.backends[s].spec
             outputs, targets, masks = [], [], []
             for inputs, target, mask in self._samples(rows.node[take], split):
-                outputs.append(self.backends[s].predict(flat, inputs))
+                outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
                 targets.append(target)
                 masks.append(mask)
-            spec = self.backends[s].spec
+            logits, *latents = (torch.cat(pieces, 1) for pieces in zip(*outputs, strict=True))
             params = dict(zip(spec.names[: spec.num_named_parameters], spec.views(flat), strict=False))
-            yield Outputs(take, torch.cat(outputs, 1), torch.cat(targets, 1), torch.cat(masks, 1), params)
+            yield Outputs(take, logits, torch.cat(targets, 1), torch.cat(masks, 1), params, spec, *latents)
 
     def loss(self, rows: Rows, split: str) -> Tensor:
         """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
@@ -201,11 +216,11 @@ class Engine:
         if not self.objective.weighs:
             losses = []
             for r, (o, t, m) in enumerate(zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)):
-                own = Context(None, {name: values[r] for name, values in chunk.params.items()})
+                own = Context(None, {name: values[r] for name, values in chunk.params.items()}, spec=chunk.spec)
                 losses.append(self.objective(o[m], t[m], own) if bool(m.any()) else o.new_tensor(float("nan")))
             return torch.stack(losses)
         weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
-        return self.objective.rows(chunk.outputs, chunk.targets, Context(weight, chunk.params))
+        return self.objective.rows(chunk.outputs, chunk.targets, Context(weight, chunk.params, spec=chunk.spec))
 
     def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""

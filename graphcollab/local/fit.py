@@ -11,10 +11,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole
-from graphcollab.local.backend import training_failure
+from graphcollab.local.backend import keyed_layers, training_failure
 from graphcollab.local.objective import Objective
 from graphcollab.local.optimizer import SGD, RowOptimizer, as_row_optimizer
 from graphcollab.local.rows import Rows
+from graphcollab.local.views import Views
 from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Fit:
             size 0.01 and weight decay 5e-4, as in the L2C paper.
         objective: Added to the task's loss; it may read the round's start as its anchor.
         keep_state: Keep the optimiser's state from round to round; else every round starts afresh.
+        views: Augmented views of the samples. Default: the samples themselves.
 
     Raises:
         ValueError: If epochs, steps or batch size is no whole number of at least 1, or the optimiser has no form per
@@ -55,6 +57,7 @@ class Fit:
     optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
     objective: Objective | None = None
     keep_state: bool = False
+    views: Views | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
@@ -62,12 +65,19 @@ class Fit:
         check_whole(optional=True, steps=self.steps)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check the batches' lengths, and create the optimiser's state where it is kept.
+        """Check batches and models, and create the optimiser's state where it is kept.
 
         Raises:
-            ValueError: If a node has a batch of one sample and its model cannot be trained on one.
+            ValueError: If a node has a batch of one sample and its model cannot be trained on one, or the objective
+                needs latents and a model has none.
         """
         self._check_batches(data, env)
+        if self.objective is not None and self.objective.embeds:
+            require_latents(data, env)
+        if self.views is not None:
+            pool = env.engine.tasks.pools[env.engine.tasks.splits["train"].pool]
+            with keyed_layers(pool.inputs.device, 0):
+                self.views(pool.inputs[:2])  # what cannot be augmented is refused now
         if not self.keep_state:
             return data
         data = copy.copy(data)
@@ -75,12 +85,17 @@ class Fit:
         data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
         return data
 
+    def give(self, data: Data, nodes: Tensor) -> dict[str, Tensor] | None:
+        """Return what the objective is given beside the samples, by name, one entry per node [n, ...]."""
+        return None
+
     def _check_batches(self, data: Data, env: Env) -> None:
         """Check that models which need several samples at a time (batch normalisation) get them."""
         tasks = env.engine.tasks
         counts = tasks.sizes("train")
         passes = counts > 0 if self.steps is None else -(-counts // self.batch_size) <= self.steps
         single = (passes & (counts % self.batch_size == 1)) | (self.batch_size == 1)
+        single &= self.views is None or self.views.count == 1
         for backend, members in zip(env.engine.backends, data.x.members, strict=True):
             nodes = members[single[members]].tolist()
             if not nodes or backend.samplewise:
@@ -120,6 +135,8 @@ class Fit:
             anchor=_take(data.x_start, nodes, every) if objective.anchored else None,
             state=state,
             step=step,
+            views=self.views,
+            given=self.give(data, nodes),
         )
         data.x = _put(data.x, nodes, fitted.models, every)
         data.train_loss = data.train_loss.index_copy(0, nodes, fitted.loss.to(data.train_loss.dtype))
@@ -128,6 +145,25 @@ class Fit:
             data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
             data.fit_state = {s: _put(v, nodes, fitted.state[s], every) for s, v in data.fit_state.items()}
         return data
+
+
+def require_latents(data: Data, env: Env) -> None:
+    """Check that every architecture has latents.
+
+    Raises:
+        ValueError: If one has none.
+    """
+    split = env.engine.tasks.splits["train"]
+    for backend, members in zip(env.engine.backends, data.x.members, strict=True):
+        sample = env.engine.tasks.pools[split.pool].inputs[split.of(int(members[0]))[:1]]
+        try:
+            backend.embed(data.x.row(int(members[0]))[1][None], sample[None])
+        except TypeError as error:
+            kind = type(backend.module).__name__
+            raise ValueError(
+                f"the model of {env.engine.tasks.names[int(members[0])]}, {kind}, has no latents, which the method's "
+                f"objective reads ({error}): wrap its backbone in graphcollab.models.SplitModel"
+            ) from error
 
 
 def _take(stacks: Stacks, nodes: Tensor, every: bool) -> Stacks:

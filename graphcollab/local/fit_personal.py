@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.local.fit import Fit
-from graphcollab.local.objective import Context, Objective, Proximal
-from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.local.objective import Proximal
+from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -64,7 +63,6 @@ class FitPersonal(Fit):
     def init(self, data: Data, env: Env) -> Data:
         """Start personal models from the shared ones, unless an earlier phase has trained some."""
         data.x.part(self.part)
-        _names_in(self.part, data.x.specs)
         data = copy.copy(super().init(data, env))
         if "x_personal" not in data:
             data.x_personal = data.x
@@ -79,7 +77,7 @@ class FitPersonal(Fit):
         own.x = data.x_personal
         if self.keep_state:
             own.fit_state, own.fit_step = data.personal_state, data.personal_step
-        own = self._pulled(data.x.specs)(own, env)
+        own = self._pulled()(own, env)
         bad = torch.where(own.bad_step >= 0, own.bad_step, shared.bad_step)
         shared.x_personal = data.x_personal.where(bad < 0, own.x)
         shared.train_loss, shared.bad_step = own.train_loss, bad
@@ -87,9 +85,9 @@ class FitPersonal(Fit):
             shared.personal_state, shared.personal_step = own.fit_state, own.fit_step
         return shared
 
-    def _pulled(self, specs: tuple[ParamSpec, ...]) -> Fit:
+    def _pulled(self) -> Fit:
         """Return the personal model's update."""
-        pull = _PartProximal(self.lam, _names_in(self.part, specs))
+        pull = Proximal(self.lam, self.part)
         settings = {f.name: getattr(self, f.name) for f in fields(Fit)}
         return Fit(**{**settings, "objective": pull if self.objective is None else self.objective + pull})
 
@@ -111,37 +109,3 @@ class PersonalModel:
     def __call__(self, data: Data, env: Env) -> Stacks:
         """Return ``data.x_personal``."""
         return data.x_personal
-
-
-@dataclass(frozen=True)
-class _PartProximal(Objective):
-    """(λ / 2) ‖θ − anchor‖² over some of the parameters."""
-
-    lam: float
-    names: frozenset[str]
-    anchored = True
-
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        near = {name: value for name, value in (context.anchor or {}).items() if name in self.names}
-        return Proximal(self.lam)(outputs, targets, replace(context, anchor=near))
-
-
-def _names_in(part: str, specs: tuple[ParamSpec, ...]) -> frozenset[str]:
-    """Return the names of the parameters in a part.
-
-    Raises:
-        ValueError: If a parameter is in it in one architecture and has a namesake outside it in another.
-    """
-    inside: set[str] = set()
-    outside: set[str] = set()
-    for spec in specs:
-        columns, start = spec.columns(part), 0
-        for name, size in zip(spec.names, spec.sizes, strict=True):
-            (inside if columns.start <= start < columns.stop else outside).add(name)
-            start += size
-    if inside & outside:
-        raise ValueError(
-            f"parameter {sorted(inside & outside)[0]!r} is in the part {part!r} of one architecture and outside it in "
-            "another: give it another name in one of them"
-        )
-    return frozenset(inside)

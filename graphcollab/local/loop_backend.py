@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, Key, keyed_layers
+from graphcollab.local.backend import Backend, Feed, Key, embed_arguments, keyed_layers
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
+from graphcollab.typing import Embedded
 
 __all__ = ["LoopBackend"]
 
@@ -27,13 +29,21 @@ class LoopBackend(Backend):
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] in evaluation mode."""
+        return torch.stack(self._all(flat, inputs))
+
+    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
+        """Return outputs and latents in evaluation mode; see `Backend.embed`."""
+        return Embedded(*map(torch.stack, zip(*self._all(flat, inputs, embed=True), strict=True)))
+
+    def _all(self, flat: Tensor, inputs: Tensor, **options: bool) -> list[Any]:
+        """Return what the module returns for every row."""
         self.module.eval()
+        outputs = []
         with torch.no_grad(), self._autocast(flat.device):
-            outputs = []
             for row, x in zip(flat, inputs, strict=True):
                 self._bind(row)
-                outputs.append(self._whole(self.module(x)))
-        return torch.stack(outputs)
+                outputs.append(self._whole(self.module(x, **options)))
+        return outputs
 
     def gradient(
         self,
@@ -86,7 +96,7 @@ class LoopBackend(Backend):
                     if size == 0:
                         break
                     inputs, targets = feed.batch(r, s, size)
-                    loss = self._loss(params, inputs, targets, None, objective, near)
+                    loss = self._loss(params, inputs, targets, None, objective, near, feed.given_to(r), feed.num_views)
                     grads = torch.autograd.grad(loss, params, materialize_grads=True)
                     with torch.no_grad():
                         optimizer.update(params, grads, moved, first[r] + s)
@@ -103,12 +113,17 @@ class LoopBackend(Backend):
         weight: Tensor | None,
         objective: Objective,
         anchor: Tensor | None,
+        given: dict[str, Tensor] | None = None,
+        views: int = 1,
     ) -> Tensor:
         names = self.spec.names[: len(params)]
         near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
         with self._autocast(inputs.device):
-            outputs = self.module(inputs)
-        return objective(self._whole(outputs), targets, Context(weight, dict(zip(names, params, strict=True)), near))
+            outputs = self._whole(self.module(inputs, **embed_arguments(objective.embeds)))
+        logits, latent, projection = outputs if objective.embeds else (outputs, None, None)
+        own = dict(zip(names, params, strict=True))
+        context = Context(weight, own, near, latent, projection, given, views, self.spec)
+        return objective(logits, targets, context)
 
     def _bind(self, row: Tensor) -> list[nn.Parameter]:
         """Point the module's parameters into a row and copy its buffers in; return those to train, in column order."""

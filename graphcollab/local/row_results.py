@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from graphcollab.stack import Stacks
+from graphcollab.stack import ParamSpec, Stacks
 
 __all__ = ["Fitted", "Outputs"]
 
@@ -42,6 +42,9 @@ class Outputs:
         targets: [r, n, ...].
         mask: True for real samples, [r, n].
         params: The rows' parameters by name, [r, ...] each.
+        spec: The rows' architecture.
+        latent: [r, n, d_z], if asked for.
+        projection: [r, n, d_p], if asked for.
     """
 
     rows: Tensor
@@ -49,3 +52,6 @@ class Outputs:
     targets: Tensor
     mask: Tensor
     params: Mapping[str, Tensor]
+    spec: ParamSpec
+    latent: Tensor | None = None
+    projection: Tensor | None = None

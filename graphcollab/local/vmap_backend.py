@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graphcollab.local.backend import Backend, Feed, Key, batch_groups, keyed_layers
+from graphcollab.local.backend import Backend, Feed, Key, batch_groups, embed_arguments, keyed_layers
 from graphcollab.local.chain import make_chain
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.local.stacked_ops import stacked_ops
 from graphcollab.stack import ParamSpec
+from graphcollab.typing import Embedded
 
 __all__ = ["VmapBackend"]
 
@@ -44,6 +46,12 @@ class VmapBackend(Backend):
         self.module.eval()
         with torch.no_grad():
             return self._forward(self._views(flat), inputs)
+
+    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
+        """Return outputs and latents in evaluation mode; see `Backend.embed`."""
+        self.module.eval()
+        with torch.no_grad():
+            return Embedded(*self._forward(self._views(flat), inputs, embed=True))
 
     def gradient(
         self,
@@ -101,7 +109,10 @@ class VmapBackend(Backend):
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
                     inputs, targets = feed.batch(rows, s, width)
                     near = None if anchors is None else [a[rows] for a in anchors]
-                    values = self._losses(params, part[count:], inputs, targets, weight, objective, near)
+                    given, views = feed.given_to(rows), feed.num_views
+                    if weight is not None and views > 1:
+                        weight = weight.repeat(1, views) / views
+                    values = self._losses(params, part[count:], inputs, targets, weight, objective, near, given, views)
                     grads = torch.autograd.grad(values.sum(), params, materialize_grads=True)
                     losses[s, rows] = values.detach()
                     taken = (first if isinstance(first, int) else step[rows]) + s
@@ -119,15 +130,17 @@ class VmapBackend(Backend):
                 view.copy_(leaf)
         return new, {slot: _join(many) for slot, many in moments.items()}, losses
 
-    def _forward(self, views: Leaves, inputs: Tensor) -> Tensor:
-        """Return the outputs of all rows, [r, m, ...]."""
-        if self.chain is not None and not self.autocast:
+    def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
+        """Return the outputs of all rows, [r, m, ...], or outputs, latents and projections."""
+        if self.chain is not None and not self.autocast and not embed:
             return self.chain(dict(zip(self.spec.names, views, strict=True)), inputs)
-        with stacked_ops(), self._autocast(inputs.device):
-            return self._whole(vmap(self._outputs, randomness="different")(views, inputs))
 
-    def _outputs(self, views: Leaves, inputs: Tensor) -> Tensor:
-        return functional_call(self.module, dict(zip(self.spec.names, views, strict=True)), (inputs,))
+        def one(own: Leaves, samples: Tensor) -> Any:
+            named = dict(zip(self.spec.names, own, strict=True))
+            return functional_call(self.module, named, (samples,), embed_arguments(embed))
+
+        with stacked_ops(), self._autocast(inputs.device):
+            return self._whole(vmap(one, randomness="different")(views, inputs))
 
     def _losses(
         self,
@@ -138,12 +151,17 @@ class VmapBackend(Backend):
         weight: Tensor | None,
         objective: Objective,
         anchor: Leaves | None,
+        given: dict[str, Tensor] | None = None,
+        num_views: int = 1,
     ) -> Tensor:
         """Return one loss per row, [r], with a graph back to ``params``."""
         names = self.spec.names[: len(params)]
         near = None if anchor is None else dict(zip(names, anchor, strict=True))
-        context = Context(weight, dict(zip(names, params, strict=True)), near)
-        return objective.rows(self._run([*params, *buffers], inputs), targets, context)
+        outputs = self._run([*params, *buffers], inputs, objective.embeds)
+        logits, latent, projection = outputs if objective.embeds else (outputs, None, None)
+        own = dict(zip(names, params, strict=True))
+        context = Context(weight, own, near, latent, projection, given, num_views, self.spec)
+        return objective.rows(logits, targets, context)
 
     def _views(self, flat: Tensor) -> Leaves:
         """Return views of rows that are read only: buffers are copies, since a module may change its own."""
