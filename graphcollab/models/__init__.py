@@ -21,6 +21,7 @@ from graphcollab.models.mlp import *  # noqa: F403
 from graphcollab.models.norm import replace_batch_norm
 from graphcollab.models.resnet9 import *  # noqa: F403
 from graphcollab.models.small_cnn import *  # noqa: F403
+from graphcollab.models.split_model import SplitModel
 
 MODELS: Mapping[str, type[Any]] = MappingProxyType(
     {
@@ -32,7 +33,7 @@ MODELS: Mapping[str, type[Any]] = MappingProxyType(
 )
 """Model classes by name, which is the name of their file."""
 
-__all__ = ["MODELS", "build_model", "replace_batch_norm", *(model.__name__ for model in MODELS.values())]
+__all__ = ["MODELS", "SplitModel", "build_model", "replace_batch_norm", *(model.__name__ for model in MODELS.values())]
 
 
 def build_model(name: str, input_shape: Sequence[int], num_classes: int, **options: Any) -> nn.Module:

@@ -1,0 +1,171 @@
+"""A model whose parts nodes of different architectures can share: backbone, prototypes, projection and head."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.typing import Embedded
+
+__all__ = ["SplitModel"]
+
+_NORMS: Mapping[str, type[nn.Module]] = MappingProxyType(
+    {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}
+)
+
+
+class SplitModel(nn.Module):
+    r"""Any backbone with MAPL's parts behind it: a head, a projection, and learned prototypes of the classes.
+
+    `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024),
+    appendix A.1.
+
+    .. math:: z = f_\theta(x), \qquad \text{logits} = g_\phi(z), \qquad p = f_\psi(z), \qquad \xi^1, \dots, \xi^C
+
+    ==============  ================  ============================================================  ==============
+    part            symbol            what it is                                                    parameters
+    ==============  ================  ============================================================  ==============
+    ``backbone``    :math:`f_\theta`  any module; its outputs are flattened to the latent z         its own
+    ``prototypes``  :math:`\xi`       one vector per class, compared to projections                 C d_p
+    ``projection``  :math:`f_\psi`    linear, normalisation, ReLU, linear: d_z to ``hidden`` to     see below
+                                      d_p
+    ``head``        :math:`g_\phi`    one linear layer d_z to C                                     C (d_z + 1)
+    ==============  ================  ============================================================  ==============
+
+    The columns of a row are in this order (see `graphcollab.stack.ParamSpec`). Prototypes, projection and head have the
+    same shapes whatever the backbone, if latents have the same size, so nodes of all architectures can mix them.
+
+    The projection has h (d_z + 1) + d_p (h + 1) parameters with h for ``hidden``, and 2 h more with normalisation.
+    Prototypes begin as the weight of a linear layer d_p to C does. Batch normalisation makes a sample's projection
+    depend on the others in its batch, so nodes with batches of unequal length are computed one length after the other;
+    ``norm="layer"`` does without that.
+
+    Two deviations from the paper, which leaves them open or contradicts its own code:
+
+    - The paper has ReLU on the head's output; a classifier trained so has no negative logits, and the published code
+      has ReLU in front of the head's linear layer instead. Here, where ``latent`` is given, ReLU is the end of the
+      backbone, so the projection reads it as well.
+    - The paper does not say how wide the projection's hidden layer is; here it is as wide as the latent by default.
+
+    Args:
+        backbone: Any module that maps [B, ...] to [B, ...]. It is not copied.
+        input_shape: Shape of one sample, such as ``LabelledArrays.input_shape``. The backbone is run on two samples of
+            zeros once, in evaluation mode, to see how many numbers it returns.
+        num_classes: C, the number of outputs and of prototypes.
+        latent: d_z. A linear layer to this size and ReLU are put behind the backbone and belong to it, so that
+            architectures with outputs of any size can have common latents. None: the backbone's own outputs are the
+            latents. The paper has 512.
+        projection: d_p, the size of projections and prototypes. Default: d_z, as in the paper.
+        hidden: Width of the projection's hidden layer. Default: d_z.
+        norm: Normalisation of that layer: ``batch``, the paper's, ``layer`` or ``none``.
+        dtype: Number type of inputs, for backbones that read whole numbers. Default: that of the backbone's parameters.
+
+    Shapes:
+        inputs: [B, *input_shape].
+        output: logits [B, C]; with ``embed=True`` an `graphcollab.typing.Embedded` of logits [B, C], latent [B, d_z]
+        and projection [B, d_p].
+
+    Raises:
+        ValueError: A size is smaller than 1, ``norm`` is unknown, or the backbone cannot read such samples or does not
+            return one row for each.
+        TypeError: The backbone is not a module, or does not return a tensor.
+
+    Example:
+        >>> model = SplitModel(nn.Conv2d(1, 2, 3), (1, 8, 8), num_classes=10, latent=16)
+        >>> model(torch.zeros(5, 1, 8, 8)).shape
+        torch.Size([5, 10])
+        >>> {name: tuple(value.shape) for name, value in model(torch.zeros(5, 1, 8, 8), embed=True)._asdict().items()}
+        {'logits': (5, 10), 'latent': (5, 16), 'projection': (5, 16)}
+        >>> list(model.parts)
+        ['backbone', 'prototypes', 'projection', 'head']
+    """
+
+    parts: ClassVar[Mapping[str, list[str]]] = MappingProxyType(
+        {name: [name] for name in ("backbone", "prototypes", "projection", "head")}
+    )
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        input_shape: Sequence[int],
+        num_classes: int,
+        latent: int | None = None,
+        projection: int | None = None,
+        hidden: int | None = None,
+        norm: Literal["batch", "layer", "none"] = "batch",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(backbone, nn.Module):
+            raise TypeError(f"SplitModel: backbone must be a module, got {backbone!r}")
+        sizes = {"num_classes": num_classes, "latent": latent, "projection": projection, "hidden": hidden}
+        if any(size is not None and size < 1 for size in sizes.values()):
+            given = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            raise ValueError(f"SplitModel: sizes must be at least 1, got {given}")
+        if norm not in _NORMS:
+            raise ValueError(f"SplitModel: norm must be one of {', '.join(map(repr, _NORMS))}, got {norm!r}")
+        features = _count_features(backbone, input_shape, dtype)
+        width = features if latent is None else latent
+        projection, hidden = projection or width, hidden or width
+        first = _first_parameter(backbone)
+        like: dict[str, Any] = {"device": first.device, "dtype": first.dtype}
+        if latent is not None:
+            layers = {"features": backbone, "flatten": nn.Flatten(), "latent": nn.Linear(features, latent, **like)}
+            backbone = nn.Sequential(OrderedDict(layers, relu=nn.ReLU()))
+        self.backbone = backbone
+        self.prototypes = nn.Linear(projection, num_classes, bias=False, **like).weight
+        self.projection = nn.Sequential(
+            nn.Linear(width, hidden, **like),
+            _NORMS[norm](hidden, **like),
+            nn.ReLU(),
+            nn.Linear(hidden, projection, **like),
+        )
+        self.head = nn.Linear(width, num_classes, **like)
+
+    def forward(self, inputs: Tensor, embed: bool = False) -> Tensor | Embedded:
+        """Return the logits, or with ``embed`` also the latents and their projections."""
+        latent = self.backbone(inputs).flatten(1)
+        logits: Tensor = self.head(latent)
+        return Embedded(logits, latent, self.projection(latent)) if embed else logits
+
+    def extra_repr(self) -> str:
+        """Show the prototypes' shape, which ``repr`` of a module leaves out."""
+        return f"(prototypes): {' x '.join(map(str, self.prototypes.shape))}"
+
+
+def _first_parameter(module: nn.Module) -> Tensor:
+    """Return what says a module's device and number type."""
+    return next(module.parameters(), torch.empty(0))
+
+
+def _count_features(backbone: nn.Module, input_shape: Sequence[int], dtype: torch.dtype | None) -> int:
+    """Return how many numbers a backbone makes of one sample."""
+    name, shape = type(backbone).__name__, tuple(input_shape)
+    if min(shape, default=1) < 1:
+        raise ValueError(f"SplitModel: input_shape must be the shape of one sample, got {shape}")
+    like = _first_parameter(backbone)
+    inputs = torch.zeros((2, *shape), device=like.device, dtype=dtype or like.dtype)
+    training = {module: module.training for module in backbone.modules()}
+    try:
+        with torch.no_grad():
+            out = backbone.eval()(inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"SplitModel: the backbone {name} cannot read samples of shape {shape} and type {inputs.dtype}: {error}"
+        ) from error
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+    if not isinstance(out, Tensor):
+        raise TypeError(f"SplitModel: the backbone {name} must return a tensor [B, ...], got {type(out).__name__}")
+    if out.ndim < 2 or out.shape[0] != 2 or not out.numel():
+        raise ValueError(
+            f"SplitModel: the backbone {name} must return one row of numbers for each sample, [B, ...]; "
+            f"for 2 samples it returned shape {tuple(out.shape)}"
+        )
+    return out[0].numel()
