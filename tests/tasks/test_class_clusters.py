@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -36,7 +37,7 @@ def test_windows_cover_all_classes_and_neighbours_share_the_overlap(clusters, ov
     classes = clusters + overlap + more
     windows = class_windows(classes, clusters, overlap)
     assert set().union(*windows) == set(range(classes))
-    assert all(len(set(a) & set(b)) == overlap for a, b in zip(windows, windows[1:], strict=False))
+    assert all(len(set(a) & set(b)) == overlap for a, b in pairwise(windows))
     assert max(map(len, windows)) - min(map(len, windows)) <= 1
 
 
