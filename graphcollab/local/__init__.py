@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphcollab.local.backend import Backend, Feed
 from graphcollab.local.batch_gradient import batch_gradient
+from graphcollab.local.contrastive import FirstView, PrototypeContrast, PrototypeUniformity, SupervisedContrast
 from graphcollab.local.engine import Engine
 from graphcollab.local.fine_tuned import FineTuned
 from graphcollab.local.fit import Fit
@@ -33,6 +34,7 @@ __all__ = [
     "Engine",
     "Feed",
     "FineTuned",
+    "FirstView",
     "Fit",
     "FitPersonal",
     "FitThroughMixture",
@@ -43,10 +45,13 @@ __all__ = [
     "Outputs",
     "PersonalModel",
     "Plan",
+    "PrototypeContrast",
+    "PrototypeUniformity",
     "Proximal",
     "RowOptimizer",
     "Rows",
     "SquaredError",
+    "SupervisedContrast",
     "ThroughMixture",
     "UserLoss",
     "Views",
