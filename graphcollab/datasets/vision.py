@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab._torchvision import torchvision_datasets
 from graphcollab.datasets._images import scale_images, standardise
-from graphcollab.datasets._torchvision import torchvision_datasets
 from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.datasets.npz import from_npz
 

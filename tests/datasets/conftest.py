@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from graphcollab.datasets._torchvision import torchvision_datasets
+from graphcollab._torchvision import torchvision_datasets
 
 
 def write_idx(path: Path, values: np.ndarray) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from graphcollab._torchvision import torchvision_datasets
 from graphcollab.datasets import LabelledArrays, cifar10, cifar100, fashion_mnist, mnist, svhn
-from graphcollab.datasets._torchvision import torchvision_datasets
 
 from .conftest import write_mnist
 

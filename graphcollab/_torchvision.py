@@ -1,11 +1,11 @@
 """The one place where graphcollab imports torchvision.
 
 PyPI's torchvision wheel is built against PyTorch with CUDA. Beside a CPU-only PyTorch its compiled extension cannot be
-loaded, which torchvision tolerates: everything written in Python, such as its datasets, would work. But on import it
-also attaches shape rules to the operators ``nms`` and ``qnms``, whose declarations are in the extension, and so fails
-with ``RuntimeError: operator torchvision::nms does not exist``. Declaring the missing operators, without
-implementations, is all that the import needs. Datasets do not call them; a call would fail with PyTorch's own message
-that there is no kernel.
+loaded, which torchvision tolerates: everything written in Python, such as its datasets and networks, would work. But
+on import it also attaches shape rules to the operators ``nms`` and ``qnms``, whose declarations are in the extension,
+and so fails with ``RuntimeError: operator torchvision::nms does not exist``. Declaring the missing operators, without
+implementations, is all that the import needs. Datasets and classifiers do not call them; a call would fail with
+PyTorch's own message that there is no kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 
 import torch
 
-__all__ = ["torchvision_datasets"]
+__all__ = ["torchvision_datasets", "torchvision_models"]
 
 _SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -32,8 +32,6 @@ _declared: dict[str, torch.library.Library] = {}
 def torchvision_datasets() -> ModuleType:
     """Return the module ``torchvision.datasets``, imported on first use.
 
-    Where torchvision imports normally, nothing but the import happens.
-
     Raises:
         ModuleNotFoundError: torchvision is not installed.
 
@@ -41,14 +39,32 @@ def torchvision_datasets() -> ModuleType:
         >>> torchvision_datasets().MNIST.__name__
         'MNIST'
     """
+    return _import("torchvision.datasets", "this dataset is read by torchvision")
+
+
+def torchvision_models() -> ModuleType:
+    """Return the module ``torchvision.models``, imported on first use.
+
+    Raises:
+        ModuleNotFoundError: torchvision is not installed.
+
+    Example:
+        >>> torchvision_models().ResNet.__name__
+        'ResNet'
+    """
+    return _import("torchvision.models", "this network is torchvision's")
+
+
+def _import(module: str, why: str) -> ModuleType:
+    """Import a module of torchvision. Where torchvision imports normally, nothing but the import happens."""
     while True:
         try:
-            return importlib.import_module("torchvision.datasets")
+            return importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name != "torchvision":
                 raise
             raise ModuleNotFoundError(
-                "this dataset is read by torchvision, which is not installed; `pip install torchvision` adds it",
+                f"{why}, which is not installed; `pip install torchvision` adds it",
                 name="torchvision",
             ) from error
         except RuntimeError as error:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from graphcollab.datasets import _torchvision
+from graphcollab import _torchvision
 
 
 @functools.cache
@@ -29,11 +29,12 @@ except RuntimeError as error:
 """
 
 OURS = """
-from graphcollab.datasets import _torchvision
+from graphcollab import _torchvision
 print(_torchvision.torchvision_datasets().SVHN.__name__, *sorted(_torchvision._declared))
 import torchvision
 from torchvision import transforms
 assert torchvision.datasets is _torchvision.torchvision_datasets()
+assert torchvision.models is _torchvision.torchvision_models()
 """
 
 DECLARED_ELSEWHERE = """
@@ -62,7 +63,8 @@ def test_declares_nothing_where_torchvision_imports() -> None:
 
 def test_importing_the_package_imports_no_heavy_library() -> None:
     heavy = "('torchvision', 'sklearn', 'matplotlib')"
-    code = f"import sys, graphcollab.datasets; print(*(name for name in {heavy} if name in sys.modules))"
+    packages = "graphcollab.datasets, graphcollab.models"
+    code = f"import sys, {packages}; print(*(name for name in {heavy} if name in sys.modules))"
     assert in_new_process(code) == ""
 
 
@@ -75,8 +77,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 def test_without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, ModuleNotFoundError("No module named 'torchvision'", name="torchvision"))
-    with pytest.raises(ModuleNotFoundError, match="pip install torchvision"):
+    with pytest.raises(ModuleNotFoundError, match=r"this dataset is read by torchvision, .*pip install"):
         _torchvision.torchvision_datasets()
+    with pytest.raises(ModuleNotFoundError, match=r"this network is torchvision's, .*pip install torchvision"):
+        _torchvision.torchvision_models()
 
 
 @pytest.mark.parametrize(
