@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphcollab.metrics.accuracy import Accuracy
 from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.auc import AUC
+from graphcollab.metrics.class_overlap import class_overlap
 from graphcollab.metrics.clusters import adjusted_rand_index, recovered_clusters
 from graphcollab.metrics.fairness import summarize
 from graphcollab.metrics.metric import Metric
@@ -33,6 +34,7 @@ __all__ = [
     "WeightByOverlap",
     "adjusted_rand_index",
     "as_metric",
+    "class_overlap",
     "cluster_traffic",
     "contact_counts",
     "in_cluster_share",

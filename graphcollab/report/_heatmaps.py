@@ -5,17 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from torch import Tensor
 
 from graphcollab.report._style import TEXT, new_figure, quiet
 
 PANELS = 4  # in a row
 NUMBERED = 20  # labels at an axis at most
+
+
+class Reference(NamedTuple):
+    """A matrix that others are to be compared with, and its colours.
+
+    Args:
+        name: Title of its panel.
+        matrix: [K, K], NaN where the picture stays white.
+        norm: The scale of its colours.
+        colours: Name of its colours.
+        label: What they mean.
+    """
+
+    name: str
+    matrix: Tensor
+    norm: Normalize
+    colours: str
+    label: str
 
 
 def draw_heatmaps(
@@ -26,6 +46,7 @@ def draw_heatmaps(
     colours: str,
     label: str,
     title: str | None,
+    reference: Reference | None = None,
 ) -> tuple[Figure, list[Axes], Tensor]:
     """Draw matrices on one colour scale.
 
@@ -37,6 +58,7 @@ def draw_heatmaps(
         colours: Name of the colours.
         label: What the colours mean.
         title: Title of the whole figure.
+        reference: A matrix in front of the others, on a scale of its own.
 
     Returns:
         The figure, its panels, and the nodes in the order in which they are shown.
@@ -44,26 +66,38 @@ def draw_heatmaps(
     count = next(iter(matrices.values())).shape[0]
     group = groups(cluster, count)
     shown = node_order(order, cluster, count)
-    lines = math.ceil(len(matrices) / PANELS)
-    columns = math.ceil(len(matrices) / lines)
-    figure = new_figure(2.9 * columns + 1.2, 3.4 * lines + (0.4 if title else 0.1), title)
+    drawn = [Reference(name, matrix, norm, colours, label) for name, matrix in matrices.items()]
+    drawn = drawn if reference is None else [reference, *drawn]
+    lines = math.ceil(len(drawn) / PANELS)
+    columns = math.ceil(len(drawn) / lines)
+    figure = new_figure(
+        2.9 * columns + (1.2 if reference is None else 1.9), 3.4 * lines + (0.4 if title else 0.1), title
+    )
     panels = figure.subplots(lines, columns, squeeze=False).flatten().tolist()
     image = None
-    for panel, (name, matrix) in zip(panels, matrices.items(), strict=False):
-        image = panel.imshow(matrix[shown][:, shown].numpy(), norm=norm, cmap=colours, interpolation="nearest")
-        panel.set_title(name)
-        _ticks(panel, shown, None if group is None else group[shown])
-    for panel in panels[len(matrices) :]:
-        panel.set_visible(False)
     what = "" if cluster is None else ", by first class" if cluster.dim() == 2 else ", by cluster"
-    for n, panel in enumerate(panels[: len(matrices)]):
-        panel.set(xlabel=f"sender{what}", ylabel="" if n % columns else f"receiver{what}")
+    for n, (panel, one) in enumerate(zip(panels, drawn, strict=False)):
+        matrix = one.matrix[shown][:, shown].numpy()
+        image = panel.imshow(matrix, norm=one.norm, cmap=one.colours, interpolation="nearest")
+        panel.set(title=one.name, xlabel=f"sender{what}", ylabel="" if n % columns else f"receiver{what}")
+        _ticks(panel, shown, None if group is None else group[shown])
         panel.tick_params(labelleft=n % columns == 0)
         quiet(panel)
-    bar = figure.colorbar(image, ax=panels, label=label, fraction=0.05, pad=0.02)  # type: ignore[arg-type]
+    for panel in panels[len(drawn) :]:
+        panel.set_visible(False)
+    _colour_bar(figure, image, panels, label)
+    if reference is not None:
+        _colour_bar(figure, panels[0].images[0], panels, reference.label, "left")
+    return figure, panels[: len(drawn)], shown
+
+
+def _colour_bar(
+    figure: Figure, image: AxesImage | None, panels: list[Axes], label: str, location: str = "right"
+) -> None:
+    """Say what colours mean, beside the panels."""
+    bar = figure.colorbar(image, ax=panels, label=label, fraction=0.05, pad=0.02, location=location)  # type: ignore[arg-type]
     bar.outline.set_visible(False)
     quiet(bar.ax)
-    return figure, panels[: len(matrices)], shown
 
 
 def edge_matrix(edge_index: Tensor, edge_weight: Tensor, count: int, where: str) -> Tensor:

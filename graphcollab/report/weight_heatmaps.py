@@ -8,7 +8,8 @@ from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from graphcollab.report._heatmaps import draw_heatmaps, edge_matrix
+from graphcollab.metrics import class_overlap
+from graphcollab.report._heatmaps import Reference, draw_heatmaps, edge_matrix
 
 __all__ = ["weight_heatmaps"]
 
@@ -19,6 +20,7 @@ def weight_heatmaps(
     order: Tensor | None = None,
     cluster: Tensor | None = None,
     title: str | None = None,
+    classes: Tensor | None = None,
 ) -> Figure:
     """Draw K x K heat maps of the mixing weights at several rounds side by side.
 
@@ -29,6 +31,10 @@ def weight_heatmaps(
     which colour follows the square root of the weight, so that uniform weights of many nodes and the few large ones
     that are learned can both be seen. Where weights are negative, the scale is linear and symmetric about 0 instead.
 
+    With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
+    as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
+    same classes are to collaborate.
+
     Args:
         graphs: Edges j -> i and what i gives to j, by round, such as ``history.graphs``.
         num_nodes: K.
@@ -37,15 +43,17 @@ def weight_heatmaps(
             sorted by it (classes: by their first, then by their second class, and so on) and lines are drawn between
             the clusters (between nodes of different first classes).
         title: Title of the whole figure.
+        classes: Which classes each node has, such as ``tasks.classes``, for the first panel. Default: there is none.
 
     Shapes:
         graphs: [2, E] and [E] for each round.
         order: [K].
         cluster: [K] of integers, or [K, C] of bool.
+        classes: [K, C], bool.
 
     Raises:
-        ValueError: If there is no graph, an edge is out of range, a weight is not finite, or ``order`` or ``cluster``
-            are not for K nodes.
+        ValueError: If there is no graph, an edge is out of range, a weight is not finite, or ``order``, ``cluster`` or
+            ``classes`` are not for K nodes.
 
     Example:
         >>> import torch
@@ -59,7 +67,15 @@ def weight_heatmaps(
         raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
     matrices = {f"round {r}": edge_matrix(*graphs[r], num_nodes, f"round {r}") for r in sorted(graphs)}
     norm, colours = _scale(list(matrices.values()))
-    return draw_heatmaps(matrices, order, cluster, norm, colours, "mixing weight", title)[0]
+    reference = None if classes is None else _overlap(classes.cpu(), num_nodes)
+    return draw_heatmaps(matrices, order, cluster, norm, colours, "mixing weight", title, reference)[0]
+
+
+def _overlap(classes: Tensor, num_nodes: int) -> Reference:
+    shares = 100 * class_overlap(classes)
+    if len(shares) != num_nodes:
+        raise ValueError(f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}")
+    return Reference("common classes", shares, Normalize(0, 100), "YlGnBu", "share of the receiver's classes (%)")
 
 
 def _scale(matrices: list[Tensor]) -> tuple[Normalize, str]:
