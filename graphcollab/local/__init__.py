@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphcollab.local.augment import AddNoise, ImageAugment
 from graphcollab.local.backend import Backend, Feed
 from graphcollab.local.batch_gradient import batch_gradient
 from graphcollab.local.contrastive import FirstView, PrototypeContrast, PrototypeUniformity, SupervisedContrast
@@ -20,13 +21,15 @@ from graphcollab.local.row_results import Fitted, Outputs
 from graphcollab.local.rows import Rows
 from graphcollab.local.through_mixture import ThroughMixture
 from graphcollab.local.tune import tune
-from graphcollab.local.views import Views
+from graphcollab.local.views import Augment, Views
 from graphcollab.local.vmap_backend import VmapBackend
 
 __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "AddNoise",
+    "Augment",
     "Backend",
     "BinaryCrossEntropy",
     "Context",
@@ -39,6 +42,7 @@ __all__ = [
     "FitPersonal",
     "FitThroughMixture",
     "Fitted",
+    "ImageAugment",
     "LoopBackend",
     "NonFiniteLossError",
     "Objective",

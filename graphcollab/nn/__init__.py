@@ -18,6 +18,7 @@ from graphcollab.nn.rewire import AtRound, EveryRound, Keep, SampleNodes
 from graphcollab.nn.server_average import ServerAverage
 from graphcollab.nn.weigh import (
     ChannelAttention,
+    ClassifierSimilarity,
     CosineUpdates,
     CosineWeights,
     FedSim,
@@ -46,6 +47,7 @@ __all__ = [
     "CenterAverage",
     "ChannelAttention",
     "ChooseCenter",
+    "ClassifierSimilarity",
     "ClippedMean",
     "Combine",
     "CosineUpdates",

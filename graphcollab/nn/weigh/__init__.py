@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.nn.weigh.channel_attention import ChannelAttention
+from graphcollab.nn.weigh.classifier_similarity import ClassifierSimilarity
 from graphcollab.nn.weigh.cosine_updates import CosineUpdates
 from graphcollab.nn.weigh.cosine_weights import CosineWeights
 from graphcollab.nn.weigh.fed_sim import FedSim
@@ -20,6 +21,7 @@ from graphcollab.nn.weigh.trial_mixtures import TrialMixtures
 
 __all__ = [
     "ChannelAttention",
+    "ClassifierSimilarity",
     "CosineUpdates",
     "CosineWeights",
     "FedSim",

@@ -1,0 +1,133 @@
+"""Augmentations of samples, drawn anew for every sample and computed for many at once."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["AddNoise", "ImageAugment"]
+
+
+@dataclass(frozen=True)
+class AddNoise:
+    """Adds normally distributed noise: an augmentation for samples that are not images.
+
+    Args:
+        std: Standard deviation of the noise, in the samples' own unit.
+
+    Raises:
+        ValueError: If it is negative or not finite.
+
+    Example:
+        >>> AddNoise(0.0)(torch.ones(2, 3)).tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+
+    std: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.std < math.inf:
+            raise ValueError(f"std must be a finite number that is not negative, got {self.std}")
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        """Return noisy samples [n, ...]."""
+        return samples + self.std * torch.randn_like(samples)
+
+
+@dataclass(frozen=True)
+class ImageAugment:
+    """Random crops, colours, grey tones, blur and flips of images, by kornia.
+
+    The augmentations of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et
+    al., 2024), table 8, with its settings as defaults; they are those of SimCLR. Every image has its own draw, and all
+    images go through every operation together. Images keep their size (the paper's table enlarges them to 224 pixels,
+    its code does not).
+
+    Operations on colours need pixels in [0, 1]. Here every image is mapped there by its own least and greatest pixel,
+    and back, so standardised images may be given. Images with one channel have neither saturation, hue nor grey tones.
+
+    Args:
+        crop: Least and greatest share of the image's area that is cropped and scaled up to the whole.
+        brightness: Factors are drawn from [1 - brightness, 1 + brightness].
+        contrast: Likewise.
+        saturation: Likewise.
+        hue: Shift of the hue, at most, as a share of a full turn; at most ½.
+        jitter: Probability that an image's colours are changed.
+        gray: Probability that a colour image becomes grey.
+        blur: Probability that an image is blurred; the authors' code has 0.
+        sigma: Least and greatest standard deviation of the blur, in pixels.
+        flip: Probability of a horizontal flip; 0 where left and right have a meaning, as with digits.
+
+    Raises:
+        ValueError: If a setting is out of its range. When called: if samples are not images with 1 or 3 channels.
+        ModuleNotFoundError: When called, if kornia is not installed.
+    """
+
+    crop: tuple[float, float] = (0.2, 1.0)
+    brightness: float = 0.4
+    contrast: float = 0.4
+    saturation: float = 0.4
+    hue: float = 0.1
+    jitter: float = 0.8
+    gray: float = 0.2
+    blur: float = 0.5
+    sigma: tuple[float, float] = (0.1, 2.0)
+    flip: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("jitter", "gray", "blur", "flip"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be a probability, got {getattr(self, name)}")
+        for name, most in (("brightness", 1.0), ("contrast", 1.0), ("saturation", 1.0), ("hue", 0.5)):
+            if not 0 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be in [0, {most:g}], got {getattr(self, name)}")
+        if not 0 < self.crop[0] <= self.crop[1] <= 1:
+            raise ValueError(f"crop must be two shares of the area in (0, 1], the least first, got {self.crop}")
+        if not 0 < self.sigma[0] <= self.sigma[1] < math.inf:
+            raise ValueError(f"sigma must be two positive numbers, the least first, got {self.sigma}")
+        object.__setattr__(self, "crop", tuple(self.crop))
+        object.__setattr__(self, "sigma", tuple(self.sigma))
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        """Return changed images [n, C, H, W]."""
+        if samples.dim() != 4 or samples.shape[1] not in (1, 3):
+            raise ValueError(
+                f"ImageAugment takes images [n, C, H, W] with 1 or 3 channels, got samples of shape "
+                f"{tuple(samples.shape[1:])}: give another augmentation, such as AddNoise(), or augment=None"
+            )
+        low, high = samples.amin((1, 2, 3), keepdim=True), samples.amax((1, 2, 3), keepdim=True)
+        span = (high - low).masked_fill(high == low, 1)
+        changed: Tensor = _pipeline(self, *samples.shape[1:])((samples - low) / span)
+        return changed * span + low
+
+
+@functools.lru_cache(maxsize=32)
+def _pipeline(settings: ImageAugment, channels: int, height: int, width: int) -> Callable[[Tensor], Tensor]:
+    """Make the operations; they have no state of their own."""
+    try:
+        kornia = importlib.import_module("kornia.augmentation")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "ImageAugment needs kornia: pip install 'graphcollab[augment]', or give another augmentation",
+            name=error.name,
+        ) from error
+    s = settings
+    operations = [kornia.RandomResizedCrop((height, width), scale=s.crop, p=1.0)]
+    if channels == 3:
+        operations.append(kornia.ColorJitter(s.brightness, s.contrast, s.saturation, s.hue, p=s.jitter))
+        operations.append(kornia.RandomGrayscale(p=s.gray))
+    else:
+        operations.append(kornia.ColorJitter(s.brightness, s.contrast, 0.0, 0.0, p=s.jitter))
+    kernel = 2 * (min(height, width) // 20) + 3  # about a tenth of the image, as in SimCLR, and odd
+    operations.append(kornia.RandomGaussianBlur((kernel, kernel), s.sigma, p=s.blur))
+    operations.append(kornia.RandomHorizontalFlip(p=s.flip))
+    pipeline: Callable[[Tensor], Tensor] = kornia.AugmentationSequential(
+        *operations, data_keys=["input"], same_on_batch=False
+    )
+    return pipeline
