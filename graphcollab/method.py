@@ -96,6 +96,14 @@ class Method:
         return bool(getattr(self.rewire, "finds_peers", False))
 
     @property
+    def embeds(self) -> bool:
+        """Whether a slot, or the objective of one, reads latents, which models need then (`SplitModel` has them)."""
+        slots = [getattr(self, one.name) for one in dataclasses.fields(self)]
+        return any(
+            getattr(part, "embeds", False) for slot in slots for part in (slot, getattr(slot, "objective", None))
+        )
+
+    @property
     def stops(self) -> bool:
         """Whether nodes may stop early."""
         return self.watch.stops

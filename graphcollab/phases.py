@@ -62,6 +62,11 @@ class Phases:
         return self.method.finds_peers or (not self.method.along_edges and self.next.finds_peers)
 
     @property
+    def embeds(self) -> bool:
+        """Whether some phase reads latents, which models need then."""
+        return self.method.embeds or self.next.embeds
+
+    @property
     def stops(self) -> bool:
         """Whether nodes may stop early in all phases."""
         return self.method.stops and self.next.stops

@@ -1,7 +1,8 @@
 """The contract of methods, as checks that any method can be put to, also those of extensions.
 
 Every check takes a method, plays it on a small scene, and raises ``AssertionError`` with a message if it does not hold.
-None asks which method it is: where a rule does not apply to all, the method declares it (``global_state``, ``part``).
+None asks which method it is: where a rule does not apply to all, the method declares it (``global_state``, ``part``),
+and also what models it needs (``embeds``).
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ __all__ = [
 
 AnyMethod = Method | Phases
 
+WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalisation
 TOLERANCE = 1e-9  # relative to one: scenes are in double precision
 
 
 def check_runs(method: AnyMethod) -> None:
     """A method trains: models change, stay finite, and rounds are counted."""
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     start, _ = scene.begin(method)
     data, env = scene.play(method)
     _require(data.round == 2, f"after two rounds data.round is {data.round}")
@@ -63,14 +65,14 @@ def check_runs(method: AnyMethod) -> None:
 def check_keeps_dtype(method: AnyMethod) -> None:
     """Models and edge weights keep the number type the models began with."""
     for dtype in (torch.float32, torch.float64):
-        data, env = Scene.small(dtype).play(method)
+        data, env = Scene.small(dtype, embeds=method.embeds).play(method)
         kinds = {tensor.dtype for tensor in (*data.x.tensors, *method.models(data, env).tensors, data.edge_weight)}
         _require(kinds == {dtype}, f"models of {dtype} have become {sorted(map(str, kinds))}")
 
 
 def check_input_untouched(method: AnyMethod) -> None:
     """A round returns new ``Data`` and changes nothing in the old one, in the tasks or in the modules."""
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     data, env = scene.begin(method)
     data = method.play(data, env)
     parameters = [list(module.parameters()) for module in scene.modules]
@@ -83,7 +85,7 @@ def check_input_untouched(method: AnyMethod) -> None:
 def check_relabelling(method: AnyMethod) -> None:
     """Putting the nodes in another order puts the result in that order and changes nothing else."""
     order = torch.tensor([4, 2, 0, 5, 1, 3])
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     edges = _ring(6)
     moved = scene.replace(tasks=scene.tasks.select(order), edge_index=order.argsort()[edges])
     (one, env), (two, other) = scene.replace(edge_index=edges).play(method), moved.play(method)
@@ -96,7 +98,7 @@ def check_alone_equals_local(method: AnyMethod) -> None:
     """A node without neighbours does what its local update alone does (unless the method has global state)."""
     if method.global_state:
         return
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     edges = _ring(5)  # node 5 has no neighbours
     together = _rows(scene.replace(edge_index=edges).models(method))[5]
     nobody = torch.empty(2, 0, dtype=torch.int64)
@@ -109,7 +111,7 @@ def check_unconnected_parts(method: AnyMethod) -> None:
     if method.global_state:
         return
     edges = torch.cat([_ring(3), _ring(3) + 3], 1)
-    scene = Scene.small().replace(edge_index=edges)
+    scene = Scene.small(embeds=method.embeds).replace(edge_index=edges)
     pool = scene.tasks.pools["train"]
     owners = torch.cat([split.of(k) for split in scene.tasks.splits.values() for k in (3, 4, 5)])
     targets = pool.targets.index_copy(0, owners, (pool.targets[owners] + 1) % 3)
@@ -121,21 +123,21 @@ def check_unconnected_parts(method: AnyMethod) -> None:
 
 def check_backends_agree(method: AnyMethod) -> None:
     """The stacked and the loop backend give the same result."""
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     vmap, loop = (_rows(scene.replace(backend=backend).models(method)) for backend in ("vmap", "loop"))
     _close(vmap, loop, "models of the two backends")
 
 
 def check_chunks_agree(method: AnyMethod) -> None:
     """How many rows are computed at a time makes no difference."""
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     few, many = (_rows(scene.replace(backend="vmap", chunk=chunk).models(method)) for chunk in (2, 6))
     _close(few, many, "models computed two and six rows at a time")
 
 
 def check_resume(method: AnyMethod) -> None:
     """Going on from a checkpoint equals going on without one, bit for bit: all state is in the ``Data``."""
-    _resume(method, Scene.small())
+    _resume(method, Scene.small(embeds=method.embeds))
 
 
 def check_two_architectures(method: AnyMethod) -> None:
@@ -143,7 +145,7 @@ def check_two_architectures(method: AnyMethod) -> None:
 
     Give a method that mixes the part ``head``, or nothing.
     """
-    scene = Scene.small(shared_head=True)
+    scene = Scene.small(sizes=WITHOUT_SINGLES, shared_head=True, embeds=method.embeds)
     data, env = scene.play(method)
     kept = method.models(data, env)
     _require(len(kept.specs) == 2, f"two architectures have become {len(kept.specs)}")
@@ -161,7 +163,7 @@ def check_stragglers(method: AnyMethod) -> None:
     (Not where the method has global state: what a server sends may reach nodes at rest.) Stragglers of probability 0
     change nothing, bit for bit.
     """
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     (one, _), (two, _) = scene.play(method), scene.replace(attend=Stragglers()).play(method)
     changed = differences(one, two)
     _require(not changed, f"stragglers of probability 0 change {changed}")
@@ -175,7 +177,7 @@ def check_stragglers(method: AnyMethod) -> None:
 def check_membership(method: AnyMethod) -> None:
     """Nodes join and leave: one that is not there keeps its model and sends nothing; one that has joined trains."""
     attend = Membership(joins={1: 2}, leaves={4: 2})
-    data, env = Scene.small().replace(attend=attend).begin(method)
+    data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
     start = _rows(data.x)
     sent = []
     for _ in range(4):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.comm import Comm
 from graphcollab.local import Engine
 from graphcollab.method import Method
-from graphcollab.models import MLP
+from graphcollab.models import MLP, SplitModel
 from graphcollab.nn import Everyone
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec, Stacks
@@ -23,6 +24,7 @@ from graphcollab.typing import Env
 __all__ = ["Scene"]
 
 FEATURES, CLASSES = 4, 3
+IMAGE, LATENT, PROJECTION = (1, 2, 2), 5, 4
 SIZES = (8, 13, 9, 12, 10, 11)
 
 
@@ -59,7 +61,11 @@ class Scene:
 
     @classmethod
     def small(
-        cls, dtype: torch.dtype = torch.float64, sizes: Sequence[int] = SIZES, shared_head: bool = False
+        cls,
+        dtype: torch.dtype = torch.float64,
+        sizes: Sequence[int] = SIZES,
+        shared_head: bool = False,
+        embeds: bool = False,
     ) -> Scene:
         """Make a scene of a few nodes with unequal numbers of samples of three classes, in two nominal clusters.
 
@@ -67,18 +73,20 @@ class Scene:
             dtype: Number type of inputs and models.
             sizes: Samples of every node.
             shared_head: Give the nodes two architectures in turn, which share the part ``head``.
+            embeds: Models are a `SplitModel`, as methods need that read latents (``Method.embeds``), and samples
+                images; two architectures differ in their backbones and share all other parts.
         """
         draw = torch.Generator().manual_seed(0)
         targets = torch.randint(CLASSES, (sum(sizes),), generator=draw)
         inputs = torch.randn(sum(sizes), FEATURES, generator=draw, dtype=torch.float64)
         inputs[:, 0] += targets
         index = list(torch.arange(sum(sizes)).split(list(sizes)))
-        pools = {"train": Pool(inputs.to(dtype), targets)}
+        shape = IMAGE if embeds else (FEATURES,)
+        pools = {"train": Pool(inputs.to(dtype).view(-1, *shape), targets)}
         halves = (torch.arange(len(sizes)) >= len(sizes) // 2).long()
         tasks = Tasks(pools, {"train": Split.from_lists("train", index)}, cluster=halves).hold_out(0.25)
-        hidden = ((7, 6), (6,)) if shared_head else ((6,),)
         with torch.random.fork_rng(devices=[]):  # layers draw parameters when they are made
-            plain = [MLP(FEATURES, widths, CLASSES) for widths in hidden]
+            plain = _split_models(shared_head) if embeds else _plain_models(shared_head)
         modules = [_filled(module, draw).to(dtype) for module in plain]
         kinds = tuple(k % 2 for k in range(len(sizes))) if shared_head else None
         return cls(tasks, modules, architecture=kinds)
@@ -107,6 +115,19 @@ class Scene:
         """Play some rounds and return the models that nodes are judged by."""
         data, env = self.play(method, rounds)
         return method.models(data, env)
+
+
+def _plain_models(shared_head: bool) -> list[nn.Module]:
+    """Return one architecture, or two that share a head."""
+    hidden = ((7, 6), (6,)) if shared_head else ((6,),)
+    return [MLP(FEATURES, widths, CLASSES) for widths in hidden]
+
+
+def _split_models(shared_head: bool) -> list[nn.Module]:
+    """Return one architecture that can be split, or two that share all but their backbones and normalise batches."""
+    backbones = [nn.Flatten(), nn.Conv2d(1, 3, 2)] if shared_head else [nn.Flatten()]
+    norm: Literal["batch", "layer"] = "batch" if shared_head else "layer"
+    return [SplitModel(one, IMAGE, CLASSES, LATENT, PROJECTION, norm=norm) for one in backbones]
 
 
 def _filled(module: nn.Module, draw: torch.Generator) -> nn.Module:

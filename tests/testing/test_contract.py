@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from graphcollab.local import Fit, SupervisedContrast, Views
 from graphcollab.method import Method, OwnModel
 from graphcollab.methods import dpsgd, fedavg, local
+from graphcollab.models import MLP, SplitModel
 from graphcollab.nn import Exchange, NoExchange
+from graphcollab.phases import Phases
 from graphcollab.testing import (
     CONTRACT,
     Scene,
@@ -54,6 +57,13 @@ class Serve(OwnModel):
 
     def __call__(self, data, env):
         return data.x.map(self.change)
+
+
+@dataclass(frozen=True)
+class Latents(Serve):
+    """Reads latents, and says so."""
+
+    embeds = True
 
 
 def serving(change):
@@ -139,3 +149,33 @@ def test_leaves_and_differences():
         "data.a", "data.b.1.1", "data.c"]  # fmt: skip
     assert differences(torch.ones(1), torch.ones(1, dtype=torch.float64)) == ["data"]
     assert isinstance(local(), Method)
+
+
+def contrasting():
+    """Averages heads, and reads latents."""
+    fit = Fit(epochs=2, batch_size=4, objective=SupervisedContrast(), views=Views(count=2))
+    return dpsgd(part="head").replace(local=fit)
+
+
+@pytest.mark.parametrize("check", [*CONTRACT, check_two_architectures], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("make", [contrasting, lambda: Phases(local(), 1, contrasting())], ids=["method", "phases"])
+def test_methods_that_read_latents_are_put_to_it_too(make, check):
+    check(make())
+
+
+def test_scenes_have_the_models_a_method_needs():
+    assert contrasting().embeds
+    assert Phases(local(), 1, contrasting()).embeds
+    assert Phases(contrasting(), 1, local()).embeds
+    assert local().replace(personal=Latents(None)).embeds
+    assert not local().embeds
+    assert not Phases(local(), 1, fedavg()).embeds
+    assert [type(module) for module in Scene.small().modules] == [MLP]
+    scene = Scene.small(shared_head=True, embeds=True)
+    assert [type(module) for module in scene.modules] == [SplitModel, SplitModel]
+    data, _ = scene.begin(contrasting())
+    assert [data.x.part(part).shape for part in ("head", "prototypes")] == [(6, 3 * 5 + 3), (6, 3 * 4)]
+    with pytest.raises(ValueError, match="cannot be shared"):
+        data.x.part("backbone")
+    with pytest.raises(ValueError, match="MLP, has no latents"):
+        Scene.small().begin(contrasting())
