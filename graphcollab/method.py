@@ -15,6 +15,7 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.comm import Relation
 from graphcollab.local import NonFiniteLossError, Rows
 from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights, ServerAverage, attend, dismiss
+from graphcollab.nn.at_work import count_messages
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import select_edges
@@ -160,7 +161,7 @@ class Method:
         data = began = attend(data, env)
         data = self.watch.before(settle(self.local(data, env), env), env)
         data = self.weigh(data, env)
-        data = self.exchange(data, env)
+        data = self.exchange(count_messages(data, self.along_edges), env)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)

@@ -174,7 +174,7 @@ def test_slots_are_played_in_order():
     seen = []
 
     class Spy:
-        learns, needs, part = True, (), "all"
+        learns, needs, part, along_edges = True, (), "all", True
 
         def __init__(self, name):
             self.name = name

@@ -7,6 +7,7 @@ machines without a display, and shown by a notebook as they are.
 from __future__ import annotations
 
 from graphcollab.report.accuracy_curves import accuracy_curves
+from graphcollab.report.budget_table import budget_table
 from graphcollab.report.comparison_figures import comparison_figures
 from graphcollab.report.contact_heatmap import contact_heatmap
 from graphcollab.report.merge_curves import merge_curves
@@ -25,6 +26,7 @@ from graphcollab.report.weight_table import weight_table
 
 __all__ = [
     "accuracy_curves",
+    "budget_table",
     "comparison_figures",
     "contact_heatmap",
     "merge_curves",

@@ -62,6 +62,29 @@ class Comparison:
         trials = [trial for part in parts for trial in part.trials]
         return cls(trials, chosen, parts[0].higher_is_better, parts[-1].results, parts[0].metric)
 
+    @classmethod
+    def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
+        """Put runs made by `run` side by side, so that tables and figures of comparisons can be made of them.
+
+        Args:
+            results: For every method its results, one for each seed, in the same order for all methods.
+
+        Raises:
+            ValueError: If there is no result, or methods were not run on the same seeds.
+        """
+        seeds = [[result.env.seed for result in many] for many in results.values()]
+        if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
+            named = dict(zip(results, seeds, strict=True))
+            raise ValueError(f"runs to compare must be on the same seeds, at least one, in the same order, got {named}")
+        chosen = {
+            name: [Trial.from_result(name, result.env.seed, {}, result) for result in many]
+            for name, many in results.items()
+        }
+        last = {name: many[-1] for name, many in results.items()}
+        history = next(iter(last.values())).history
+        trials = [trial for many in chosen.values() for trial in many]
+        return cls(trials, chosen, history.higher_is_better, last, history.metric)
+
     @property
     def share(self) -> bool:
         """Whether the metric is a share, which tables show in percent."""

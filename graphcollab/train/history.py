@@ -48,8 +48,8 @@ class History:
         rounds: Rounds played before each evaluation.
         seconds: Seconds since the start at each evaluation (not part of what a resumed run repeats).
         values: For every field [K] per evaluation: ``train_loss``, ``val_loss``, ``val_metric``, ``test_loss``,
-            ``test_metric``, ``bytes_sent``; where merging is watched ``val_loss_before``, ``val_metric_before``,
-            ``val_loss_after`` and ``val_metric_after``.
+            ``test_metric``, ``bytes_sent``, ``messages_sent``; where merging is watched ``val_loss_before``,
+            ``val_metric_before``, ``val_loss_after`` and ``val_metric_after``.
         graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
         scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
         isolated: Nodes that were left behind because their loss was not finite, with the round, counted from 1.

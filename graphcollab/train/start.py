@@ -78,7 +78,8 @@ def build_graph(
 
     Returns:
         A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks
-        ``trains``, ``serves``, ``present`` and ``isolated`` [K], and ``train_loss`` and ``bytes_sent`` [K].
+        ``trains``, ``serves``, ``present`` and ``isolated`` [K], and ``train_loss``, ``bytes_sent`` and
+        ``messages_sent`` [K].
 
     Raises:
         ValueError: If edges are out of range or double, or architectures are not given for every node.
@@ -101,6 +102,7 @@ def build_graph(
     data.train_loss = torch.full((count,), float("nan"), device=device)
     data.bad_step = torch.full((count,), -1, device=device)
     data.bytes_sent = torch.zeros(count, dtype=torch.float64, device=device)
+    data.messages_sent = torch.zeros(count, dtype=torch.int64, device=device)
     return data
 
 

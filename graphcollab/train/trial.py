@@ -41,6 +41,7 @@ class Trial:
         test_loss: Mean test loss of the returned models.
         seconds: Seconds since the start at every evaluation.
         sent: Bytes that a node had sent at every evaluation, mean over nodes.
+        messages: Messages that all nodes together had sent at every evaluation.
     """
 
     method: str
@@ -53,6 +54,7 @@ class Trial:
     test_loss: float = field(repr=False, default=math.nan)
     seconds: tuple[float, ...] = field(repr=False, default=())
     sent: tuple[float, ...] = field(repr=False, default=())
+    messages: tuple[float, ...] = field(repr=False, default=())
 
     @classmethod
     def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result) -> Trial:
@@ -73,6 +75,7 @@ class Trial:
             final("test_loss"),
             tuple(history.seconds),
             tuple(history.mean("bytes_sent")),
+            tuple(history.table("messages_sent").sum(1).tolist()),
         )
 
     def reached(self, target: float, higher_is_better: bool = True) -> Reached | None:
@@ -92,3 +95,46 @@ class Trial:
                 seconds, sent = (kept[t] if kept else math.nan for kept in (self.seconds, self.sent))
                 return Reached(round_, seconds, sent)
         return None
+
+    def within(self, budget: float, unit: str = "messages") -> tuple[int, float] | None:
+        """Return when a budget was last kept, and the mean test metric then.
+
+        It is the last evaluation before which all nodes together had sent no more than the budget: nothing is
+        interpolated, so it can be early by as many rounds as lie between evaluations.
+
+        Args:
+            budget: Messages, or bytes, of all nodes together.
+            unit: ``"messages"`` or ``"bytes"``.
+
+        Returns:
+            Round and mean test metric, or None where more had been sent before the first evaluation.
+
+        Raises:
+            ValueError: If the unit is neither, or it was not kept how much was sent.
+
+        Example:
+            >>> trial = Trial("mapl", 0, {}, 0.0, {}, ([1, 2, 3], [0.4, 0.6, 0.7]), messages=(6.0, 10.0, 12.0))
+            >>> trial.within(10), trial.within(5)
+            ((2, 0.6), None)
+        """
+        sent = self.total(unit)
+        if not sent:
+            raise ValueError(
+                f"a trial of {self.method!r} does not hold how many {unit} its nodes sent: make it by a run"
+            )
+        kept = [t for t, total in enumerate(sent) if total <= budget * (1 + 1e-12)]  # a mean times K is rounded
+        rounds, values = self.curve
+        return (rounds[kept[-1]], values[kept[-1]]) if kept else None
+
+    def total(self, unit: str = "messages") -> list[float]:
+        """Return what all nodes together had sent at every evaluation; empty where it was not kept.
+
+        Args:
+            unit: ``"messages"`` or ``"bytes"``.
+
+        Raises:
+            ValueError: If the unit is neither.
+        """
+        if unit not in ("messages", "bytes"):
+            raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
+        return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]

@@ -84,7 +84,7 @@ def test_history_per_node_and_round():
     result = run(meta_l2c(**QUICK), tasks, make, rounds=3)
     history = result.history
     assert history.names == tasks.names
-    assert sorted(history.values) == ["bytes_sent", "train_loss", "val_loss", "val_metric"]
+    assert sorted(history.values) == ["bytes_sent", "messages_sent", "train_loss", "val_loss", "val_metric"]
     for name in history.values:
         assert history.table(name).shape == (3, 6)
     assert history.seconds == sorted(history.seconds)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from graphcollab.methods import local
+from graphcollab.methods import dpsgd, local
 from graphcollab.models import MLP
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Reached, Trial, run
@@ -77,4 +77,38 @@ def test_a_trial_holds_what_the_history_does() -> None:
     assert kept.validation == pytest.approx(float(history.last("val_metric").mean()))
     assert kept.seconds == tuple(history.seconds)
     assert kept.sent == tuple(history.mean("bytes_sent"))
-    assert len(kept.seconds) == len(kept.sent) == len(kept.curve[0])
+    assert kept.messages == tuple(history.table("messages_sent").sum(1).tolist()) == (0.0, 0.0)
+    assert len(kept.seconds) == len(kept.sent) == len(kept.messages) == len(kept.curve[0])
+
+
+def test_the_last_evaluation_within_a_budget() -> None:
+    kept = {"sent": (10.0, 40.0, 50.0), "messages": (2.0, 4.0, 4.0), "per_node": (0.5, 0.5, 0.5)}
+    found = trial([0.25, 0.5, 0.4], **kept)
+    assert [found.within(budget) for budget in (1, 2, 3, 4, 9)] == [None, (5, 0.25), (5, 0.25), (15, 0.4), (15, 0.4)]
+    assert [found.within(budget, "bytes") for budget in (29, 30, 149)] == [None, (5, 0.25), (10, 0.5)]
+    assert found.total("bytes") == [30.0, 120.0, 150.0]
+    assert trial([0.25, 0.5, 0.4]).total() == []
+    with pytest.raises(ValueError, match="a trial of 'm' does not hold how many bytes its nodes sent"):
+        trial([0.25, 0.5, 0.4]).within(5, "bytes")
+    with pytest.raises(ValueError, match="unit must be 'messages' or 'bytes', got 'floats'"):
+        found.total("floats")
+
+
+def test_runs_side_by_side() -> None:
+    draw = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(12, 3, generator=draw), torch.randint(2, (12,), generator=draw)) for _ in range(3)]
+    tasks = Tasks.from_samples(samples, test=samples)
+    results = {
+        name: [run(make(lr=0.1), tasks, MLP(3, 4, 2), rounds=2, seed=seed) for seed in (4, 2)]
+        for name, make in (("local", local), ("dpsgd", dpsgd))
+    }
+    found = Comparison.from_results(results)
+    assert [(t.method, t.seed) for t in found.trials] == [("local", 4), ("local", 2), ("dpsgd", 4), ("dpsgd", 2)]
+    assert found.chosen["dpsgd"][1].messages == (6.0, 12.0)
+    assert found.results["dpsgd"] is results["dpsgd"][1]
+    assert (found.metric, found.higher_is_better) == ("accuracy", True)
+    results["local"] = results["local"][::-1]
+    with pytest.raises(ValueError, match=r"on the same seeds.*got {'local': \[2, 4\], 'dpsgd': \[4, 2\]}"):
+        Comparison.from_results(results)
+    with pytest.raises(ValueError, match="at least one"):
+        Comparison.from_results({})
