@@ -15,6 +15,7 @@ from graphcollab.methods.dpsgd import dpsgd
 from graphcollab.methods.fc import fc
 from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.fedavg_finetuned import fedavg_finetuned
+from graphcollab.methods.fedsim_pillutla import fedsim_pillutla
 from graphcollab.methods.fomo import fomo
 from graphcollab.methods.ifca import ifca
 from graphcollab.methods.l2c import l2c
@@ -36,6 +37,7 @@ __all__ = [
     "fc",
     "fedavg",
     "fedavg_finetuned",
+    "fedsim_pillutla",
     "fomo",
     "ifca",
     "l2c",

@@ -56,6 +56,7 @@ class CenterAverage(ServerAverage):
 
     weights: str = "uniform"
     within: str | None = field(default=None, init=False, repr=False)
+    lr: float = field(default=1.0, init=False, repr=False)
     divide: str = "cluster"
 
     def __post_init__(self) -> None:

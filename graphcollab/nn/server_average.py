@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -32,23 +33,33 @@ class ServerAverage:
     nothing. A node that sends is charged d floats up and d down; the others get the average only to be judged by it.
 
     Args:
-        part: Part of the model that is averaged.
+        part: Part of the model that is averaged; or several, such as ``"backbone+head"``, which here need not lie side
+            by side.
         buffers: ``"mix"``: buffers (running statistics) are averaged too; ``"keep"``: they stay with the node.
         weights: ``"counts"``: a node counts by its training samples; ``"uniform"``: all nodes count alike.
         within: ``"cluster"``: every true cluster has a server of its own (an oracle); None: there is one for all.
+        lr: The server's step size. It moves from where the round began by so many times the mean of the nodes' updates
+            (buffers are averaged all the same); 1 is plain averaging.
 
     Raises:
-        ValueError: If a setting is none of those named, or true clusters are needed and not known.
+        ValueError: If a setting is none of those named, a part is named twice, or true clusters are needed and not
+            known.
     """
 
     part: str = "all"
     buffers: str = "mix"
     weights: str = "counts"
     within: str | None = None
+    lr: float = 1.0
     along_edges: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_buffers(self.buffers)
+        named = self.part.split("+")
+        if len({*named}) < len(named) or ("all" in named and len(named) > 1):
+            raise ValueError(f"every part is averaged once: name each once, and 'all' alone, got {self.part!r}")
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"lr of the server must be a positive finite number, got {self.lr}")
         if self.weights not in ("counts", "uniform"):
             raise ValueError(f"weights must be 'counts' or 'uniform', got {self.weights!r}")
         if self.within not in (None, "cluster"):
@@ -56,7 +67,8 @@ class ServerAverage:
 
     def init(self, data: Data, env: Env) -> Data:
         """Connect every node to its server."""
-        data.x.part(self.part)
+        for part in self.part.split("+"):
+            data.x.part(part)
         place = torch.zeros_like(data.node_id)
         if self.within:
             place = env.engine.tasks.require_cluster().to(place.device)
@@ -71,9 +83,11 @@ class ServerAverage:
         reached = torch.zeros_like(data.isolated).index_fill_(0, node[(total > 0)[place]], True) & ~data.isolated
         new = data.x
         width = 0
-        for part in parts_that_travel(new, self.part, self.buffers):
+        for part in (p for many in parts_that_travel(new, self.part, self.buffers) for p in many.split("+")):
             old = new.part(part)
-            average = _MIX(env.comm.halo(old, server.edge_index), server.edge_index, weight, server.size)
+            moved = self.lr != 1 and part != "buffers"
+            up = torch.lerp(data.x_start.part(part), old, self.lr) if moved else old
+            average = _MIX(env.comm.halo(up, server.edge_index), server.edge_index, weight, server.size)
             new = new.with_part(part, _send_down(average, server, reached, old))
             width += old.shape[1]
         data = env.comm.count(data, node[sent > 0], 2 * width)
