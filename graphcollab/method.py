@@ -161,7 +161,8 @@ class Method:
         data = began = attend(data, env)
         data = self.watch.before(settle(self.local(data, env), env), env)
         data = self.weigh(data, env)
-        data = self.exchange(count_messages(data, self.along_edges), env)
+        along_edges = self.along_edges and not getattr(self.exchange, "through_server", False)
+        data = self.exchange(count_messages(data, along_edges), env)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)

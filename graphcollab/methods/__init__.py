@@ -24,6 +24,7 @@ from graphcollab.methods.meta_l2c import meta_l2c
 from graphcollab.methods.oracle import oracle
 from graphcollab.methods.panm import panm
 from graphcollab.methods.pens import pens
+from graphcollab.methods.pfedsim import pfedsim
 from graphcollab.methods.random_peers import random_peers
 from graphcollab.phases import Phases
 
@@ -46,6 +47,7 @@ __all__ = [
     "oracle",
     "panm",
     "pens",
+    "pfedsim",
     "random_peers",
 ]
 

@@ -16,6 +16,7 @@ from graphcollab.nn.projected_gradient import ProjectedGradient
 from graphcollab.nn.receive import Receive
 from graphcollab.nn.rewire import AtRound, EveryRound, Keep, SampleNodes
 from graphcollab.nn.server_average import ServerAverage
+from graphcollab.nn.server_mix import ServerMix
 from graphcollab.nn.weigh import (
     ChannelAttention,
     ClassifierSimilarity,
@@ -25,6 +26,7 @@ from graphcollab.nn.weigh import (
     FirstOrderGain,
     FixedWeigher,
     GradientAlignment,
+    HeadAffinity,
     InverseDistance,
     InverseLoss,
     KeepWeights,
@@ -60,6 +62,7 @@ __all__ = [
     "FirstOrderGain",
     "FixedWeigher",
     "GradientAlignment",
+    "HeadAffinity",
     "InverseDistance",
     "InverseLoss",
     "Keep",
@@ -79,6 +82,7 @@ __all__ = [
     "SampleCounts",
     "SampleNodes",
     "ServerAverage",
+    "ServerMix",
     "Similarity",
     "SoftmaxScores",
     "Stragglers",

@@ -126,9 +126,7 @@ class Exchange:
             if self.against is not None:
                 mixed = old + _against(mixed, old, weight, edge_index)
             new = new.with_part("buffers", _unless(keeps, mixed, old))
-        crossing = (edge_index[0] != edge_index[1]) & (weight != 0)
-        data = env.comm.count(data, edge_index[0, crossing], message.shape[1])
-        data = copy.copy(data)
+        data = copy.copy(self._count(data, env, weight, message.shape[1]))
         data.x, data.x_local = new, data.x
         return data
 
@@ -150,6 +148,11 @@ class Exchange:
         with torch.enable_grad():
             (gradient,) = torch.autograd.grad(self._weights_in_use(given, in_use)[0], given.edge_weight, gradient)
         return gradient
+
+    def _count(self, data: Data, env: Env, weight: Tensor, width: int) -> Data:
+        """Count what has travelled: ``width`` floats along every edge between two nodes that weighs something."""
+        sender, receiver = data.edge_index
+        return env.comm.count(data, sender[(sender != receiver) & (weight != 0)], width)
 
     def _weights_in_use(self, data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return every edge's factor in the sum, [E], and which nodes keep their model, [K], if some do."""

@@ -10,6 +10,7 @@ from graphcollab.nn.weigh.fed_sim import FedSim
 from graphcollab.nn.weigh.first_order_gain import FirstOrderGain
 from graphcollab.nn.weigh.fixed import FixedWeigher, Metropolis, NoWeights, SampleCounts, Uniform
 from graphcollab.nn.weigh.gradient_alignment import GradientAlignment
+from graphcollab.nn.weigh.head_affinity import HeadAffinity
 from graphcollab.nn.weigh.inverse_distance import InverseDistance
 from graphcollab.nn.weigh.inverse_loss import InverseLoss
 from graphcollab.nn.weigh.keep_weights import KeepWeights
@@ -28,6 +29,7 @@ __all__ = [
     "FirstOrderGain",
     "FixedWeigher",
     "GradientAlignment",
+    "HeadAffinity",
     "InverseDistance",
     "InverseLoss",
     "KeepWeights",
