@@ -115,7 +115,7 @@ class Objective(ABC):
 
     def __add__(self, other: Objective) -> Objective:
         """Return the sum of two objectives."""
-        return Sum((self, other))
+        return Sum(tuple(term for one in (self, other) for term in (one.terms if isinstance(one, Sum) else (one,))))
 
     def __rmul__(self, scale: float) -> Objective:
         """Return the objective times a number."""

@@ -20,7 +20,8 @@ from graphcollab.transforms import Threshold, WithSelfLoops
 
 __all__ = ["mapl"]
 
-NOTHING = 1e-12  # weights below are zero but for rounding
+NOTHING = 1e-12  # a weight below is zero but for rounding
+PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)
 
 
 def mapl(
@@ -29,46 +30,112 @@ def mapl(
     weight_decay: float = 0.0,
     batch_size: int = 64,
     warmup: int = 100,
-    temperature: float = 0.1,
+    temperature: float = 0.5,
     contrast: float = 1.0,
     prototype: float = 1.0,
     uniformity: float = 1.0,
     graph: ClassifierSimilarity | None = None,
-    drop: bool = True,
+    drop: bool | None = None,
     augment: Augment | None = ImageAugment(),  # noqa: B008
+    keep_state: bool = False,
     part: str = "prototypes",
     buffers: str = "keep",
     published: bool = False,
 ) -> Method | Phases:
-    r"""MAPL: models of any architecture, tied by shared class prototypes along a graph learned from their classifiers.
+    r"""MAPL: models of any architecture, tied by class prototypes along a graph learned from their classifiers.
 
     `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024),
-    algorithm 3.
+    algorithm 3. In every round a node
+
+    1. trains backbone, projection, classifier and its own class prototypes ξ on two augmented views of samples, with
+
+       .. math::
+           \ell = \ell_\text{ce} + \ell_\text{cont} + \ell_\text{proto} + \ell_\text{uni}
+
+       (`SupervisedContrast`, `PrototypeContrast`, `PrototypeUniformity`);
+    2. after ``warmup`` rounds, receives its neighbours' classifiers and takes a step on its weights
+       (`ClassifierSimilarity`);
+    3. receives its neighbours' prototypes, :math:`\xi_i \leftarrow \sum_{j \in \{i\} \cup N_i} w_{ij} \xi_j`, with the
+       new weights; those whose weight is zero are no neighbours any more, for good.
+
+    Everybody listens to everybody at first, with equal weights. Models are `graphcollab.models.SplitModel` or any with
+    parts ``prototypes`` and ``head`` of common shapes whose ``forward(inputs, embed=True)`` returns latents;
+    architectures may differ in everything else. ``mapl(part="backbone+prototypes")`` is MAPL+, for nodes of one
+    architecture, which mixes backbones as well.
+
+    Where it differs from the paper, beside what the parts say of themselves:
+
+    - All losses are means over the views of a batch. The paper prints a sum in the cross-entropy and the contrastive
+      loss and a mean in the prototypes' loss, which is ``mapl(prototype=1 / Q, uniformity=1 / Q)`` with the 2 B views Q
+      of a batch (Adam makes nothing of a common factor).
+    - The paper's temperature is 100, at which cosines, that lie in [-1, 1], hardly act: gradients of both contrastive
+      losses are about 1000 times smaller than at 0.1. ``temperature=100`` is the paper's.
+    - ``published=True`` computes what the authors' code does: the contrastive loss in the form ``"in"`` at temperature
+      100, prototypes of any length at temperature 1, uniformity by exponentials, the sign steps of
+      `ClassifierSimilarity`, and neighbours that are never dropped. Its augmentation has no blur:
+      ``augment=ImageAugment(blur=0.0)``.
+
+    Args:
+        epochs: Local epochs a round.
+        lr: Step size of Adam, whose betas are 0.5 and 0.999.
+        weight_decay: Coefficient of the L2 penalty.
+        batch_size: Samples per step; each is seen in two views.
+        warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. 0: none.
+        temperature: τ of both contrastive losses.
+        contrast: Weight of the supervised contrastive loss; 0 leaves it out.
+        prototype: Weight of the prototypes' loss.
+        uniformity: Weight of the uniformity loss.
+        graph: How weights are learned. Default: ``ClassifierSimilarity()``.
+        drop: Drop neighbours whose weight has become zero. Default: True, as in the paper; False with ``published``.
+        augment: What makes a view of a sample. Default: the paper's, for images. For other samples give
+            `graphcollab.local.AddNoise`, a function, or None: views are the samples themselves.
+        keep_state: Keep Adam's moments from round to round; the authors begin afresh.
+        part: Part of the model that is mixed.
+        buffers: ``"keep"`` or ``"mix"`` running statistics.
+        published: Compute as the authors' code; ``temperature`` and ``graph`` then have no effect.
+
+    Raises:
+        ValueError: If a setting is out of its range, or a model has no latents.
+
+    Example:
+        >>> phases = mapl(warmup=20)
+        >>> phases.until, phases.next.weigh.head, mapl(part="backbone+prototypes").name
+        (20, 'head', 'mapl+')
     """
-    objective: Objective | None = None
-    for weight, term in (
-        (contrast, SupervisedContrast(temperature)),
-        (prototype, PrototypeContrast(temperature)),
-        (uniformity, PrototypeUniformity()),
-    ):
-        if weight:
-            one = term if weight == 1 else weight * term
-            objective = one if objective is None else objective + one
     local = Fit(
         epochs=epochs,
         batch_size=batch_size,
         optimizer=Adam(lr=lr, betas=(0.5, 0.999), weight_decay=weight_decay),
-        objective=objective,
+        objective=_objective(temperature, contrast, prototype, uniformity, published),
+        keep_state=keep_state,
         views=Views(augment, 2),
     )
+    whole = part == "all" or "backbone" in part.split("+")
     first = Method(
-        "mapl+" if "backbone" in part.split("+") or part == "all" else "mapl",
+        "mapl+" if whole else "mapl",
         local=local,
         weigh=Uniform(),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         prepare=WithSelfLoops(),
     )
-    learning = first.replace(weigh=graph or ClassifierSimilarity())
-    if drop:
+    learning = first.replace(weigh=PUBLISHED_GRAPH if published else graph or ClassifierSimilarity())
+    if (not published) if drop is None else drop:
         learning = learning.replace(rewire=Threshold(NOTHING))
     return Phases(first, warmup, learning) if warmup else learning
+
+
+def _objective(
+    temperature: float, contrast: float, prototype: float, uniformity: float, published: bool
+) -> Objective | None:
+    """Return what is added to the task's loss."""
+    if published:
+        terms: list[Objective] = [
+            SupervisedContrast(100.0, form="in"),
+            PrototypeContrast(normalize=False),
+            PrototypeUniformity("exp", 100.0),
+        ]
+    else:
+        terms = [SupervisedContrast(temperature), PrototypeContrast(temperature), PrototypeUniformity()]
+    weights = contrast, prototype, uniformity
+    scaled = [term if weight == 1 else weight * term for weight, term in zip(weights, terms, strict=True) if weight]
+    return sum(scaled[1:], scaled[0]) if scaled else None

@@ -1,0 +1,147 @@
+"""MAPL as a whole: the order of a round, what travels, who is dropped, and nodes with few or no samples of a class."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import local, run
+from graphcollab.local import AddNoise, Fit, Views
+from graphcollab.methods import fedavg, mapl
+from graphcollab.models import MLP, SplitModel
+from graphcollab.nn import ClassifierSimilarity, NoExchange
+from graphcollab.tasks import Tasks
+from graphcollab.testing import Scene
+
+QUICK = {"lr": 0.01, "batch_size": 4, "augment": AddNoise(0.1)}
+
+
+def play(method, rounds, **scene):
+    data, env = Scene.small(embeds=True, **scene).play(method, rounds)
+    return data, env
+
+
+def test_a_round_learns_weights_from_new_classifiers_and_mixes_prototypes_with_them():
+    method = mapl(warmup=0, **QUICK)
+    data, env = Scene.small(embeds=True).begin(method)
+    data.x_start = data.x
+    trained = method.local(data, env)
+    weighed = method.weigh(trained, env)
+    after = method.exchange(weighed, env)
+    matrix = torch.zeros(6, 6, dtype=torch.float64)
+    matrix[weighed.edge_index[1], weighed.edge_index[0]] = weighed.edge_weight
+    torch.testing.assert_close(after.x.part("prototypes"), matrix @ trained.x.part("prototypes"))
+    for part in ("backbone", "projection", "head"):
+        assert torch.equal(after.x.part(part), trained.x.part(part))
+    own = method.weigh(data, env).edge_weight  # from the classifiers before the local update: all alike
+    assert not torch.allclose(own, weighed.edge_weight)
+    played, _ = play(method, 1)
+    torch.testing.assert_close(played.x.part("prototypes"), after.x.part("prototypes"))
+
+
+def test_mapl_plus_mixes_backbones_too():
+    plain, plus = (play(mapl(warmup=5, part=part, **QUICK), 1)[0] for part in ("prototypes", "backbone+prototypes"))
+    backbones = plus.x.part("backbone")
+    torch.testing.assert_close(backbones, plain.x.part("backbone").mean(0).expand_as(backbones))
+    assert torch.equal(plus.x.part("head"), plain.x.part("head"))
+    torch.testing.assert_close(plus.x.part("prototypes"), plain.x.part("prototypes"))
+    assert mapl(part="backbone+prototypes").name == "mapl+"
+
+
+def test_prototypes_travel_from_the_start_and_classifiers_after_the_warm_up():
+    method = mapl(warmup=2, graph=ClassifierSimilarity(lr=1e-3), **QUICK)
+    data, _ = play(method, 2)
+    prototypes, head = (data.x.part(part).shape[1] for part in ("prototypes", "head"))
+    assert data.bytes_sent.tolist() == [2 * 5 * 4 * prototypes] * 6
+    data, _ = play(method, 3)
+    assert data.bytes_sent.tolist() == [5 * 4 * (3 * prototypes + head)] * 6
+
+
+def test_neighbours_of_weight_zero_are_dropped_for_good_unless_asked():
+    fierce = ClassifierSimilarity(lr=50.0)
+    start, _ = Scene.small(embeds=True).begin(mapl(warmup=0, graph=fierce, **QUICK))
+    after, _ = play(mapl(warmup=0, graph=fierce, **QUICK), 1)
+    assert 6 < after.edge_index.shape[1] < start.edge_index.shape[1] == 36
+    assert after.edge_index[0, after.edge_index[0] == after.edge_index[1]].tolist() == list(range(6))
+    later, _ = play(mapl(warmup=0, graph=fierce, **QUICK), 3)
+    assert later.edge_index.shape[1] <= after.edge_index.shape[1]
+    kept, _ = play(mapl(warmup=0, graph=fierce, drop=False, **QUICK), 1)
+    assert kept.edge_index.shape[1] == 36
+    assert int((kept.edge_weight == 0).sum()) > 0
+
+
+def test_a_node_alone_keeps_its_prototypes():
+    data, env = (
+        Scene.small(embeds=True).replace(edge_index=torch.empty(2, 0, dtype=torch.int64)).play(mapl(warmup=1, **QUICK))
+    )
+    alone = mapl(warmup=1, **QUICK)
+    alone = alone.method.replace(exchange=NoExchange())
+    other, _ = Scene.small(embeds=True).replace(edge_index=torch.empty(2, 0, dtype=torch.int64)).play(alone)
+    torch.testing.assert_close(data.x.tensors[0], other.x.tensors[0])
+
+
+def test_losses_that_weigh_nothing_are_left_out():
+    bare = mapl(warmup=0, contrast=0, prototype=0, uniformity=0)
+    assert bare.local.objective is None
+    assert len(mapl(warmup=0).local.objective.terms) == 3
+    data, _ = play(mapl(warmup=3, contrast=0, prototype=0, uniformity=0, augment=None, lr=0.01, batch_size=4), 1)
+    plain = Fit(batch_size=4, optimizer=mapl(lr=0.01).method.local.optimizer, views=Views(None, 2))
+    same, _ = play(local().replace(local=plain), 1)
+    torch.testing.assert_close(data.x.part("backbone"), same.x.part("backbone"))
+
+
+def test_the_published_form_trains_and_never_drops():
+    data, _ = play(mapl(warmup=1, published=True, **QUICK), 4)
+    assert data.edge_index.shape[1] == 36
+    contrast, prototype, uniformity = mapl(published=True).next.local.objective.terms
+    assert (contrast.form, contrast.temperature, prototype.normalize, uniformity.form) == ("in", 100.0, False, "exp")
+
+
+def labelled(*labels):
+    """Return tasks whose nodes have 6 samples each of the classes named, with inputs that tell classes apart."""
+    draw = torch.Generator().manual_seed(0)
+    samples = []
+    for own in labels:
+        y = torch.tensor(own).repeat_interleave(6)
+        samples.append((torch.randn(len(y), 4, generator=draw) + y[:, None], y))
+    return Tasks.from_samples(samples)
+
+
+def models(latents=(3, 3)):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return [SplitModel(nn.Linear(4, width), (4,), 4, latent=width, norm="layer") for width in latents]
+
+
+def test_a_single_class_and_a_class_nobody_has_are_well_defined():
+    tasks = labelled((0, 1), (0, 1), (2,))  # node 2 has one class, class 3 is nobody's
+    result = run(mapl(warmup=1, lr=0.01, augment=None), tasks, models()[:1], rounds=3, seed=0, progress=False)
+    assert all(bool(t.isfinite().all()) for t in result.data.x.tensors)
+    prototypes = result.data.x.part("prototypes").view(3, 4, -1)
+    assert bool((prototypes[:, 3] != result.data.x_init.part("prototypes").view(3, 4, -1)[:, 3]).any())  # pushed apart
+
+
+def test_unequal_latents_are_refused_by_name():
+    tasks = labelled((0, 1), (0, 1))
+    with pytest.raises(ValueError, match="different shapes"):
+        run(mapl(augment=None), tasks, models((3, 5)), architecture=[0, 1], rounds=1, seed=0, progress=False)
+
+
+def test_models_without_latents_are_refused_by_name():
+    tasks = labelled((0, 1), (0, 1))
+    with pytest.raises(ValueError, match="SplitModel"):
+        run(mapl(augment=None), tasks, MLP(4, 3, 4), rounds=1, seed=0, progress=False)
+
+
+def test_samples_that_cannot_be_augmented_are_refused_before_the_first_round():
+    tasks = labelled((0, 1), (0, 1))
+    with pytest.raises(ValueError, match="AddNoise"):
+        run(mapl(), tasks, models()[:1], rounds=1, seed=0, progress=False)
+
+
+def test_methods_without_prototypes_train_the_same_models():
+    tasks = labelled((0, 1), (0, 1), (2, 3))
+    result = run(fedavg(part="head"), tasks, models(), architecture=[0, 1, 0], rounds=1, seed=0, progress=False)
+    head = result.data.x.part("head")
+    assert torch.equal(head[0], head[1])
