@@ -72,12 +72,10 @@ def test_neighbours_of_weight_zero_are_dropped_for_good_unless_asked():
 
 
 def test_a_node_alone_keeps_its_prototypes():
-    data, env = (
-        Scene.small(embeds=True).replace(edge_index=torch.empty(2, 0, dtype=torch.int64)).play(mapl(warmup=1, **QUICK))
-    )
-    alone = mapl(warmup=1, **QUICK)
-    alone = alone.method.replace(exchange=NoExchange())
-    other, _ = Scene.small(embeds=True).replace(edge_index=torch.empty(2, 0, dtype=torch.int64)).play(alone)
+    method = mapl(warmup=1, **QUICK)
+    nobody = torch.empty(2, 0, dtype=torch.int64)
+    data, _ = Scene.small(embeds=True).replace(edge_index=nobody).play(method)
+    other, _ = play(method.method.replace(exchange=NoExchange()), 2)
     torch.testing.assert_close(data.x.tensors[0], other.x.tensors[0])
 
 
