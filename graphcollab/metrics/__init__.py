@@ -10,6 +10,7 @@ from graphcollab.metrics.clusters import adjusted_rand_index, recovered_clusters
 from graphcollab.metrics.fairness import summarize
 from graphcollab.metrics.metric import Metric
 from graphcollab.metrics.mixture_bound import MixtureBound, label_distance, mixture_bound
+from graphcollab.metrics.node_latents import NodeLatents, node_latents
 from graphcollab.metrics.paired import PairedDifference, paired_difference
 from graphcollab.metrics.recovery import WeightByOverlap, in_cluster_share, recovery_auc, weight_by_overlap
 from graphcollab.metrics.regression import MeanError, mae, mse
@@ -28,6 +29,7 @@ __all__ = [
     "MeanError",
     "Metric",
     "MixtureBound",
+    "NodeLatents",
     "PairedDifference",
     "SimilarityByCluster",
     "UserMetric",
@@ -44,6 +46,7 @@ __all__ = [
     "mixture_bound",
     "mse",
     "never_sampled",
+    "node_latents",
     "paired_difference",
     "recovered_clusters",
     "recovery_auc",

@@ -10,6 +10,7 @@ from graphcollab.report.accuracy_curves import accuracy_curves
 from graphcollab.report.budget_table import budget_table
 from graphcollab.report.comparison_figures import comparison_figures
 from graphcollab.report.contact_heatmap import contact_heatmap
+from graphcollab.report.latent_figure import latent_figure
 from graphcollab.report.merge_curves import merge_curves
 from graphcollab.report.paired_table import paired_table
 from graphcollab.report.peer_table import peer_table
@@ -29,6 +30,7 @@ __all__ = [
     "budget_table",
     "comparison_figures",
     "contact_heatmap",
+    "latent_figure",
     "merge_curves",
     "paired_table",
     "peer_table",

@@ -1,0 +1,113 @@
+"""What nodes' models make of their samples before the head."""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphcollab.checks import check_whole
+from graphcollab.keyed import keyed_order
+from graphcollab.local import Engine, Rows
+from graphcollab.stack import Stacks
+
+__all__ = ["NodeLatents", "node_latents"]
+
+_SAMPLE_STREAM = 152
+
+
+class NodeLatents(NamedTuple):
+    """Latents of samples, node after node.
+
+    Args:
+        values: Latents, or their projections.
+        node: Whose samples they are.
+        target: The samples' targets.
+
+    Shapes:
+        values: [N, d]; node: [N], ascending; target: [N] or [N, D].
+    """
+
+    values: Tensor
+    node: Tensor
+    target: Tensor
+
+
+def node_latents(
+    engine: Engine,
+    models: Stacks,
+    split: str = "test",
+    per_node: int | None = None,
+    of: str = "latent",
+    seed: int = 0,
+) -> NodeLatents:
+    """Return the latents that every node's model has of the node's own samples, in evaluation mode.
+
+    Args:
+        engine: What computes, such as ``result.env.engine``.
+        models: One model per node, such as ``result.stacks``; ``forward(inputs, embed=True)`` must return
+            `graphcollab.typing.Embedded`, as that of `graphcollab.models.SplitModel` does.
+        split: ``"train"``, ``"val"`` or ``"test"``.
+        per_node: How many samples of a node at most, drawn at random. Default: all.
+        of: ``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.
+        seed: Seed of the draw; which samples of a node are drawn depends on it and the node's identity.
+
+    Raises:
+        ValueError: If ``of`` is something else, no node has such samples, a model has no latents, or latents of two
+            nodes differ in size.
+
+    Example:
+        >>> from graphcollab.methods import local
+        >>> from graphcollab.models import MLP, SplitModel
+        >>> from graphcollab.testing import Scene
+        >>> model = SplitModel(MLP(4, (6,), 5), (4,), num_classes=3)
+        >>> data, env = Scene.small(torch.float32).replace(modules=[model]).begin(local())
+        >>> node_latents(env.engine, data.x, "train", per_node=4).values.shape
+        torch.Size([24, 5])
+    """
+    if of not in ("latent", "projection"):
+        raise ValueError(f"of must be 'latent' or 'projection', got {of!r}")
+    check_whole(optional=True, per_node=per_node)
+    tasks = engine.tasks
+    if int(tasks.sizes(split).sum()) == 0:
+        raise ValueError(f"no node has {split!r} samples, so there are no latents: choose another split")
+    _require_latents(engine, models)
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    for chunk in engine.predict(Rows.own(models), split, embed=True):
+        values = chunk.latent if of == "latent" else chunk.projection
+        if values is None:
+            raise ValueError(
+                f"models yield no {of}: forward(inputs, embed=True) must return graphcollab.typing.Embedded"
+            )
+        for r, node in enumerate(chunk.rows.tolist()):
+            here = chunk.mask[r].nonzero().flatten()
+            if per_node is not None:
+                drawn = keyed_order(seed, _SAMPLE_STREAM, int(tasks.ids[node]), here)[:per_node]
+                here = here[drawn].sort().values
+            found[node] = values[r, here].detach().flatten(1), chunk.targets[r, here]
+    nodes = sorted(found)
+    sizes = {found[node][0].shape[1]: node for node in reversed(nodes)}  # the first node of every size
+    if len(sizes) > 1:
+        named = ", ".join(f"{size} at {tasks.names[node]!r}" for size, node in sizes.items())
+        raise ValueError(
+            f"{of}s have different sizes ({named}), so they cannot be compared: give all models one size, say by the "
+            "argument latent of graphcollab.models.SplitModel"
+        )
+    counts = torch.tensor([len(found[node][1]) for node in nodes])
+    owner = torch.tensor(nodes).repeat_interleave(counts)
+    values, targets = (torch.cat(column) for column in zip(*(found[node] for node in nodes), strict=True))
+    return NodeLatents(values, owner.to(values.device), targets)
+
+
+def _require_latents(engine: Engine, models: Stacks) -> None:
+    """Check that every architecture's forward pass takes ``embed``."""
+    for backend, members in zip(engine.backends, models.members, strict=True):
+        who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__
+        known = inspect.signature(backend.module.forward).parameters.values()
+        if not any(p.name == "embed" or p.kind is inspect.Parameter.VAR_KEYWORD for p in known):
+            raise ValueError(
+                f"the model of {who!r}, {kind}, has no latents: forward(inputs, embed=True) must return "
+                "graphcollab.typing.Embedded; wrap its backbone in graphcollab.models.SplitModel"
+            )

@@ -1,0 +1,139 @@
+"""Latents in the plane, by node and by class (Fig. 4 of MAPL)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from torch import Tensor
+
+from graphcollab.keyed import keyed_order, keyed_seed
+from graphcollab.metrics import NodeLatents, node_latents
+from graphcollab.report._style import COLOURS, GRID, new_figure, quiet
+from graphcollab.train import Result
+
+__all__ = ["latent_figure"]
+
+_TSNE_STREAM = 153
+NAMED = 20  # entries of a legend at most
+FEWEST = 4  # samples that t-SNE can place
+
+
+def latent_figure(
+    result: Result,
+    split: str = "test",
+    per_node: int | None = 50,
+    of: str = "latent",
+    by: str = "node",
+    perplexity: float = 30.0,
+    distance: str = "euclidean",
+    seed: int = 0,
+    title: str | None = None,
+) -> Figure:
+    """Draw the latents that nodes' models have of their own samples in two dimensions, coloured by node and by class.
+
+    It is Fig. 4 (c) of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_, with `t-SNE
+    <https://www.jmlr.org/papers/v9/vandermaaten08a.html>`_ (van der Maaten and Hinton, 2008) from scikit-learn. The
+    axes mean nothing; near points have similar latents. Where models of different nodes agree on their latents, samples
+    of one class lie together whoever has them; else every node's samples lie apart.
+
+    Args:
+        result: What `run` returns; its models must have latents, see `graphcollab.metrics.node_latents`.
+        split: ``"train"``, ``"val"`` or ``"test"``.
+        per_node: How many samples of a node at most, drawn at random; None: all.
+        of: ``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.
+        by: Colours of the left panel: ``"node"``, or ``"cluster"``, the true one.
+        perplexity: How many neighbours t-SNE attends to, about; at most a third of the other samples.
+        distance: Between latents: ``"euclidean"``, ``"cosine"`` or another that scikit-learn knows.
+        seed: Seed of the draw and of t-SNE.
+        title: Title of the whole figure.
+
+    Raises:
+        ValueError: If models have no latents that can be compared, there are too few samples, latents are not finite or
+            all the same, targets are no classes, or clusters are asked for and not known.
+
+    Example:
+        >>> from graphcollab.methods import local
+        >>> from graphcollab.models import MLP, SplitModel
+        >>> from graphcollab.tasks import Tasks
+        >>> from graphcollab.train import run
+        >>> x, y = torch.eye(4).repeat(5, 1), torch.arange(20) % 2
+        >>> result = run(local(), Tasks.from_samples([(x, y)] * 2), SplitModel(MLP(4, (), 3), (4,), 2), rounds=1)
+        >>> [axes.get_title() for axes in latent_figure(result, "train").axes]
+        ['by node', 'by class']
+    """
+    tasks = result.tasks
+    if by not in ("node", "cluster"):
+        raise ValueError(f"by must be 'node' or 'cluster', got {by!r}")
+    if by == "cluster" and tasks.cluster is None:
+        raise ValueError("true clusters are not known: give Tasks(..., cluster=...), or use by='node'")
+    found = NodeLatents(*(v.cpu() for v in node_latents(result.env.engine, result.stacks, split, per_node, of, seed)))
+    if found.target.is_floating_point() or found.target.dim() > 1:
+        raise ValueError(f"targets must be classes, [N] integers, got {found.target.dtype} {list(found.target.shape)}")
+    place = _in_the_plane(found, tasks.names, perplexity, distance, seed)
+    figure = new_figure(9.6, 4.4 if title else 4.1, title)
+    left, right = figure.subplots(1, 2)
+    if by == "node":
+        _scatter(left, place, found.node, {int(k): tasks.names[k] for k in found.node.unique()}, "nodes")
+    else:
+        cluster = tasks.require_cluster().cpu()[found.node]
+        _scatter(left, place, cluster, {int(c): f"cluster {c}" for c in cluster.unique()}, "clusters")
+    _scatter(right, place, found.target, {int(c): str(int(c)) for c in found.target.unique()}, "classes")
+    for panel, name in ((left, f"by {by}"), (right, "by class")):
+        panel.set_title(name)
+        panel.set_xticks([])
+        panel.set_yticks([])
+        panel.spines[:].set_color(GRID)
+        quiet(panel)
+    return figure
+
+
+def _in_the_plane(found: NodeLatents, names: tuple[str, ...], perplexity: float, distance: str, seed: int) -> Tensor:
+    """Return the samples' places in two dimensions, [N, 2]."""
+    values = found.values.double()
+    if not values.isfinite().all():
+        bad = int(found.node[(~values.isfinite()).any(1)][0])
+        raise ValueError(f"a latent of {names[bad]!r} is NaN or infinite: train with a smaller step size")
+    if len(values) < FEWEST:
+        raise ValueError(f"t-SNE needs at least {FEWEST} samples, got {len(values)}: use more nodes or another split")
+    if bool((values == values[0]).all()):
+        raise ValueError("all latents are the same, so there is nothing to draw: are the models trained?")
+    if not perplexity > 0:
+        raise ValueError(f"perplexity must be positive, got {perplexity}")
+    from sklearn.manifold import TSNE  # here, since importing it takes long
+
+    made = TSNE(
+        perplexity=min(perplexity, (len(values) - 1) / 3),
+        metric=distance,
+        init="pca" if values.shape[1] > 1 else "random",
+        random_state=keyed_seed(_TSNE_STREAM, seed) % 2**32,
+    )
+    return torch.from_numpy(made.fit_transform(values.numpy()))
+
+
+def _scatter(panel: Axes, place: Tensor, group: Tensor, names: Mapping[int, str], what: str) -> None:
+    """Draw points coloured by group, in random order, so that no group hides another, and name the groups if few."""
+    colour = dict(zip(names, _colours(len(names)), strict=True))
+    order = keyed_order(_TSNE_STREAM, torch.arange(len(place)))
+    x, y = place[order].T.numpy()
+    panel.scatter(x, y, c=[colour[g] for g in group[order].tolist()], s=10, linewidths=0)
+    if len(names) > NAMED:
+        panel.set_xlabel(f"{len(names)} {what}")
+        return
+    marks = [Line2D([], [], marker="o", linestyle="", markersize=4, color=colour[g]) for g in names]
+    legend = panel.legend(marks, list(names.values()), fontsize=8, frameon=False, loc="center left", handletextpad=0.2)
+    legend.set_bbox_to_anchor((1.0, 0.5))
+
+
+def _colours(count: int) -> list[Any]:
+    """Return as many colours, told apart as well as can be."""
+    if count <= len(COLOURS):
+        return list(COLOURS[:count])
+    if count <= NAMED:
+        return list(colormaps["tab10" if count <= 10 else "tab20"].colors[:count])  # type: ignore[attr-defined]
+    return [colormaps["turbo"](n / (count - 1)) for n in range(count)]
