@@ -1,7 +1,8 @@
 """The models of the papers, and building one by name.
 
 Every model is a plain ``torch.nn.Module`` that computes ``head(backbone(inputs))``, so that its parts can be named by
-child. Any other module works as well; these are only the ones that published results were measured with.
+child; `SplitModel` has more parts, behind any backbone. Any other module works as well; these are only the ones that
+published results were measured with.
 """
 
 from __future__ import annotations
@@ -20,20 +21,34 @@ from graphcollab.models.maml_cnn import *  # noqa: F403
 from graphcollab.models.mlp import *  # noqa: F403
 from graphcollab.models.norm import replace_batch_norm
 from graphcollab.models.resnet9 import *  # noqa: F403
+from graphcollab.models.small_backbones import small_backbone, small_backbones
 from graphcollab.models.small_cnn import *  # noqa: F403
-from graphcollab.models.split_model import SplitModel
+from graphcollab.models.split_model import *  # noqa: F403
+from graphcollab.models.split_models import check_common, split_models
+from graphcollab.models.torchvision_backbones import torchvision_backbone, torchvision_backbones
 
 MODELS: Mapping[str, type[Any]] = MappingProxyType(
     {
         file: getattr(module, name)
-        for file in ("mlp", "fedavg_cnn", "maml_cnn", "small_cnn", "resnet9")
+        for file in ("mlp", "fedavg_cnn", "maml_cnn", "small_cnn", "resnet9", "split_model")
         for module in [import_module(f"{__name__}.{file}")]
         for name in module.__all__
     }
 )
 """Model classes by name, which is the name of their file."""
 
-__all__ = ["MODELS", "SplitModel", "build_model", "replace_batch_norm", *(model.__name__ for model in MODELS.values())]
+__all__ = [
+    "MODELS",
+    "build_model",
+    "check_common",
+    "replace_batch_norm",
+    "small_backbone",
+    "small_backbones",
+    "split_models",
+    "torchvision_backbone",
+    "torchvision_backbones",
+    *(model.__name__ for model in MODELS.values()),
+]
 
 
 def build_model(name: str, input_shape: Sequence[int], num_classes: int, **options: Any) -> nn.Module:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from graphcollab.models.small_backbones import small_backbone
 from graphcollab.typing import Embedded
 
 __all__ = ["SplitModel"]
@@ -126,6 +127,22 @@ class SplitModel(nn.Module):
             nn.Linear(hidden, projection, **like),
         )
         self.head = nn.Linear(width, num_classes, **like)
+
+    @classmethod
+    def for_shape(
+        cls,
+        input_shape: Sequence[int],
+        num_classes: int,
+        backbone: str = "cnn",
+        width: int = 16,
+        latent: int | None = 64,
+        projection: int | None = None,
+        hidden: int | None = None,
+        norm: Literal["batch", "layer", "none"] = "batch",
+    ) -> SplitModel:
+        """Build the model with one of the four `small_backbones` for images of a given shape."""
+        features = small_backbone(backbone, input_shape, width)
+        return cls(features, input_shape, num_classes, latent, projection, hidden, norm)
 
     def forward(self, inputs: Tensor, embed: bool = False) -> Tensor | Embedded:
         """Return the logits, or with ``embed`` also the latents and their projections."""

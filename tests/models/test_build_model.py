@@ -16,7 +16,7 @@ IMAGE = (3, 16, 16)
 
 
 def test_names() -> None:
-    assert list(MODELS) == ["mlp", "fedavg_cnn", "maml_cnn", "small_cnn", "resnet9"]
+    assert list(MODELS) == ["mlp", "fedavg_cnn", "maml_cnn", "small_cnn", "resnet9", "split_model"]
 
 
 def test_every_public_name_of_the_folder_is_exported() -> None:
@@ -32,7 +32,8 @@ def test_every_public_name_of_the_folder_is_exported() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_a_head_on_a_backbone(name: str) -> None:
     model, inputs = build_model(name, IMAGE, 7), torch.randn(5, *IMAGE)
-    assert [child for child, _ in model.named_children()] == ["backbone", "head"]
+    children = [child for child, _ in model.named_children()]
+    assert (children[0], children[-1]) == ("backbone", "head")
     assert isinstance(model.head, nn.Linear)
     assert model(inputs).shape == (5, 7)
     assert torch.equal(model(inputs), model.head(model.backbone(inputs)))  # type: ignore[operator]
@@ -56,6 +57,12 @@ def test_every_model_can_be_stacked(name: str) -> None:
         ("mlp", {"hidden": (20, 30)}, 768 * 20 + 20 + 20 * 30 + 30 + 30 * 7 + 7),
         ("maml_cnn", {"channels": 8}, 224 + 3 * 584 + 4 * 16 + 63),
         ("fedavg_cnn", {"padding": "same"}, 2432 + 51264 + 64 * 16 * 512 + 512 + 513 * 7),
+        # linear layer to the latent, prototypes, projection with normalisation, head
+        (
+            "split_model",
+            {"backbone": "mlp", "width": 2, "latent": 5, "projection": 4, "hidden": 3},
+            769 * 16 + 17 * 16 + 17 * 5 + 7 * 4 + 6 * 3 + 6 + 4 * 4 + 6 * 7,
+        ),
     ],
 )
 def test_options_are_passed_on(name: str, options: dict[str, Any], count: int) -> None:
@@ -75,7 +82,7 @@ def test_unknown_option() -> None:
         build_model("maml_cnn", IMAGE, 7, depth=3)
 
 
-@pytest.mark.parametrize("name", ["fedavg_cnn", "maml_cnn", "small_cnn", "resnet9"])
+@pytest.mark.parametrize("name", ["fedavg_cnn", "maml_cnn", "small_cnn", "resnet9", "split_model"])
 def test_a_cnn_refuses_what_is_not_an_image(name: str) -> None:
     with pytest.raises(ValueError, match=r"reads images \(channels, height, width\), got samples of shape \(64,\)"):
         build_model(name, (64,), 10)
