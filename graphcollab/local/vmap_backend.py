@@ -38,7 +38,8 @@ class VmapBackend(Backend):
     def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
         super().__init__(module, spec, autocast)
         self.chain = make_chain(module)
-        self.first_buffer = len(spec.names) - sum(name in dict(module.named_buffers()) for name in spec.names)
+        buffers = dict(module.named_buffers())
+        self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
         self._run = torch.compile(self._forward) if compile else self._forward
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
