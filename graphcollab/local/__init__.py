@@ -11,12 +11,14 @@ from graphcollab.local.fine_tuned import FineTuned
 from graphcollab.local.fit import Fit
 from graphcollab.local.fit_personal import FitPersonal, PersonalModel
 from graphcollab.local.fit_through_mixture import FitThroughMixture
+from graphcollab.local.fit_to_prototypes import FitToPrototypes
 from graphcollab.local.loop_backend import LoopBackend
 from graphcollab.local.losses import BinaryCrossEntropy, CrossEntropy, SquaredError, UserLoss, as_objective
 from graphcollab.local.non_finite_loss_error import NonFiniteLossError
 from graphcollab.local.objective import Context, Objective, Proximal
 from graphcollab.local.optimizer import SGD, Adam, AdamW, RowOptimizer, as_row_optimizer
 from graphcollab.local.plan import Plan, make_plan
+from graphcollab.local.prototype_distance import PrototypeDistance
 from graphcollab.local.row_results import Fitted, Outputs
 from graphcollab.local.rows import Rows
 from graphcollab.local.through_mixture import ThroughMixture
@@ -41,6 +43,7 @@ __all__ = [
     "Fit",
     "FitPersonal",
     "FitThroughMixture",
+    "FitToPrototypes",
     "Fitted",
     "ImageAugment",
     "LoopBackend",
@@ -50,6 +53,7 @@ __all__ = [
     "PersonalModel",
     "Plan",
     "PrototypeContrast",
+    "PrototypeDistance",
     "PrototypeUniformity",
     "Proximal",
     "RowOptimizer",

@@ -16,6 +16,7 @@ from graphcollab.methods.fc import fc
 from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.fedavg_finetuned import fedavg_finetuned
 from graphcollab.methods.fedsim_pillutla import fedsim_pillutla
+from graphcollab.methods.fedproto import fedproto
 from graphcollab.methods.fomo import fomo
 from graphcollab.methods.ifca import ifca
 from graphcollab.methods.l2c import l2c
@@ -39,6 +40,7 @@ __all__ = [
     "fedavg",
     "fedavg_finetuned",
     "fedsim_pillutla",
+    "fedproto",
     "fomo",
     "ifca",
     "l2c",

@@ -12,7 +12,9 @@ from graphcollab.nn.keep_own import KeepOwn
 from graphcollab.nn.laplacian_pull import LaplacianPull
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.nearest_prototype import NearestPrototype
 from graphcollab.nn.projected_gradient import ProjectedGradient
+from graphcollab.nn.prototype_average import PrototypeAverage
 from graphcollab.nn.receive import Receive
 from graphcollab.nn.rewire import AtRound, EveryRound, Keep, SampleNodes
 from graphcollab.nn.server_average import ServerAverage
@@ -74,10 +76,12 @@ __all__ = [
     "Metropolis",
     "Mix",
     "Mixer",
+    "NearestPrototype",
     "NoExchange",
     "NoWeights",
     "PairSampling",
     "ProjectedGradient",
+    "PrototypeAverage",
     "Receive",
     "SampleCounts",
     "SampleNodes",

@@ -1,0 +1,129 @@
+"""FedProto's exchange: class prototypes up to a server, their averages down; models stay where they are."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.data import Data
+
+from graphcollab.local import Rows
+from graphcollab.local.fit_to_prototypes import with_prototypes
+from graphcollab.nn.server_average import connect_servers
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["PrototypeAverage", "class_means"]
+
+
+@dataclass(frozen=True)
+class PrototypeAverage:
+    r"""Averages class prototypes through a server: nodes at work send theirs, every node takes the averages.
+
+    `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
+    <https://arxiv.org/abs/2105.00243>`_. A node's prototype of class k is the mean latent of its :math:`n_{ik}`
+    training samples of that class, and the server's is
+
+    .. math::
+        c_{ik} = \frac{1}{n_{ik}} \sum_{q \in D_{ik}} z_q, \qquad
+        \bar c_k = \sum_{i \in S_k} \frac{n_{ik}}{\sum_{j \in S_k} n_{jk}} c_{ik}
+
+    over the nodes :math:`S_k` at work (those that both train and serve) that have the class. A class that none of them
+    has keeps the prototype it had, and one that nobody ever had has none. What the server sends reaches all nodes but
+    isolated ones, so that a node at rest begins its next round with what there is. Models are not changed.
+
+    Two deviations:
+
+    - Latents are of the model after the local update, in evaluation mode, of all training samples. The authors' code
+      collects them while the last local epoch goes on, from a model that moves. This is what the paper's equation says,
+      and does not depend on the order of batches.
+    - The paper's aggregation also divides by the number of nodes that have the class, which would shrink the averages
+      of equal prototypes; here weights sum to 1.
+
+    Args:
+        weights: ``"counts"``, the paper's, as above; ``"uniform"``, of the authors' code: nodes that have the class
+            count alike.
+
+    Shapes:
+        Writes ``prototypes`` [K, C, d_z], what every node has received, and ``prototype_known`` [K, C], for which
+        classes. A node at work is charged d_z floats for every class it has, up, and for every class with a prototype,
+        down.
+
+    Raises:
+        ValueError: If ``weights`` is neither, models have no latents, latents or outputs differ in size between
+            architectures, or targets are not class labels.
+    """
+
+    weights: str = "counts"
+    part: ClassVar[str] = "all"
+    along_edges: ClassVar[bool] = False
+    embeds: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.weights not in ("counts", "uniform"):
+            raise ValueError(f"weights must be 'counts' or 'uniform', got {self.weights!r}")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Connect every node to the server, and begin without prototypes."""
+        return connect_servers(with_prototypes(data, env), env, torch.zeros_like(data.node_id), 1)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Average up, send down."""
+        nodes = (data.trains & data.serves).nonzero().flatten()
+        if len(nodes) == 0:
+            return data
+        _, classes, width = data.prototypes.shape
+        means, counts = class_means(data, env, nodes, classes, width)
+        weight = counts if self.weights == "counts" else (counts > 0).to(counts.dtype)
+        total = env.comm.reduce(weight.sum(0))  # [C]
+        share = weight / total.clamp(min=1)  # [n, C]
+        average = env.comm.reduce(torch.einsum("nc,ncd->cd", share, means))  # [C, d_z]
+        return self._send_down(data, env, nodes, (counts > 0).sum(1), average, total > 0)
+
+    def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
+        """Return zeros: models do not depend on edge weights."""
+        return torch.zeros_like(data.edge_weight)
+
+    def _send_down(self, data: Data, env: Env, nodes: Tensor, sent: Tensor, average: Tensor, heard: Tensor) -> Data:
+        """Return the graph in which all but isolated nodes have the new averages [C, d_z] of the classes heard of."""
+        news = ~data.isolated[:, None] & heard  # [K, C]
+        if bool(data.isolated.any()):
+            prototypes = torch.where(news[..., None], average, data.prototypes)
+            known = data.prototype_known | news
+        else:  # all have the same, which is stored once
+            prototypes = torch.where(heard[:, None], average, data.prototypes[0]).expand_as(data.prototypes)
+            known = (data.prototype_known[0] | heard).expand_as(data.prototype_known)
+        floats = average.shape[1] * (sent + known[nodes[0]].sum())
+        data = copy.copy(env.comm.count(data, nodes, floats))
+        data.prototypes, data.prototype_known = prototypes, known
+        return data
+
+
+def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -> tuple[Tensor, Tensor]:
+    """Return the mean latents of the nodes' training samples by class, and how many samples those are.
+
+    Latents are in evaluation mode, and are summed a chunk of nodes at a time.
+
+    Args:
+        data: The graph.
+        env: What stages may use.
+        nodes: Which nodes, [n].
+        classes: C.
+        width: d_z.
+
+    Returns:
+        Means [n, C, d_z], 0 of a class that a node does not have, and counts [n, C].
+    """
+    sums = torch.zeros(len(nodes), classes, width, dtype=data.x.dtype, device=data.x.device)
+    counts = sums.new_zeros(len(nodes), classes)
+    for chunk in env.engine.predict(Rows.own(data.x, nodes), "train", embed=True):
+        inside = chunk.mask & (chunk.targets >= 0) & (chunk.targets < classes)
+        member = F.one_hot(chunk.targets.where(inside, 0), classes).to(sums) * inside[..., None]  # [r, n, C]
+        sums[chunk.rows] = member.mT @ cast(Tensor, chunk.latent).to(sums)
+        counts[chunk.rows] = member.sum(1)
+    return sums / counts.clamp(min=1)[..., None], counts
