@@ -70,7 +70,8 @@ def run(
     Args:
         method: What to do in a round, for example ``graphcollab.meta_l2c()``.
         tasks: The nodes' data.
-        model: A module, or a function that makes one (initialised from the seed), or one per architecture.
+        model: A module, or a function that makes one (initialised from the seed), or one per architecture; a function
+            may make several, such as one that calls `graphcollab.models.split_models`.
         graph: Allowed edges: a ``Data``, an ``edge_index``, a topology transform, or None for all pairs (for no edges
             where the method sends nothing along edges, such as ``local`` and ``fedavg``; all pairs, without listing
             them, where nodes look for their peers, such as ``dac``).

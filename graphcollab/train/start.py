@@ -20,8 +20,12 @@ from graphcollab.transforms import Complete, Isolated, check_edges, check_no_dup
 
 __all__ = ["Graph", "Model", "build_graph", "build_modules", "starting_graph"]
 
-Model: TypeAlias = nn.Module | Callable[[], nn.Module] | Sequence[nn.Module | Callable[[], nn.Module]]
-"""A module, a function that makes one, or one of these per architecture."""
+Model: TypeAlias = (
+    nn.Module
+    | Callable[[], nn.Module | Sequence[nn.Module]]
+    | Sequence[nn.Module | Callable[[], nn.Module | Sequence[nn.Module]]]
+)
+"""A module, a function that makes one or several, or one of these per architecture."""
 
 Graph: TypeAlias = Data | Tensor | BaseTransform | None
 """Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
@@ -40,7 +44,7 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
     The caller's modules are copied, and the caller's random generators are left as they were.
 
     Args:
-        model: A module, a function that makes one, or one of these per architecture.
+        model: A module, a function that makes one or several, or one of these per architecture.
         seed: Seed of the initial parameters of modules made by functions.
         device: Where the modules shall be.
 
@@ -50,7 +54,7 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
         raise ValueError("no model was given: give a module, a function that makes one, or several")
-    modules = []
+    modules: list[nn.Module] = []
     for a, one in enumerate(many):
         made: object = copy.deepcopy(one) if isinstance(one, nn.Module) else one
         if not isinstance(made, nn.Module) and callable(made):
@@ -58,10 +62,11 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
             with torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()):
                 torch.manual_seed(keyed_seed(_MODEL_STREAM, seed, a) % 2**63)
                 made = made()
-        if not isinstance(made, nn.Module):
-            hint = ": make one by build_model(name, input_shape, num_classes)" if isinstance(made, str) else ""
-            raise TypeError(f"model must be a module, a function that makes one, or several, got {made!r}{hint}")
-        modules.append(made.to(device))
+        for module in made if isinstance(made, list | tuple) else [made]:
+            if not isinstance(module, nn.Module):
+                hint = ": make one by build_model(name, input_shape, num_classes)" if isinstance(module, str) else ""
+                raise TypeError(f"model must be a module, a function that makes one, or several, got {module!r}{hint}")
+            modules.append(module.to(device))
     return modules
 
 
