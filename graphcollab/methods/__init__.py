@@ -9,14 +9,15 @@ from graphcollab.method import Method
 from graphcollab.methods.cga import cga
 from graphcollab.methods.cobo import cobo
 from graphcollab.methods.dac import dac
+from graphcollab.methods.dfedavgm import dfedavgm
 from graphcollab.methods.directed import directed
 from graphcollab.methods.ditto import ditto
 from graphcollab.methods.dpsgd import dpsgd
 from graphcollab.methods.fc import fc
 from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.fedavg_finetuned import fedavg_finetuned
-from graphcollab.methods.fedsim_pillutla import fedsim_pillutla
 from graphcollab.methods.fedproto import fedproto
+from graphcollab.methods.fedsim_pillutla import fedsim_pillutla
 from graphcollab.methods.fomo import fomo
 from graphcollab.methods.ifca import ifca
 from graphcollab.methods.l2c import l2c
@@ -33,14 +34,15 @@ __all__ = [
     "cga",
     "cobo",
     "dac",
+    "dfedavgm",
     "directed",
     "ditto",
     "dpsgd",
     "fc",
     "fedavg",
     "fedavg_finetuned",
-    "fedsim_pillutla",
     "fedproto",
+    "fedsim_pillutla",
     "fomo",
     "ifca",
     "l2c",
