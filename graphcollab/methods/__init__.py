@@ -18,6 +18,7 @@ from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.fedavg_finetuned import fedavg_finetuned
 from graphcollab.methods.fedproto import fedproto
 from graphcollab.methods.fedsim_pillutla import fedsim_pillutla
+from graphcollab.methods.flt import flt
 from graphcollab.methods.fomo import fomo
 from graphcollab.methods.ifca import ifca
 from graphcollab.methods.l2c import l2c
@@ -43,6 +44,7 @@ __all__ = [
     "fedavg_finetuned",
     "fedproto",
     "fedsim_pillutla",
+    "flt",
     "fomo",
     "ifca",
     "l2c",

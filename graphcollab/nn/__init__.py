@@ -13,6 +13,7 @@ from graphcollab.nn.laplacian_pull import LaplacianPull
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
 from graphcollab.nn.nearest_prototype import NearestPrototype
+from graphcollab.nn.neighborhood_average import NeighborhoodAverage
 from graphcollab.nn.projected_gradient import ProjectedGradient
 from graphcollab.nn.prototype_average import PrototypeAverage
 from graphcollab.nn.receive import Receive
@@ -77,6 +78,7 @@ __all__ = [
     "Mix",
     "Mixer",
     "NearestPrototype",
+    "NeighborhoodAverage",
     "NoExchange",
     "NoWeights",
     "PairSampling",

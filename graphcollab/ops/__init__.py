@@ -6,6 +6,7 @@ from graphcollab.ops.bundles import bundle_gram, bundle_sum
 from graphcollab.ops.cone import cone_coefficients
 from graphcollab.ops.distances import edge_cosines, edge_distances
 from graphcollab.ops.laplacian import laplacian_bound, laplacian_radius
+from graphcollab.ops.matching import matching_distances
 from graphcollab.ops.mixing import edge_products, mix
 from graphcollab.ops.simplex import project_simplex
 from graphcollab.ops.structure import Structure
@@ -20,6 +21,7 @@ __all__ = [
     "edge_products",
     "laplacian_bound",
     "laplacian_radius",
+    "matching_distances",
     "mix",
     "project_simplex",
 ]

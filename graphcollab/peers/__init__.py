@@ -12,6 +12,8 @@ from graphcollab.peers.memory import priors, update_memory
 from graphcollab.peers.neighbor_bag import KeepChosen, NeighborBag
 from graphcollab.peers.peer_weights import PeerWeights
 from graphcollab.peers.sampler import PeerSampler, RandomPeers
+from graphcollab.peers.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
+from graphcollab.peers.task_peers import TaskPeers
 
 __all__ = [
     "AdaptivePeers",
@@ -20,6 +22,7 @@ __all__ = [
     "BestPeers",
     "Candidates",
     "CountChosen",
+    "Encoder",
     "FrequentPeers",
     "GreedyPeers",
     "KeepChosen",
@@ -27,6 +30,11 @@ __all__ = [
     "PeerSampler",
     "PeerWeights",
     "RandomPeers",
+    "Reduce",
+    "TaskDistances",
+    "TaskPeers",
+    "center_distances",
+    "code_centers",
     "draw_peers",
     "priors",
     "update_memory",

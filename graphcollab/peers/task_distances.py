@@ -1,0 +1,170 @@
+"""How far apart the nodes' tasks are, from cluster centres of their encoded samples."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphcollab.keyed import keyed_seed
+from graphcollab.ops import matching_distances
+from graphcollab.tasks import Tasks
+
+__all__ = ["Encoder", "Reduce", "TaskDistances", "center_distances", "code_centers"]
+
+Encoder = Callable[[Tensor], Tensor]
+"""Turns samples [n, ...] into codes [n, D]."""
+
+Reduce = str | Callable[[Any], Any]
+"""``"pca"``, or a function of a NumPy array [n, D] that returns one [n, D'], such as ``umap.UMAP().fit_transform``."""
+
+_CLUSTER_STREAM = 130
+RESTARTS = 10  # k-means keeps the best of so many; with one alone, nodes with the same task seem far apart
+BATCH = 1024
+
+
+class TaskDistances(NamedTuple):
+    """Distances between the nodes' tasks.
+
+    Args:
+        distance: Root mean square distance of matched centres.
+        published: The same on the scale of the authors' code, which divides by the number of matched centres n where a
+            root mean square divides by √n.
+        spacing: Root mean square distance of a centre to the nearest other one of its own node; NaN if no node has two.
+
+    Shapes:
+        distance, published: [K, K].
+    """
+
+    distance: Tensor
+    published: Tensor
+    spacing: float
+
+
+@torch.no_grad()
+def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None = None, seed: int = 0) -> Tensor:
+    """Encode every node's training samples and cluster the codes with k-means, node by node.
+
+    Args:
+        tasks: The nodes' data.
+        encoder: Turns samples into codes. Default: samples are their own codes, flattened.
+        count: Centres per node. Default: the number of classes among a node's training samples, or 2 where labels are
+            no classes. A node with fewer different codes has fewer.
+        seed: With a node's identity it fixes where k-means starts.
+
+    Shapes:
+        Output: [K, C, D], float64, with C the largest number of centres; rows that a node has not are NaN.
+
+    Raises:
+        ValueError: If the encoder cannot take the samples, codes are not one finite row of numbers per sample, or
+            samples are integers and there is no encoder.
+
+    Example:
+        >>> x, y = torch.tensor([[0.0], [0.0], [4.0], [6.0]]), torch.tensor([0, 0, 1, 1])
+        >>> tasks = Tasks.from_samples([(x, y), (x[:2], y[:2])], val_fraction=0.0)
+        >>> code_centers(tasks).squeeze(2).sort(1).values.tolist()
+        [[0.0, 5.0], [0.0, nan]]
+    """
+    split = tasks.splits["train"]
+    pool = tasks.pools[split.pool]
+    if encoder is None and not pool.inputs.is_floating_point():
+        raise ValueError(f"samples are {pool.inputs.dtype}, which are no codes to compare: give an encoder")
+    if isinstance(encoder, nn.Module):
+        encoder = copy.deepcopy(encoder).to(tasks.device).eval()
+    labelled = tasks.classes is not None
+    found = []
+    for node, name in enumerate(tasks.names):
+        index = split.of(node)
+        codes = _encode(encoder, pool.inputs, index, name)
+        many = (len(pool.targets[index].unique()) if labelled else 2) if count is None else count
+        found.append(_cluster(codes, many, keyed_seed(seed, _CLUSTER_STREAM, int(tasks.ids[node]))))
+    padded: Tensor = nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=torch.nan)
+    return padded
+
+
+def center_distances(centers: Tensor, reduce: Reduce | None = None) -> TaskDistances:
+    """Return the distances between nodes, given their centres.
+
+    Args:
+        centers: [K, C, D], see `code_centers`.
+        reduce: What the server makes of all centres together before it compares them: ``"pca"`` takes the two principal
+            components. Default: nothing.
+
+    Raises:
+        ValueError: If there are codes of another length than others, or what ``reduce`` returns is not one finite row
+            per centre.
+
+    Example:
+        >>> centers = torch.tensor([[[0.0], [4.0]], [[4.0], [1.0]], [[4.0], [torch.nan]]])
+        >>> distances = center_distances(centers)
+        >>> distances.published.square(), distances.spacing
+        (tensor([[0.0000, 0.2500, 0.0000],
+                [0.2500, 0.0000, 0.0000],
+                [0.0000, 0.0000, 0.0000]], dtype=torch.float64), 3.5355339059327378)
+    """
+    there = ~centers[..., 0].isnan()
+    sizes = there.sum(1).cpu()
+    points = _reduced(centers[there].double().cpu(), reduce)
+    distance = matching_distances(points, sizes)
+    matched = torch.minimum(sizes[:, None], sizes)
+    spacing = torch.stack([_spacing(own) for own in points.split(sizes.tolist())])
+    return TaskDistances(distance, distance / matched.sqrt(), float(spacing.nanmean().sqrt()))
+
+
+def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -> Tensor:
+    """Return the codes of a node's samples, [n, D]."""
+    if encoder is None:
+        return inputs[index].flatten(1).double().cpu()
+    try:
+        pieces = [encoder(inputs[some]) for some in index.split(BATCH)]
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(f"the encoder cannot take {inputs.dtype} of shape {[*inputs.shape[1:]]}: {error}") from error
+    for piece, some in zip(pieces, index.split(BATCH), strict=True):
+        if not isinstance(piece, Tensor) or piece.dim() != 2 or len(piece) != len(some):
+            shape = tuple(piece.shape) if isinstance(piece, Tensor) else type(piece).__name__
+            raise ValueError(f"the encoder must turn {len(some)} samples into codes [{len(some)}, D], got {shape}")
+    codes = torch.cat(pieces).double().cpu()
+    if not bool(torch.isfinite(codes).all()):
+        raise ValueError(f"the encoder's codes of the samples of {name!r} are not finite")
+    return codes
+
+
+def _cluster(codes: Tensor, count: int, seed: int) -> Tensor:
+    """Return the centres of k-means, [C, D]."""
+    from sklearn.cluster import KMeans  # here, since importing it takes long
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    values = codes.numpy()
+    count = min(count, len(np.unique(values, axis=0)))
+    with threadpool_limits(1):  # several threads would sum in an order of their own every time
+        fitted = KMeans(count, n_init=RESTARTS, random_state=seed % 2**32).fit(values)
+    return torch.from_numpy(fitted.cluster_centers_)
+
+
+def _reduced(points: Tensor, reduce: Reduce | None) -> Tensor:
+    """Return the points that are compared, [M, D']."""
+    if reduce is None or len(points) < 2:
+        return points
+    if callable(reduce):
+        made = torch.as_tensor(np.asarray(reduce(points.numpy())))
+    else:
+        from sklearn.decomposition import PCA
+
+        made = torch.from_numpy(PCA(min(2, *points.shape), random_state=0).fit_transform(points.numpy()))
+    if made.dim() != 2 or len(made) != len(points) or not bool(torch.isfinite(made).all()):
+        raise ValueError(
+            f"reduce must turn {len(points)} codes into as many finite rows [{len(points)}, D], got {tuple(made.shape)}"
+        )
+    return made.double()
+
+
+def _spacing(points: Tensor) -> Tensor:
+    """Return the mean squared distance of a node's centres to the nearest other one; NaN if it has one alone."""
+    if len(points) < 2:
+        return points.new_tensor(torch.nan)
+    apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    return apart.amin(1).square().mean()
