@@ -60,6 +60,72 @@ def test_frozen_parameters_follow_the_trainable_ones():
         ParamSpec.from_module(nn.Linear(2, 3).requires_grad_(False))
 
 
+class FourParts(nn.Module):
+    """Parts in another order than the module's, one of them a parameter without dimensions, and a buffer."""
+
+    parts = {"head": ["d"], "scale": ["b"], "middle": ["c"], "backbone": ["a"]}  # noqa: RUF012
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 3), nn.Parameter(torch.tensor(1.0))
+        self.c, self.d = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+
+def test_parts_that_lie_side_by_side_are_one_range():
+    spec = ParamSpec.from_module(FourParts())
+    assert spec.parts == {"head": (0, 4), "scale": (4, 5), "middle": (5, 11), "backbone": (11, 20), "all": (0, 20),
+                          "buffers": (20, 27)}  # fmt: skip
+    for together in ("middle+backbone", "backbone+middle"):
+        assert spec.columns(together) == slice(5, 20)
+    assert spec.columns("scale+head+middle") == slice(0, 11)
+    assert spec.columns("backbone+scale+head+middle") == spec.columns("all")
+    assert spec.columns("backbone+buffers") == slice(11, 27)
+    for apart in ("head+middle", "head+backbone+scale", "head+head", "all+head"):
+        with pytest.raises(ValueError, match="do not lie side by side: the order of columns is head, scale, middle, b"):
+            spec.columns(apart)
+    for unknown in ("head+neck", "head+", "+", ""):
+        with pytest.raises(KeyError, match=r"no part '(neck)?' in this architecture; its parts are"):
+            spec.columns(unknown)
+
+
+def test_names_in_a_part():
+    spec = ParamSpec.from_module(FourParts())
+    assert spec.names_in("head") == ("d.weight", "d.bias")
+    assert spec.names_in("scale") == ("b",)
+    assert spec.names_in("backbone+middle") == ("c.weight", "c.bias", "a.weight", "a.bias")
+    assert spec.names_in("all") == spec.names[:7]
+    assert spec.names_in("buffers") == ("c.running_mean", "c.running_var", "c.num_batches_tracked")
+    assert spec.part_layout("scale+middle") == ((), (3,), (3,))
+
+
+def test_parts_together_are_read_and_written_as_one():
+    spec = ParamSpec.from_module(FourParts())
+    stacks = Stacks.single(spec, torch.arange(54.0).view(2, 27))
+    assert torch.equal(stacks.part("scale+middle"), stacks.tensors[0][:, 4:11])
+    new = stacks.with_part("middle+scale", torch.zeros(2, 7))
+    assert new.tensors[0][:, 4:11].abs().max() == 0
+    assert torch.equal(new.tensors[0][:, 11:], stacks.tensors[0][:, 11:])
+
+
+def test_architectures_share_parts_together_that_lie_elsewhere():
+    """The backbone comes first, and is shorter in one of them."""
+
+    class Three(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.backbone, self.middle, self.head = nn.Linear(2, width), nn.Linear(3, 3), nn.Linear(3, 1)
+
+    specs = tuple(ParamSpec.from_module(Three(width)) for width in (1, 4))
+    assert [spec.columns("middle+head").start for spec in specs] == [3, 12]
+    tensors = tuple(torch.arange(float(s.num_columns))[None] for s in specs)
+    stacks = Stacks(specs, tensors, (torch.tensor([1]), torch.tensor([0])))
+    both = stacks.part("head+middle")
+    assert both[:, 0].tolist() == [12.0, 3.0]
+    assert stacks.with_part("middle+head", both + 1).part("middle+head").tolist() == (both + 1).tolist()
+    with pytest.raises(ValueError, match=r"'backbone\+middle' has different shapes.*in common: \['head', 'middle'\]"):
+        stacks.part("backbone+middle")
+
+
 def test_a_modules_own_parts_are_used():
     module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     module.parts = {"last": ["1"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ __all__ = [
     "Key",
     "batch_groups",
     "embed_arguments",
+    "has_latents",
     "is_random",
     "is_samplewise",
     "keyed_layers",
@@ -220,6 +222,12 @@ def embed_arguments(embeds: bool) -> dict[str, bool]:
     return {"embed": True} if embeds else {}
 
 
+def has_latents(module: nn.Module) -> bool:
+    """Tell whether a module's forward pass takes ``embed=False``, and so returns latents if asked."""
+    embed = inspect.signature(module.forward).parameters.get("embed")
+    return embed is not None and embed.default is False
+
+
 def is_samplewise(module: nn.Module) -> bool:
     """Tell whether a sample's output does not depend on the others in its batch (no batch normalisation)."""
     return not any(
@@ -229,22 +237,28 @@ def is_samplewise(module: nn.Module) -> bool:
 
 
 def is_random(module: nn.Module, inputs: Tensor) -> bool:
-    """Tell whether the module draws random numbers in training mode, judged by one forward pass of a copy.
+    """Tell whether the module draws random numbers in training mode, judged by one forward pass of a copy, to latents.
 
     Shapes:
         inputs: [B, ...]; two samples or more, for batch normalisation.
     """
     with keyed_layers(inputs.device, 0), torch.no_grad():
         before = _generator_state(inputs.device)
-        copy.deepcopy(module).train()(inputs)
+        copy.deepcopy(module).train()(inputs, **embed_arguments(has_latents(module)))
         return not torch.equal(before, _generator_state(inputs.device))
 
 
-def training_failure(module: nn.Module, inputs: Tensor) -> str | None:
-    """Return why a copy of a module cannot take inputs [B, ...] in training mode, None where it can."""
+def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) -> str | None:
+    """Return why a copy of a module cannot take inputs [B, ...] in training mode, None where it can.
+
+    Args:
+        module: The module.
+        inputs: The inputs.
+        embeds: Whether latents are asked for.
+    """
     try:
         with keyed_layers(inputs.device, 0), torch.no_grad():
-            copy.deepcopy(module).train()(inputs)
+            copy.deepcopy(module).train()(inputs, **embed_arguments(embeds))
     except (RuntimeError, ValueError, IndexError) as error:
         return str(error)
     return None

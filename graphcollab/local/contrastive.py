@@ -71,7 +71,7 @@ class SupervisedContrast(Objective):
         if self.form == "out":
             losses = -shares.masked_fill(~same, 0).sum(1) / count.clamp(min=1)
         else:
-            losses = count.clamp(min=1).log() - shares.masked_fill(~same, nothing).logsumexp(1)
+            losses = count.clamp(min=1).to(shares.dtype).log() - shares.masked_fill(~same, nothing).logsumexp(1)
         losses = losses.masked_fill(count == 0, 0)
         if self.reduction == "mean":
             return context.mean(losses)
@@ -148,12 +148,13 @@ class PrototypeUniformity(Objective):
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the loss of the prototypes; samples play no part."""
         prototypes = _prototypes(context, self.name)
+        itself = torch.eye(len(prototypes), dtype=torch.bool, device=prototypes.device)
         if self.form == "cosine":
             unit = F.normalize(prototypes, dim=1)
-            among = unit @ unit.T
-        else:
-            among = (prototypes @ prototypes.T / self.temperature).exp()
-        return (among.sum() - among.diagonal().sum()) / len(prototypes)
+            among = (unit @ unit.T).masked_fill(itself, 0)
+        else:  # left out beforehand: of long prototypes, e to their own square may be infinite
+            among = (prototypes @ prototypes.T / self.temperature).masked_fill(itself, -math.inf).exp()
+        return among.sum() / len(prototypes)
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,10 @@ class Fit:
             ValueError: If a node has a batch of one sample and its model cannot be trained on one, or the objective
                 needs latents and a model has none.
         """
-        self._check_batches(data, env)
-        if self.objective is not None and self.objective.embeds:
+        embeds = self.objective is not None and self.objective.embeds
+        if embeds:
             require_latents(data, env)
+        self._check_batches(data, env, embeds)
         if self.views is not None:
             pool = env.engine.tasks.pools[env.engine.tasks.splits["train"].pool]
             with keyed_layers(pool.inputs.device, 0):
@@ -89,7 +90,7 @@ class Fit:
         """Return what the objective is given beside the samples, by name, one entry per node [n, ...]."""
         return None
 
-    def _check_batches(self, data: Data, env: Env) -> None:
+    def _check_batches(self, data: Data, env: Env, embeds: bool) -> None:
         """Check that models which need several samples at a time (batch normalisation) get them."""
         tasks = env.engine.tasks
         counts = tasks.sizes("train")
@@ -101,7 +102,8 @@ class Fit:
             if not nodes or backend.samplewise:
                 continue
             split = tasks.splits["train"]
-            reason = training_failure(backend.module, tasks.pools[split.pool].inputs[split.of(nodes[0])[:1]])
+            sample = tasks.pools[split.pool].inputs[split.of(nodes[0])[:1]]
+            reason = training_failure(backend.module, sample, embeds)
             if reason is not None:
                 shown = ", ".join(repr(tasks.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
                 raise ValueError(

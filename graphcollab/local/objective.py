@@ -223,6 +223,9 @@ class Proximal(Objective):
     Args:
         mu: Strength of the pull.
         part: Part of the model that is pulled.
+
+    Raises:
+        ValueError: When called, if the context has no anchor, or no architecture to look the part up in.
     """
 
     mu: float
@@ -233,6 +236,8 @@ class Proximal(Objective):
         """Return the penalty; outputs and targets play no part."""
         if context.anchor is None:
             raise ValueError("Proximal needs an anchor: use it in a local update that provides one")
+        if context.spec is None and self.part != "all":
+            raise ValueError(f"Proximal of the part {self.part!r} needs to know the parts: give the context a spec")
         names = context.anchor if context.spec is None else context.spec.names_in(self.part)
         terms = [(context.params[name] - context.anchor[name]).square().sum() for name in names]
         return 0.5 * self.mu * torch.stack(terms).sum()

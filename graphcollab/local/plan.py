@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, is_random
+from graphcollab.local.backend import Backend, Feed, has_latents, is_random
 from graphcollab.local.loop_backend import LoopBackend
-from graphcollab.local.objective import Objective
+from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import SGD
 from graphcollab.local.vmap_backend import VmapBackend
 from graphcollab.stack import ParamSpec
@@ -104,6 +104,7 @@ def _vmap_failure(
     module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
 ) -> str | None:
     """Return why a module cannot be stacked, judged by a gradient and a local step of two rows with the same data."""
+    objective = objective + _AskForLatents() if has_latents(module) else objective
     flat = torch.stack([spec.flatten(module)] * 2)
     inputs, targets = (torch.stack([part] * 2) for part in sample)
     anchor = flat[:, : spec.num_parameters] if objective.anchored else None
@@ -118,6 +119,15 @@ def _vmap_failure(
         if not torch.allclose(stacked[:, buffers], single[:, buffers], rtol=1e-3, atol=1e-5):
             return "its buffers are replaced in training, not changed in place"
     return None
+
+
+class _AskForLatents(Objective):
+    """Adds nothing to a loss but that the forward pass goes on to latents, as other objectives may ask for."""
+
+    embeds = True
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        return outputs.new_zeros(())
 
 
 def _step(

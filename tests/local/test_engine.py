@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from graphcollab.local import SGD, Adam, CrossEntropy, Engine, Objective, Rows, as_objective
 from graphcollab.local.objective import Sum
 from graphcollab.methods import local
-from graphcollab.models import MLP
+from graphcollab.models import MLP, SplitModel
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing import Scene
 
@@ -122,6 +122,47 @@ def test_predict_masks_padding_and_skips_nodes_without_samples(make_engine):
             assert torch.equal(targets[mask], engine.tasks.pools["all"].targets[own])
             assert outputs.shape[-1] == 3
     assert seen == {0: 2, 1: 1, 2: 3}
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+@pytest.mark.parametrize("chunk", [1, 3, 4])
+def test_predict_yields_latents_and_projections(make_engine, monkeypatch, backend, chunk):
+    """In evaluation mode, of any model on any node's samples, however few are taken at a time."""
+    module = SplitModel(nn.Linear(4, 5), (4,), 3, latent=6, projection=7)  # with batch normalisation
+    engine, models = make_engine(module, backend=backend, chunk=chunk, sizes=(70, 4, 10, 5))
+    monkeypatch.setattr(sys.modules[Engine.__module__], "CPU_BATCH_BYTES", 1)  # then 32 at a time
+    rows = Rows(models, node=torch.tensor([2, 0, 3, 1]), index=torch.tensor([1, 3, 0, 2]))
+    seen = []
+    for out in engine.predict(rows, "train", embed=True):
+        plain = [o for o in engine.predict(rows, "train") if torch.equal(o.rows, out.rows)]
+        torch.testing.assert_close(out.outputs, plain[0].outputs)
+        assert (plain[0].latent, plain[0].projection) == (None, None)
+        for r, row in enumerate(out.rows.tolist()):
+            node, model = int(rows.node[row]), int(rows.index[row])
+            models.specs[0].load_into(module, models.tensors[0][model])
+            inputs = engine.tasks.pools["all"].inputs[engine.tasks.splits["train"].of(node)]
+            with torch.no_grad():
+                expected = module.eval()(inputs, embed=True)
+            real = out.mask[r]
+            assert int(real.sum()) == len(inputs)
+            for name, got in (("logits", out.outputs), ("latent", out.latent), ("projection", out.projection)):
+                torch.testing.assert_close(got[r][real], getattr(expected, name))
+            seen.append(row)
+    assert sorted(seen) == [0, 1, 2, 3]
+
+
+def test_predict_yields_latents_of_several_architectures():
+    scene = Scene.small(shared_head=True, embeds=True)
+    data, env = scene.begin(local())
+    found = {int(r): out for out in env.engine.predict(Rows.own(data.x), "train", embed=True) for r in out.rows}
+    assert sorted(found) == list(range(6))
+    assert {(out.latent.shape[2], out.projection.shape[2]) for out in found.values()} == {(5, 4)}
+
+
+def test_predict_of_a_model_without_latents(make_engine):
+    engine, models = make_engine()
+    with pytest.raises(TypeError, match="embed"):
+        list(engine.predict(Rows.own(models), "train", embed=True))
 
 
 def test_loss_is_nan_where_a_node_has_no_samples(make_engine):

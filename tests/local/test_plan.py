@@ -10,6 +10,7 @@ from torch import nn
 from graphcollab.local import CrossEntropy, UserLoss, make_plan
 from graphcollab.models import MLP, FedAvgCNN
 from graphcollab.stack import ParamSpec
+from graphcollab.typing import Embedded
 
 
 class Recurrent(nn.Module):
@@ -58,6 +59,25 @@ class Replacing(nn.Module):
         return self.head(inputs)
 
 
+class Splits(nn.Module):
+    """Its latents go through another module, where they are asked for."""
+
+    def __init__(self, projection):
+        super().__init__()
+        self.head, self.projection = nn.Linear(2, 3), projection
+
+    def forward(self, inputs, embed=False):
+        logits = self.head(inputs)
+        return Embedded(logits, inputs, self.projection(inputs)) if embed else logits
+
+
+class UnlessPositive(nn.Module):
+    """Branches on its input's values."""
+
+    def forward(self, inputs):
+        return inputs if bool(inputs.sum() > 0) else -inputs
+
+
 def plan(module, shape=(2,), objective=None, **settings):
     sample = torch.zeros(1, *shape), torch.zeros(1, dtype=torch.int64)
     return make_plan(module, ParamSpec.from_module(module), sample, objective or CrossEntropy(), **settings)
@@ -71,6 +91,10 @@ def plan(module, shape=(2,), objective=None, **settings):
         (nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.Linear(4, 3)), (2,), "loop", "keyed per node"),
         (nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.0), nn.Linear(4, 3)), (2,), "vmap", "stacked form"),
         (Functional(), (2,), "loop", "keyed per node"),
+        (Splits(nn.BatchNorm1d(2)), (2,), "vmap", "stacked form"),
+        (Splits(nn.Dropout(0.5)), (2,), "loop", "keyed per node"),
+        (Splits(UnlessPositive()), (2,), "loop", "no stacked form: vmap"),
+        (Splits(nn.BatchNorm1d(2, momentum=None)), (2,), "loop", "no stacked form: .*item"),
         (nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), (2,), "vmap", "stacked form"),
         (nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8, momentum=None)), (2,), "loop", "no stacked form: .*item"),
         (Replacing(), (2,), "loop", "no stacked form: its buffers are replaced in training"),
