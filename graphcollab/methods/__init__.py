@@ -23,6 +23,7 @@ from graphcollab.methods.fomo import fomo
 from graphcollab.methods.ifca import ifca
 from graphcollab.methods.l2c import l2c
 from graphcollab.methods.local import local
+from graphcollab.methods.mapl import mapl
 from graphcollab.methods.meta_l2c import meta_l2c
 from graphcollab.methods.oracle import oracle
 from graphcollab.methods.panm import panm
@@ -49,6 +50,7 @@ __all__ = [
     "ifca",
     "l2c",
     "local",
+    "mapl",
     "meta_l2c",
     "oracle",
     "panm",
