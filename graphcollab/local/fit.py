@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole
 from graphcollab.local.backend import keyed_layers, training_failure
+from graphcollab.local.contrastive import FirstView
 from graphcollab.local.objective import Objective
 from graphcollab.local.optimizer import SGD, RowOptimizer, as_row_optimizer
 from graphcollab.local.rows import Rows
@@ -40,6 +41,7 @@ class Fit:
         objective: Added to the task's loss; it may read the round's start as its anchor.
         keep_state: Keep the optimiser's state from round to round; else every round starts afresh.
         views: Augmented views of the samples. Default: the samples themselves.
+        first_view: The task's loss judges the first view of every sample only, and ``objective`` all of them.
 
     Raises:
         ValueError: If epochs, steps or batch size is no whole number of at least 1, or the optimiser has no form per
@@ -58,6 +60,7 @@ class Fit:
     objective: Objective | None = None
     keep_state: bool = False
     views: Views | None = None
+    first_view: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
@@ -120,7 +123,8 @@ class Fit:
         if len(nodes) == 0:
             return data
         every = len(nodes) == data.num_nodes
-        objective = env.engine.objective if self.objective is None else env.engine.objective + self.objective
+        objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
+        objective = objective if self.objective is None else objective + self.objective
         state = step = None
         if self.keep_state:
             state = {slot: _take(values, nodes, every) for slot, values in data.fit_state.items()}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import SGD, Adam, AdamW, Fit, Proximal
+from graphcollab.local import SGD, Adam, AdamW, Fit, Proximal, SupervisedContrast, Views
 from graphcollab.method import Method
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
@@ -104,3 +104,29 @@ def test_an_optimiser_by_name_or_class():
     assert Fit(optimizer=torch.optim.AdamW).optimizer == AdamW()
     with pytest.raises(ValueError, match="LBFGS is not available for stacked models"):
         Fit(optimizer=torch.optim.LBFGS)
+
+
+def blank_second(views):
+    """Take the second half of the samples, which is the second view, away."""
+    first, second = views.chunk(2)
+    return torch.cat([first, torch.zeros_like(second)])
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_the_tasks_loss_may_judge_the_first_view_only(backend):
+    """With the samples themselves for a first view that is training without views."""
+    settings = {"epochs": 2, "batch_size": 4, "optimizer": SGD(lr=0.1)}
+    scene = Scene.small(embeds=True).replace(backend=backend)
+
+    def trained(**options):
+        data, _ = scene.play(Method("m", Fit(**settings, **options)), rounds=1)
+        return data.x.tensors[0], data.train_loss
+
+    (plain, loss), (first, seen) = trained(), trained(views=Views(blank_second), first_view=True)
+    torch.testing.assert_close(first, plain, rtol=0, atol=1e-12)
+    assert seen.tolist() == pytest.approx(loss.tolist())
+    assert not torch.allclose(trained(views=Views(blank_second))[0], plain)
+    contrast = SupervisedContrast()
+    both = [trained(views=Views(blank_second), first_view=one, objective=contrast)[0] for one in (True, False)]
+    assert not torch.allclose(both[0], plain)
+    assert not torch.allclose(both[0], both[1])
