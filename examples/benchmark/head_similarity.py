@@ -73,10 +73,8 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     data = load_dataset(args.dataset, args.root)
     augment = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, flip=0.0, blur=0.0)
-    graph = Complete()
-    print(
-        f"{'latents':8} {'heads begin':11} {'loss':22} {'inside':>14} {'across':>14} {'ROC AUC':>14} {'accuracy':>14}"
-    )
+    header = " ".join(f"{name:>14}" for name in ("inside", "across", "ROC AUC", "accuracy"))
+    print(f"{'latents':8} {'heads begin':11} {'loss':22} {header}")
     for relu, own, name in tqdm([(r, o, n) for r in (True, False) for o in (False, True) for n in LOSSES]):
         found: list[tuple[float, float, float, float]] = []
         for seed in range(args.seeds):
