@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import local, run
+from graphcollab import load_dataset, local, run
 from graphcollab.local import AddNoise, Fit, Views
 from graphcollab.methods import fedavg, mapl
-from graphcollab.models import MLP, SplitModel
+from graphcollab.metrics import in_cluster_share, recovery_auc
+from graphcollab.models import MLP, SplitModel, small_backbones, split_models, torchvision_backbones
 from graphcollab.nn import ClassifierSimilarity, NoExchange
-from graphcollab.tasks import Tasks
+from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import Scene
 
 QUICK = {"lr": 0.01, "batch_size": 4, "augment": AddNoise(0.1)}
@@ -143,3 +144,46 @@ def test_methods_without_prototypes_train_the_same_models():
     result = run(fedavg(part="head"), tasks, models(), architecture=[0, 1, 0], rounds=1, seed=0, progress=False)
     head = result.data.x.part("head")
     assert torch.equal(head[0], head[1])
+
+
+@pytest.mark.slow
+def test_clusters_of_digits_are_recovered_by_nodes_with_four_architectures():
+    data = load_dataset("digits")
+    tasks = class_clusters(data, 1, nodes=8, per_class=24, val=4, test=15, seed=0)
+    method = mapl(lr=3e-3, warmup=8, batch_size=32, graph=ClassifierSimilarity(lr=10.0), augment=AddNoise(0.1))
+
+    def build():
+        return split_models(small_backbones(data.input_shape), data.input_shape, 10, latent=32)
+
+    result = run(method, tasks, build, architecture=torch.arange(8) % 4, rounds=20, seed=0, progress=False)
+    graph = result.data.edge_index, result.data.edge_weight
+    assert recovery_auc(*graph, tasks.cluster) > 0.95
+    assert in_cluster_share(*graph, tasks.cluster) > 0.7  # a half if all were alike
+    assert float(result.history.table("messages_sent")[-1].sum()) < 8 * 7 * 20
+    assert float(result.history.table("test_metric")[-1].mean()) > 0.8
+
+
+@pytest.mark.slow
+def test_the_architectures_of_torchvision_play_a_round():
+    draw = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(8, 1, 28, 28, generator=draw), torch.arange(8) % 2 + k % 2) for k in range(4)]
+    tasks = Tasks.from_samples(samples, val_fraction=0.25)
+
+    def build():
+        return split_models(torchvision_backbones(1), (1, 28, 28), 3, latent=16)
+
+    result = run(
+        mapl(warmup=0, batch_size=8, augment=None),
+        tasks,
+        build,
+        architecture=range(4),
+        rounds=1,
+        seed=0,
+        progress=False,
+    )
+    assert all(bool(tensor.isfinite().all()) for tensor in result.data.x.tensors)
+    before, after = result.data.x_init.part("prototypes"), result.data.x.part("prototypes")
+    assert not torch.equal(before, after)
+    assert float((after[0] - after[1]).abs().max()) < float((after - before).abs().max())  # mixed over all four
+    head, prototypes = result.data.x.part("head").shape[1], after.shape[1]
+    assert result.data.bytes_sent.tolist() == [3 * 4 * (head + prototypes)] * 4
