@@ -48,7 +48,7 @@ class FitToPrototypes(Fit):
 
     def init(self, data: Data, env: Env) -> Data:
         """Check models and labels, and begin without prototypes."""
-        return with_prototypes(super().init(data, env), env)
+        return super().init(with_prototypes(data, env), env)
 
     def give(self, data: Data, nodes: Tensor) -> dict[str, Tensor]:
         """Return the prototypes that nodes have received."""

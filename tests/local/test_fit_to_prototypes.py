@@ -133,7 +133,7 @@ def tasks(targets, loss="cross_entropy", metric="accuracy"):
         ),
         (
             Scene(tasks([[0, 1]]), [nn.Linear(3, 2)]),
-            "node 0, Linear, has no latents",
+            "Linear, has no latents",
         ),
         (
             Scene(tasks([[0.5, 1.0]], "mse", "mse"), models(4, classes=1)),
