@@ -16,6 +16,7 @@ from graphcollab.methods.dpsgd import dpsgd
 from graphcollab.methods.fc import fc
 from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.fedavg_finetuned import fedavg_finetuned
+from graphcollab.methods.fedclassavg import fedclassavg
 from graphcollab.methods.fedproto import fedproto
 from graphcollab.methods.fedsim_pillutla import fedsim_pillutla
 from graphcollab.methods.flt import flt
@@ -43,6 +44,7 @@ __all__ = [
     "fc",
     "fedavg",
     "fedavg_finetuned",
+    "fedclassavg",
     "fedproto",
     "fedsim_pillutla",
     "flt",
