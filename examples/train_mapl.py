@@ -2,9 +2,9 @@
 
 Two clusters of nodes have classes of their own (`--scenario 1` and 3) or some in common (2 and 4). Every node has one
 of four small architectures, so models cannot be averaged. What nodes share are class prototypes, and whom they listen
-to they learn from each other's classifiers. `local` trains on the same augmented views and sends nothing.
-
-Pictures: accuracies; learned weights over rounds beside the share of common classes; latents of all nodes in the plane.
+to they learn from each other's classifiers. `local` trains on the same views and sends nothing; `alone` does so with
+MAPL's whole loss, so what nodes gain by each other is `mapl` minus `alone`. Pictures: accuracies; learned weights over
+rounds beside the share of common classes; latents of all nodes in the plane.
 """
 
 # ci: --rounds 6 --warmup 2 --seeds 1 --nodes 4 --out $OUT/mapl --json $OUT/mapl.json
@@ -26,11 +26,13 @@ from graphcollab import compare, load_dataset, methods, report
 from graphcollab.local import Adam, ImageAugment, Views
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import small_backbones, split_models
+from graphcollab.nn import NoExchange, NoWeights
 from graphcollab.tasks import class_clusters
 from graphcollab.train import RecordGraph
 from graphcollab.train.files import write_whole
 
 AUGMENT = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
+CHOICES = ["local", "fedproto", "alone", "mapl"]
 COUNTS = {"nodes": 10, "per-class": 24, "overlap": 4, "val": 4, "test": 15, "latent": 32}
 COUNTS |= {"rounds": 60, "warmup": 20, "batch-size": 32, "seeds": 2, "threads": 1}
 
@@ -43,11 +45,11 @@ def arguments() -> argparse.Namespace:
     add("--scenario", type=int, default=1, choices=(1, 2, 3, 4), help="default: %(default)s")
     for name, value in COUNTS.items():
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
-    add("--methods", nargs="+", default=["local", "fedproto", "mapl"], help="default: local fedproto mapl")
+    add("--methods", nargs="+", choices=CHOICES, default=CHOICES, help="default: all")
     add("--lr", type=float, default=3e-3, help="step size of Adam for all methods (default: %(default)s)")
     add("--flip", type=float, default=0.0, help="probability of mirrored images; digits are not to be (default: 0)")
     add("--json", metavar="FILE", help="write the results there")
-    add("--out", type=Path, default=Path("results/train_mapl"), help="folder for pictures (default: %(default)s)")
+    add("--out", type=Path, default="results/train_mapl", help="folder for pictures (default: %(default)s)")
     add("--no-pictures", action="store_true")
     return parser.parse_args()
 
@@ -55,8 +57,10 @@ def arguments() -> argparse.Namespace:
 def make(name: str, args: argparse.Namespace) -> Any:
     """Return a method; all train on the same two views of every sample, with the same optimiser."""
     views = Views(replace(AUGMENT, flip=args.flip), 2)
-    if name == "mapl":
-        return methods.mapl(lr=args.lr, warmup=args.warmup, batch_size=args.batch_size, augment=views.augment)
+    if name in ("alone", "mapl"):
+        warmup = max(args.warmup, 1) if name == "alone" else args.warmup
+        mapl: Any = methods.mapl(lr=args.lr, warmup=warmup, batch_size=args.batch_size, augment=views.augment)
+        return mapl if name == "mapl" else mapl.method.replace(name=name, exchange=NoExchange(), weigh=NoWeights())
     method: Any = methods.get_method(name)(epochs=1)
     optimizer = Adam(lr=args.lr, betas=(0.5, 0.999))
     return method.replace(local=replace(method.local, batch_size=args.batch_size, optimizer=optimizer, views=views))
@@ -74,12 +78,11 @@ def main() -> None:
         return [*split_models(small_backbones(data.input_shape), data.input_shape, data.num_classes, args.latent)]
 
     learned: list[Any] = []
-    shown = sorted({args.warmup, args.warmup + (args.rounds - args.warmup) // 4, args.rounds} - {0})
+    shown = sorted({args.warmup, (3 * args.warmup + args.rounds) // 4, args.rounds} - {0})
     with tqdm(total=len(args.methods) * args.seeds, unit="run") as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
-            if trial.method == "mapl":
-                learned.append(result)
+            learned.extend([result] if trial.method == "mapl" else [])
             bar.update()
             bar.set_postfix_str(f"{trial.method}, seed {trial.seed}")
 
@@ -95,23 +98,19 @@ def main() -> None:
             callbacks=[RecordGraph(shown)],
             progress=False,
         )
-    print(report.results_table(found, reference=args.methods[0]))
-    print("\n" + report.budget_table(found))
+    print(report.results_table(found, reference=args.methods[0]), report.budget_table(found), sep="\n\n")
     for result in learned:
         tasks, graph = result.env.engine.tasks, (result.data.edge_index, result.data.edge_weight)
         inside, auc = in_cluster_share(*graph, tasks.cluster), recovery_auc(*graph, tasks.cluster)
         print(f"mapl, seed {result.env.seed}: {inside:.1%} of the weight inside the true cluster, ROC AUC {auc:.3f}")
     if args.json:
-        print(
-            "wrote", write_whole(args.json, report.results_json(found, args.methods[0], arguments=vars(args)).encode())
-        )
+        write_whole(args.json, report.results_json(found, args.methods[0], arguments=vars(args)).encode())
     if not args.no_pictures:
         figures = report.comparison_figures(found)
         if "mapl" in found.results:
-            last, tasks = found.results["mapl"], draw(seed=args.seeds - 1)
-            about = {"cluster": tasks.cluster, "classes": tasks.classes}
-            figures["weights"] = report.weight_heatmaps(last.history.graphs, args.nodes, **about)
-            figures["latents"] = report.latent_figure(last)
+            about = {"cluster": tasks.cluster, "classes": tasks.classes}  # of the last seed
+            figures["weights"] = report.weight_heatmaps(result.history.graphs, args.nodes, **about)
+            figures["latents"] = report.latent_figure(result)
         for name, figure in figures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
 

@@ -3,12 +3,13 @@
 Two clusters of nodes have classes of their own (scenarios 1 and 3) or some in common (2 and 4). Nodes have one of four
 small architectures in turn, of torchvision's four (`--models torchvision`), or all the same (`--models resnet`), which
 adds the methods that mix whole models. For all methods alike: the same initial models, two augmented views of every
-sample, Adam with MAPL's betas, and a step size chosen on validation data. `local` has no augmentation, `local_views`
-has it, and `alone` is MAPL's whole local loss where nobody sends anything, so what collaboration adds is `mapl` minus
-`alone`. The paper's setting, which needs a GPU:
+sample, Adam with MAPL's betas, and a step size chosen on validation data. (DFedAvgM keeps its own SGD with momentum,
+which is the method, with ten times the step sizes; temperature, strength of the augmentation and step size of the graph
+are given by hand.) `local` has no augmentation, `local_views` has it, and `alone` is MAPL's whole local loss where
+nobody sends anything, so what collaboration adds is `mapl` minus `alone`. The paper's setting, which needs a GPU:
 
     scenarios.py --dataset cifar10 --root DATA --models torchvision --latent 512 --nodes 20 --per-class 300 --test 15
-        --rounds 400 --warmup 100 --lrs 1e-4 --batch-size 64 --augment strong --device cuda --checkpoint runs/mapl
+        --rounds 400 --warmup 100 --lrs 1e-4 --batch-size 64 --augment strong --temperature 100 --device cuda
 """
 
 # ci: --seeds 1 --rounds 4 --warmup 2 --nodes 4 --methods local alone mapl fedproto --json $OUT/scenarios.json
@@ -28,7 +29,7 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import compare, load_dataset, methods, report
-from graphcollab.local import Adam, ImageAugment, Views
+from graphcollab.local import SGD, Adam, ImageAugment, Views
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import small_backbone, small_backbones, split_models, torchvision_backbones
 from graphcollab.nn import ClassifierSimilarity, NoExchange, NoWeights
@@ -41,7 +42,7 @@ AUGMENTS = {"mild": MILD, "upright": replace(MILD, flip=0.0), "strong": ImageAug
 FORMS: dict[str, dict[str, Any]] = {  # tables 2 and 3 of the paper, and what its code computes
     "mapl": {},
     "mapl_plus": {"part": "backbone+prototypes"},
-    "no_graph": {"graph": None, "warmup": 10**9},
+    "no_graph": {},
     "base": {"contrast": 0.0, "uniformity": 0.0},
     "no_contrast": {"contrast": 0.0},
     "no_uniformity": {"uniformity": 0.0},
@@ -49,7 +50,7 @@ FORMS: dict[str, dict[str, Any]] = {  # tables 2 and 3 of the paper, and what it
     "no_similarity": {"graph": {"similarity": "none"}},
     "l1": {"graph": {"norm": "l1"}},
     "temperature_100": {"temperature": 100.0},
-    "published": {"published": True},
+    "published": {},
 }
 DIFFERENT = "local local_views fedsim fedproto fedclassavg alone no_graph mapl"  # for nodes of any architecture
 ALIKE = "local_views fedavg flt dfedavgm pfedsim alone mapl mapl_plus"  # for nodes of one
@@ -68,7 +69,7 @@ def arguments() -> argparse.Namespace:
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
     add("--models", default="small", help="small, torchvision, or one small backbone for all nodes (default: small)")
     add("--methods", nargs="+", help=f"default: {DIFFERENT}; or {ALIKE}; also {' '.join(FORMS)}")
-    add("--lrs", type=float, nargs="+", default=[3e-3], help="step sizes to choose from (default: 3e-3)")
+    add("--lrs", type=float, nargs="+", default=[1e-3, 3e-3], help="to choose from (default: 0.001 0.003)")
     add("--lams", type=float, nargs="+", default=[1.0], help="λ of FedProto to choose from (default: 1)")
     add("--graph-lr", type=float, default=1.0, help="step size of the weights (default: %(default)s)")
     add("--temperature", type=float, default=0.5, help="default: %(default)s")
@@ -97,12 +98,16 @@ def make(name: str, args: argparse.Namespace, lr: float, lam: float = 1.0) -> An
     if name == "local_views":
         return trained(methods.local(epochs=1), **common)
     if name == "alone":
-        alone = make("no_graph", args, lr)
-        return alone.method.replace(name=name, exchange=NoExchange(), weigh=NoWeights())
+        return make("no_graph", args, lr).replace(name=name, exchange=NoExchange(), weigh=NoWeights())
+    if name == "published":
+        return trained(methods.mapl(warmup=args.warmup, published=True), **common)
     if name in FORMS:
         form = {"warmup": args.warmup, "temperature": args.temperature, **FORMS[name]}
-        form["graph"] = ClassifierSimilarity(**{"lr": args.graph_lr, **(form.get("graph") or {})})
-        return trained(methods.mapl(**form), **common)
+        form["graph"] = ClassifierSimilarity(**{"lr": args.graph_lr, **form.get("graph", {})})
+        mapl = trained(methods.mapl(**form), **common)
+        return mapl.method.replace(name=name) if name == "no_graph" else mapl
+    if name == "dfedavgm":
+        common["optimizer"] = SGD(lr=10 * lr, momentum=0.9)
     options: dict[str, Any] = {"pfedsim": {"warmup": args.rounds // 2, "epochs": 1}, "fedproto": {"lam": lam}}
     function = methods.get_method("fedsim_pillutla" if name == "fedsim" else name)
     return trained(function(**{"epochs": 1, **options.get(name, {})}), **common)
@@ -167,7 +172,7 @@ def main() -> None:
     budget = args.budget or args.nodes * (args.nodes - 1) * args.rounds / 2
     print("\n" + report.budget_table(found, budget=budget))
     print("\nmethod: area under the ROC curve of weights for same-cluster pairs, weight inside the cluster; every seed")
-    for name in set(wanted) & set(FORMS):
+    for name in [name for name in wanted if name in FORMS]:
         print(f"{name}: " + ", ".join("{:.3f} {:.1%}".format(*learned[id(trial)]) for trial in found.chosen[name]))
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(found, wanted[0], arguments=vars(args)).encode()))

@@ -12,6 +12,7 @@ from graphcollab.local.fit import Fit
 from graphcollab.local.fit_personal import FitPersonal, PersonalModel
 from graphcollab.local.fit_through_mixture import FitThroughMixture
 from graphcollab.local.fit_to_prototypes import FitToPrototypes
+from graphcollab.local.latents import require_latents
 from graphcollab.local.loop_backend import LoopBackend
 from graphcollab.local.losses import BinaryCrossEntropy, CrossEntropy, SquaredError, UserLoss, as_objective
 from graphcollab.local.non_finite_loss_error import NonFiniteLossError
@@ -68,5 +69,6 @@ __all__ = [
     "as_row_optimizer",
     "batch_gradient",
     "make_plan",
+    "require_latents",
     "tune",
 ]

@@ -22,7 +22,7 @@ class AddNoise:
         std: Standard deviation of the noise, in the samples' own unit.
 
     Raises:
-        ValueError: If it is negative or not finite.
+        ValueError: If it is negative or not finite. When called: if samples are whole numbers.
 
     Example:
         >>> AddNoise(0.0)(torch.ones(2, 3)).tolist()
@@ -37,6 +37,8 @@ class AddNoise:
 
     def __call__(self, samples: Tensor) -> Tensor:
         """Return noisy samples [n, ...]."""
+        if not samples.is_floating_point():
+            raise ValueError(f"AddNoise adds to real numbers, samples are {samples.dtype}: give augment=None for them")
         return samples + self.std * torch.randn_like(samples)
 
 

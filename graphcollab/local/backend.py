@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from graphcollab.keyed import keyed_seed
+from graphcollab.local.latents import embed_arguments, has_latents
 from graphcollab.local.objective import Objective
 from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.local.views import Views
@@ -26,8 +27,6 @@ __all__ = [
     "Feed",
     "Key",
     "batch_groups",
-    "embed_arguments",
-    "has_latents",
     "is_random",
     "is_samplewise",
     "keyed_layers",
@@ -72,6 +71,16 @@ class Feed:
     given: Mapping[str, Tensor] | None = None
     _drawn: dict[int, tuple[int, Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
+    @cached_property
+    def _sizes(self) -> list[list[int]]:
+        """Batch lengths [R, S], read off the device once."""
+        return self.schedule.size.tolist()
+
+    @cached_property
+    def _idents(self) -> list[int]:
+        """Identities of the rows' nodes, likewise."""
+        return self.node_id.tolist()
+
     @property
     def num_views(self) -> int:
         """V, 1 without views."""
@@ -98,13 +107,13 @@ class Feed:
 
     def _views_of(self, views: Views, row: int, step: int, width: int) -> Tensor:
         """Return a row's views at a step, [V * width, ...]: those of a block of steps are drawn at once, and kept."""
-        sizes = self.schedule.size[row].tolist()
+        sizes = self._sizes[row]
         block = max(VIEWS_AT_ONCE // (views.count * sizes[0]), 1)
         first = step - step % block
         if self._drawn.get(row, (-1, self.index))[0] != first:
             own = [self.index[row, s, :size] for s, size in enumerate(sizes[first : first + block], first)]
             samples = self.pool.inputs.index_select(0, torch.cat(own))
-            with keyed_layers(samples.device, _VIEW_STREAM, self.seed, int(self.node_id[row]), self.round_, first):
+            with keyed_layers(samples.device, _VIEW_STREAM, self.seed, self._idents[row], self.round_, first):
                 self._drawn[row] = first, views(samples)
         start = sum(sizes[first:step])
         seen = self._drawn[row][1][:, start : start + sizes[step]]
@@ -217,17 +226,6 @@ def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice
     return [((size == length).nonzero().flatten().to(like.device), length, None) for length in lengths]
 
 
-def embed_arguments(embeds: bool) -> dict[str, bool]:
-    """Return the keyword arguments of a forward pass; of a module that knows no latents none are asked for."""
-    return {"embed": True} if embeds else {}
-
-
-def has_latents(module: nn.Module) -> bool:
-    """Tell whether a module's forward pass takes ``embed=False``, and so returns latents if asked."""
-    embed = inspect.signature(module.forward).parameters.get("embed")
-    return embed is not None and embed.default is False
-
-
 def is_samplewise(module: nn.Module) -> bool:
     """Tell whether a sample's output does not depend on the others in its batch (no batch normalisation)."""
     return not any(
@@ -244,7 +242,7 @@ def is_random(module: nn.Module, inputs: Tensor) -> bool:
     """
     with keyed_layers(inputs.device, 0), torch.no_grad():
         before = _generator_state(inputs.device)
-        copy.deepcopy(module).train()(inputs, **embed_arguments(has_latents(module)))
+        copy.deepcopy(module).train()(inputs, **embed_arguments(has_latents(module, inputs)))
         return not torch.equal(before, _generator_state(inputs.device))
 
 

@@ -43,13 +43,12 @@ class SupervisedContrast(Objective):
         ValueError: If the temperature is not a positive finite number, or form, reduction or ``of`` is unknown.
     """
 
-    temperature: float = 0.1
+    temperature: float = 0.5
     form: str = "out"
     reduction: str = "mean"
     normalize: bool = True
     of: str = "projection"
-    embeds = True
-    penalizes = False
+    embeds = True  # and it compares samples, so a split's gradient is computed on all at once: it counts as a penalty
 
     def __post_init__(self) -> None:
         _check_temperature(self.temperature)
@@ -59,6 +58,7 @@ class SupervisedContrast(Objective):
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the loss of a batch of views."""
+        _check_labels(targets)
         unit = _latents(context, self.of)
         unit = F.normalize(unit, dim=1) if self.normalize else unit
         itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
@@ -99,7 +99,7 @@ class PrototypeContrast(Objective):
         ValueError: If the temperature is not a positive finite number.
     """
 
-    temperature: float = 0.1
+    temperature: float = 0.5
     normalize: bool = True
     name: str = "prototypes"
     embeds = True
@@ -109,8 +109,15 @@ class PrototypeContrast(Objective):
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the views of the batch."""
+        _check_labels(targets)
         unit = F.normalize(_latents(context, "projection"), dim=1)
         prototypes = _prototypes(context, self.name)
+        classes, width = outputs.shape[-1], unit.shape[1]
+        if prototypes.dim() != 2 or len(prototypes) < classes or prototypes.shape[1] != width:
+            raise ValueError(
+                f"parameter {self.name!r} must hold one prototype per class of the size of the projections, "
+                f"[{classes}, {width}], it has shape {list(prototypes.shape)}"
+            )
         logits = unit @ (F.normalize(prototypes, dim=1) / self.temperature if self.normalize else prototypes).T
         return context.mean(F.cross_entropy(logits, targets, reduction="none"))
 
@@ -215,6 +222,14 @@ def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tupl
         views=1,
     )
     return cut(outputs), cut(targets), own
+
+
+def _check_labels(targets: Tensor) -> None:
+    if targets.is_floating_point() or targets.dim() != 1:
+        raise ValueError(
+            f"contrastive losses compare classes, so they need one whole-number label per sample, targets are "
+            f"{targets.dtype} of shape {tuple(targets.shape)}: they are for classification only"
+        )
 
 
 def _latents(context: Context, of: str) -> Tensor:

@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 from graphcollab.checks import check_whole
 from graphcollab.local.backend import keyed_layers, training_failure
 from graphcollab.local.contrastive import FirstView
-from graphcollab.local.objective import Objective
+from graphcollab.local.latents import require_latents
+from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import SGD, RowOptimizer, as_row_optimizer
 from graphcollab.local.rows import Rows
 from graphcollab.local.views import Views
@@ -72,12 +73,14 @@ class Fit:
 
         Raises:
             ValueError: If a node has a batch of one sample and its model cannot be trained on one, or the objective
-                needs latents and a model has none.
+                cannot judge the models: it needs latents that one has not got, or does not go with the targets.
         """
         embeds = self.objective is not None and self.objective.embeds
         if embeds:
-            require_latents(data, env)
+            require_latents(env.engine, data.x, f"{type(self).__name__}'s objective reads latents")
         self._check_batches(data, env, embeds)
+        if self.objective is not None:
+            self._check_objective(self.objective, data, env)
         if self.views is not None:
             pool = env.engine.tasks.pools[env.engine.tasks.splits["train"].pool]
             with keyed_layers(pool.inputs.device, 0):
@@ -85,8 +88,9 @@ class Fit:
         if not self.keep_state:
             return data
         data = copy.copy(data)
-        data.fit_step = torch.zeros_like(data.node_id)
-        data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
+        if set(data.get("fit_state", ())) != set(self.optimizer.slots):  # not kept by an earlier phase
+            data.fit_step = torch.zeros_like(data.node_id)
+            data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
         return data
 
     def give(self, data: Data, nodes: Tensor) -> dict[str, Tensor] | None:
@@ -114,6 +118,30 @@ class Fit:
                     f"which {type(backend.module).__name__} cannot be trained ({reason}): choose another batch_size, "
                     "or replace batch normalisation by graphcollab.models.replace_batch_norm"
                 )
+
+    def _check_objective(self, objective: Objective, data: Data, env: Env) -> None:
+        """Let the objective judge two samples with every architecture's models."""
+        split = env.engine.tasks.splits["train"]
+        pool = env.engine.tasks.pools[split.pool]
+        for backend, members in zip(env.engine.backends, data.x.members, strict=True):
+            spec, row = data.x.row(int(members[0]))
+            places = split.of(int(members[0]))[:2]
+            inputs, targets = pool.inputs[places][None], pool.targets[places]
+            outputs, latent, projection = backend.predict(row[None], inputs)[0], None, None
+            if objective.embeds:
+                outputs, latent, projection = (part[0] for part in backend.embed(row[None], inputs))
+            own, given = dict(zip(spec.names, spec.views(row), strict=True)), self.give(data, members[:1])
+            context = Context(
+                None,
+                own,
+                anchor=own if objective.anchored else None,
+                latent=latent,
+                projection=projection,
+                given=None if given is None else {name: value[0] for name, value in given.items()},
+                spec=spec,
+            )
+            objective.check(outputs, pool.targets[split.index], type(backend.module).__name__, "train")
+            objective(outputs, targets, context)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Take the round's local steps."""
@@ -151,25 +179,6 @@ class Fit:
             data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
             data.fit_state = {s: _put(v, nodes, fitted.state[s], every) for s, v in data.fit_state.items()}
         return data
-
-
-def require_latents(data: Data, env: Env) -> None:
-    """Check that every architecture has latents.
-
-    Raises:
-        ValueError: If one has none.
-    """
-    split = env.engine.tasks.splits["train"]
-    for backend, members in zip(env.engine.backends, data.x.members, strict=True):
-        sample = env.engine.tasks.pools[split.pool].inputs[split.of(int(members[0]))[:1]]
-        try:
-            backend.embed(data.x.row(int(members[0]))[1][None], sample[None])
-        except TypeError as error:
-            kind = type(backend.module).__name__
-            raise ValueError(
-                f"the model of {env.engine.tasks.names[int(members[0])]}, {kind}, has no latents, which the method's "
-                f"objective reads ({error}): wrap its backbone in graphcollab.models.SplitModel"
-            ) from error
 
 
 def _take(stacks: Stacks, nodes: Tensor, every: bool) -> Stacks:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.local.fit import Fit, require_latents
+from graphcollab.local.fit import Fit
+from graphcollab.local.latents import require_latents
 from graphcollab.local.objective import Objective
 from graphcollab.local.prototype_distance import PrototypeDistance
 from graphcollab.typing import Embedded
@@ -71,7 +72,7 @@ def with_prototypes(data: Data, env: Env) -> Data:
             f"prototypes are of classes, so every sample needs one whole-number label; targets are {targets.dtype} of "
             f"shape {tuple(targets.shape)}"
         )
-    require_latents(data, env)
+    require_latents(env.engine, data.x, "prototypes are means of latents")
     sizes = [tuple(out.logits.shape[1:] + out.latent.shape[1:]) for out in embed_sample(data, env)]
     if len({*sizes}) > 1 or len(sizes[0]) != 2:
         shown = "; ".join(

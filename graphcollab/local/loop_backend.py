@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, Key, embed_arguments, keyed_layers
+from graphcollab.local.backend import Backend, Feed, Key, keyed_layers
+from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.typing import Embedded

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, has_latents, is_random
+from graphcollab.local.backend import Backend, Feed, is_random
+from graphcollab.local.latents import has_latents
 from graphcollab.local.loop_backend import LoopBackend
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import SGD
@@ -104,7 +105,7 @@ def _vmap_failure(
     module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
 ) -> str | None:
     """Return why a module cannot be stacked, judged by a gradient and a local step of two rows with the same data."""
-    objective = objective + _AskForLatents() if has_latents(module) else objective
+    objective = objective + _AskForLatents() if has_latents(module, sample[0]) else objective
     flat = torch.stack([spec.flatten(module)] * 2)
     inputs, targets = (torch.stack([part] * 2) for part in sample)
     anchor = flat[:, : spec.num_parameters] if objective.anchored else None

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graphcollab.local.backend import Backend, Feed, Key, batch_groups, embed_arguments, keyed_layers
+from graphcollab.local.backend import Backend, Feed, Key, batch_groups, keyed_layers
 from graphcollab.local.chain import make_chain
+from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.local.stacked_ops import stacked_ops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphcollab.checks import check_whole
 from graphcollab.local import (
     Adam,
     Augment,
@@ -26,11 +27,11 @@ PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_clas
 
 def mapl(
     epochs: int = 1,
-    lr: float = 1e-4,
+    lr: float = 1e-3,
     weight_decay: float = 0.0,
     batch_size: int = 64,
-    warmup: int = 100,
-    temperature: float = 0.5,
+    warmup: int = 25,
+    temperature: float | None = None,
     contrast: float = 1.0,
     prototype: float = 1.0,
     uniformity: float = 1.0,
@@ -69,44 +70,56 @@ def mapl(
       loss and a mean in the prototypes' loss, which is ``mapl(prototype=1 / Q, uniformity=1 / Q)`` with the 2 B views Q
       of a batch (Adam makes nothing of a common factor).
     - The paper's temperature is 100, at which cosines, that lie in [-1, 1], hardly act: gradients of both contrastive
-      losses are about 1000 times smaller than at 0.1. ``temperature=100`` is the paper's.
+      losses are about 1000 times smaller than at 0.1. ``temperature=100`` is the paper's; 0.5 was better than 0.1 and
+      1.0 on validation data of small models (docs/different_models.md).
+    - The defaults are for 100 rounds of small models. The paper's are ``mapl(lr=1e-4, warmup=100, temperature=100)``,
+      for 400 rounds and networks such as ResNet-18 with 300 images a class.
     - ``published=True`` computes what the authors' code does: the contrastive loss in the form ``"in"`` at temperature
       100, prototypes of any length at temperature 1, uniformity by exponentials, the sign steps of
-      `ClassifierSimilarity`, and neighbours that are never dropped. Its augmentation has no blur:
-      ``augment=ImageAugment(blur=0.0)``.
+      `ClassifierSimilarity`, and neighbours that are never dropped: they go on sending their classifiers, which costs
+      bytes, though edges of weight 0 are not counted as messages. Its augmentation has no blur and weaker colours:
+      ``augment=ImageAugment(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, blur=0.0)``.
 
     Args:
         epochs: Local epochs a round.
         lr: Step size of Adam, whose betas are 0.5 and 0.999.
         weight_decay: Coefficient of the L2 penalty.
         batch_size: Samples per step; each is seen in two views.
-        warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. 0: none.
-        temperature: τ of both contrastive losses.
+        warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. 0: none. A run must
+            be longer, or it learns no weights.
+        temperature: τ of both contrastive losses. Default: 0.5.
         contrast: Weight of the supervised contrastive loss; 0 leaves it out.
         prototype: Weight of the prototypes' loss.
         uniformity: Weight of the uniformity loss.
         graph: How weights are learned. Default: ``ClassifierSimilarity()``.
         drop: Drop neighbours whose weight has become zero. Default: True, as in the paper; False with ``published``.
-        augment: What makes a view of a sample. Default: the paper's, for images. For other samples give
-            `graphcollab.local.AddNoise`, a function, or None: views are the samples themselves.
+        augment: What makes a view of a sample. Default: the paper's, for images; it also mirrors them, which digits are
+            not made for (``ImageAugment(flip=0.0)``), and few rounds do better with larger crops. For other samples
+            give `graphcollab.local.AddNoise`, a function, or None: views are the samples themselves.
         keep_state: Keep Adam's moments from round to round; the authors begin afresh.
         part: Part of the model that is mixed.
         buffers: ``"keep"`` or ``"mix"`` running statistics.
-        published: Compute as the authors' code; ``temperature`` and ``graph`` then have no effect.
+        published: Compute as the authors' code.
 
     Raises:
-        ValueError: If a setting is out of its range, or a model has no latents.
+        ValueError: If a setting is out of its range, or ``published`` is asked for with a temperature or a graph.
+        TypeError: If ``graph`` is no `ClassifierSimilarity`.
 
     Example:
         >>> phases = mapl(warmup=20)
         >>> phases.until, phases.next.weigh.head, mapl(part="backbone+prototypes").name
         (20, 'head', 'mapl+')
     """
+    check_whole(minimum=0, warmup=warmup)
+    if graph is not None and not isinstance(graph, ClassifierSimilarity):
+        raise TypeError(f"graph must be a ClassifierSimilarity, got {graph!r}: use ClassifierSimilarity(lr=2.0)")
+    if published and (graph is not None or temperature is not None):
+        raise ValueError("published=True has a temperature and a graph of its own: give neither, or published=False")
     local = Fit(
         epochs=epochs,
         batch_size=batch_size,
         optimizer=Adam(lr=lr, betas=(0.5, 0.999), weight_decay=weight_decay),
-        objective=_objective(temperature, contrast, prototype, uniformity, published),
+        objective=_objective(0.5 if temperature is None else temperature, contrast, prototype, uniformity, published),
         keep_state=keep_state,
         views=Views(augment, 2),
     )

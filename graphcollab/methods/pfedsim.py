@@ -14,7 +14,7 @@ __all__ = ["pfedsim"]
 
 
 def pfedsim(
-    warmup: int = 100,
+    warmup: int = 50,
     part: str = "backbone",
     head: str = "head",
     epochs: int = 5,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import NamedTuple
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from graphcollab.checks import check_whole
 from graphcollab.keyed import keyed_order
-from graphcollab.local import Engine, Rows
+from graphcollab.local import Engine, Rows, require_latents
 from graphcollab.stack import Stacks
 
 __all__ = ["NodeLatents", "node_latents"]
@@ -73,7 +72,7 @@ def node_latents(
     tasks = engine.tasks
     if int(tasks.sizes(split).sum()) == 0:
         raise ValueError(f"no node has {split!r} samples, so there are no latents: choose another split")
-    _require_latents(engine, models)
+    require_latents(engine, models, "their latents are asked for")
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for chunk in engine.predict(Rows.own(models), split, embed=True):
         values = chunk.latent if of == "latent" else chunk.projection
@@ -99,15 +98,3 @@ def node_latents(
     owner = torch.tensor(nodes).repeat_interleave(counts)
     values, targets = (torch.cat(column) for column in zip(*(found[node] for node in nodes), strict=True))
     return NodeLatents(values, owner.to(values.device), targets)
-
-
-def _require_latents(engine: Engine, models: Stacks) -> None:
-    """Check that every architecture's forward pass takes ``embed``."""
-    for backend, members in zip(engine.backends, models.members, strict=True):
-        who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__
-        known = inspect.signature(backend.module.forward).parameters.values()
-        if not any(p.name == "embed" or p.kind is inspect.Parameter.VAR_KEYWORD for p in known):
-            raise ValueError(
-                f"the model of {who!r}, {kind}, has no latents: forward(inputs, embed=True) must return "
-                "graphcollab.typing.Embedded; wrap its backbone in graphcollab.models.SplitModel"
-            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +19,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 
-__all__ = ["check_device", "check_outputs", "check_settings"]
+__all__ = ["check_device", "check_outputs", "check_settings", "warn_of_phases"]
 
 
 def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinite: str, attend: object = None) -> None:
@@ -39,6 +40,19 @@ def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinit
         raise TypeError(f"attend must be Stragglers(...), Membership(...) or None, got {attend!r}")
     if stops_early:
         tasks.require("val", "early stopping needs")
+
+
+def warn_of_phases(method: Method | Phases, rounds: int) -> None:
+    """Say so where a run ends before all phases of a method have begun."""
+    while isinstance(method, Phases):
+        if rounds <= method.until:
+            warnings.warn(
+                f"{method.next.name} begins in round {method.until}, counted from 0, and the run ends after {rounds}: "
+                "this phase is never played; ask for more rounds, or let it begin earlier",
+                stacklevel=3,
+            )
+            return
+        method = method.next
 
 
 def check_device(device: torch.device | str) -> torch.device:
@@ -66,6 +80,11 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
         TypeError: If a module returns anything but one tensor.
     """
     objective = as_objective(tasks.loss)
+    if objective.embeds:
+        raise ValueError(
+            "the tasks' loss judges outputs, by which models are evaluated too, and cannot read latents: give such an "
+            "objective to the local update, Fit(objective=...)"
+        )
     for module in modules:
         judged, kind = copy.deepcopy(module).eval(), type(module).__name__
         for name, split in tasks.splits.items():

@@ -24,7 +24,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.check import check_device, check_outputs, check_settings
+from graphcollab.train.check import check_device, check_outputs, check_settings, warn_of_phases
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, remove_checkpoints, save_checkpoint
 from graphcollab.train.evaluate import evaluate
 from graphcollab.train.guards import finish_round_on_interrupt, same_threads
@@ -160,6 +160,7 @@ def run(
         threads = about["threads"]
     elif checkpoint is not None:
         remove_checkpoints(checkpoint)
+    warn_of_phases(method, rounds)
     watchers = [*callbacks, *([Progress(progress if isinstance(progress, str) else method.name)] if progress else [])]
     before, started = (history.seconds[-1] if history.seconds else 0.0), time.perf_counter()
     kept = data.round

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from graphcollab import load_dataset, local, run
-from graphcollab.local import AddNoise, Fit, Views
+from graphcollab.local import AddNoise, CrossEntropy, Fit, SupervisedContrast, Views
 from graphcollab.methods import fedavg, mapl
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import MLP, SplitModel, small_backbones, split_models, torchvision_backbones
 from graphcollab.nn import ClassifierSimilarity, NoExchange
 from graphcollab.tasks import Tasks, class_clusters
-from graphcollab.testing import Scene
+from graphcollab.testing import CONTRACT, Scene
 
 QUICK = {"lr": 0.01, "batch_size": 4, "augment": AddNoise(0.1)}
 
@@ -187,3 +189,78 @@ def test_the_architectures_of_torchvision_play_a_round():
     assert float((after[0] - after[1]).abs().max()) < float((after - before).abs().max())  # mixed over all four
     head, prototypes = result.data.x.part("head").shape[1], after.shape[1]
     assert result.data.bytes_sent.tolist() == [3 * 4 * (head + prototypes)] * 4
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+def test_contract_of_learned_weights(check):
+    check(mapl(warmup=0, **QUICK))
+
+
+def test_moments_outlive_the_warm_up_where_they_are_kept():
+    short, long = (play(mapl(warmup=n, keep_state=True, **QUICK), 4)[0] for n in (2, 5))
+    assert torch.equal(short.fit_step, long.fit_step)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"warmup": -1}, "warmup"),
+        ({"published": True, "temperature": 0.1}, "neither"),
+        ({"published": True, "graph": ClassifierSimilarity()}, "neither"),
+        ({"temperature": 0.0}, "temperature"),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong, named):
+    with pytest.raises(ValueError, match=named):
+        mapl(**wrong)
+
+
+def test_a_graph_that_is_none_is_refused():
+    with pytest.raises(TypeError, match="ClassifierSimilarity"):
+        mapl(graph="complete")
+
+
+def test_a_run_that_ends_before_weights_are_learned_says_so():
+    tasks = labelled((0, 1), (0, 1))
+    with pytest.warns(UserWarning, match="never played"):
+        run(mapl(warmup=2, augment=None), tasks, models()[:1], rounds=2, seed=0, progress=False)
+
+
+class OddPrototypes(SplitModel):
+    """A model whose prototypes do not go with its classes or projections."""
+
+    def __init__(self, *shape):
+        super().__init__(nn.Linear(4, 3), (4,), 4, latent=3, norm="layer")
+        self.prototypes = nn.Parameter(torch.zeros(*shape))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 5)])
+def test_prototypes_that_do_not_fit_are_refused_before_the_first_round(shape):
+    with torch.random.fork_rng(devices=[]), pytest.raises(ValueError, match="one prototype per class"):
+        run(mapl(warmup=0, augment=None), labelled((0, 1), (0, 1)), OddPrototypes(*shape), rounds=1, progress=False)
+
+
+@pytest.mark.parametrize("targets", [torch.zeros(6), torch.zeros(6, 4)])
+def test_regression_is_refused_before_the_first_round(targets):
+    tasks = Tasks.from_samples([(torch.randn(6, 4), targets)] * 2, loss="mse", metric="mse")
+    model = models()[0] if targets.dim() > 1 else SplitModel(nn.Linear(4, 3), (4,), 1, latent=3, norm="layer")
+    with pytest.raises(ValueError, match="classification only"):
+        run(mapl(warmup=0, augment=None), tasks, model, rounds=1, seed=0, progress=False)
+
+
+def test_a_loss_of_the_tasks_that_reads_latents_is_refused():
+    tasks = labelled((0, 1), (0, 1))
+    tasks = replace(tasks, loss=CrossEntropy() + SupervisedContrast())
+    with pytest.raises(ValueError, match=r"Fit\(objective"):
+        run(local(), tasks, models()[:1], rounds=1, seed=0, progress=False)
+
+
+def test_the_defaults_learn():
+    data = load_dataset("digits")
+    tasks = class_clusters(data, 1, nodes=4, per_class=24, val=4, test=15, seed=0)
+
+    def build():
+        return split_models([nn.Flatten()], data.input_shape, 10, latent=32)
+
+    result = run(mapl(), tasks, build, seed=0, evaluate_every=100, progress=False)
+    assert float(result.history.table("test_metric")[-1].mean()) > 0.4  # 0.2 by chance

@@ -44,6 +44,13 @@ class ClassifierSimilarity:
     :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbours at the start. The logarithm
     keeps nodes from isolating themselves, the norm with β spreads the weight.
 
+    What that leads to, with n neighbours that are alike: a node's own weight ends at zero in all but very small groups,
+    since the logarithm pulls towards others with :math:`\mu_2 / \deg_i` and similarity towards the node itself with
+    :math:`\mu_1 \gamma_i` only. That is so, too, for a node whose classifier is at right angles to all others; ``own``
+    keeps some weight for it.
+    And others lose all weight only where their cosines are smaller by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or
+    more: of 10 nodes with as many samples each by 0.5 for n = 4, of 20 nodes by 0.67 for n = 9.
+
     The paper does not say how large η is; its code takes one step of Adam with step size 0.1, begun afresh every round,
     which is the sign of the gradient (``rule="sign"``). That code differs in more: cosines are means over the classes,
     without the bias (``similarity="per_class"``), divided by the largest one among the neighbours (``normalize``), and
@@ -67,6 +74,7 @@ class ClassifierSimilarity:
         confidence: False: all γ are the same.
         norm: ``"l2"``, or ``"l1"`` in its place (which is the same for all weights on the simplex).
         log_degree: False: leave the logarithm out.
+        own: Least weight that a node keeps for itself, not in the paper.
         head: The classifier: a part of the model that is one linear layer.
 
     Shapes:
@@ -93,6 +101,7 @@ class ClassifierSimilarity:
     confidence: bool = True
     norm: str = "l2"
     log_degree: bool = True
+    own: float = 0.0
     head: str = "head"
     learns: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ()
@@ -104,6 +113,8 @@ class ClassifierSimilarity:
         for name in ("mu1", "mu2", "beta"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be a finite number that is not negative, got {getattr(self, name)}")
+        if not 0 <= self.own <= 1:
+            raise ValueError(f"own must be a share of the weight, from 0 to 1, got {self.own}")
         known = {"rule": ("gradient", "sign"), "similarity": SIMILARITIES, "norm": ("l2", "l1")}
         for name, choices in known.items():
             if getattr(self, name) not in choices:
@@ -134,12 +145,14 @@ class ClassifierSimilarity:
         cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
         fixed = scatter(data.edge_share.double().masked_fill(there, 0), receiver, dim_size=data.num_nodes)
         moving = there.nonzero().flatten()
+        kept = torch.where(loop & there, self.own, 0.0).double()  # what a node keeps for itself, [E]
+        rest = (1 - fixed - scatter(kept, receiver, dim_size=data.num_nodes)).clamp(min=0)
         weight = data.edge_share.double()
         for _ in range(self.steps):
             step = self.gradient(weight, cost, data.edge_index, data.num_nodes)
             step = step.sign() if self.rule == "sign" else step
-            moved = (weight - self.lr * step)[moving]
-            moved = project_simplex(moved, receiver[moving], data.num_nodes, (1 - fixed).clamp(min=0))
+            moved = (weight - self.lr * step - kept)[moving]
+            moved = project_simplex(moved, receiver[moving], data.num_nodes, rest) + kept[moving]
             weight = weight.index_copy(0, moving, moved)
         data = copy.copy(data)
         data.edge_weight = data.edge_share = weight.to(data.edge_share.dtype)

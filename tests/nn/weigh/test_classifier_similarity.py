@@ -218,3 +218,26 @@ def test_a_classifier_that_is_no_linear_layer_is_refused():
     env = Env(Engine(tasks, [module], [ParamSpec.from_module(module)]), Comm(), 0)
     with pytest.raises(ValueError, match="one linear layer"):
         ClassifierSimilarity().init(build_graph(tasks, [module]), env)
+
+
+def test_a_node_keeps_what_it_is_to_keep():
+    heads = [[[1.0, 0.0, 0.0]]] + [[[0.0, 1.0, 0.1 * n]] for n in range(1, 10)]  # node 0 is like nobody else
+    plain, _ = weights(*scene(heads), ClassifierSimilarity(), rounds=30)
+    assert plain.diagonal().tolist() == [0.0] * 10  # as the paper's formula has it
+    kept, _ = weights(*scene(heads), ClassifierSimilarity(own=0.5), rounds=30)
+    torch.testing.assert_close(kept.diagonal(), torch.full((10,), 0.5, dtype=torch.float64))
+    torch.testing.assert_close(kept.sum(1), torch.ones(10, dtype=torch.float64))
+    alone, _ = weights(*scene(heads), ClassifierSimilarity(own=1.0))
+    torch.testing.assert_close(alone, torch.eye(10, dtype=torch.float64))
+    with pytest.raises(ValueError, match="own must be a share"):
+        ClassifierSimilarity(own=1.5)
+
+
+@pytest.mark.parametrize(("count", "others", "apart"), [(10, 4, 0.5), (20, 9, 2 / 3)])
+def test_how_far_apart_cosines_must_be_for_weight_to_vanish(count, others, apart):
+    for margin, vanishes in ((0.02, True), (-0.02, False)):
+        cosine = 1 - apart - margin  # of two clusters of equal heads
+        side = math.sqrt(1 - cosine**2)
+        heads = [[[1.0, 0.0]]] * (others + 1) + [[[cosine, side]]] * (count - others - 1)
+        matrix, _ = weights(*scene(heads), ClassifierSimilarity(lr=2.0), rounds=400)
+        assert (float(matrix[0, others + 1 :].max()) == 0) == vanishes
