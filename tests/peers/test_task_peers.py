@@ -229,7 +229,7 @@ def test_what_the_nodes_do_not_allow():
 @pytest.mark.parametrize(
     "settings",
     [{"groups": 2}, {"reduce": "pca"}, {"threshold": 0.8}, {"encoder": nn.Tanh()}, {"encoder": torch.sin}],
-    ids=str,
+    ids=["groups", "pca", "threshold", "module", "function"],
 )
 def test_contract_of_other_forms(settings):
     check_contract(flt(epochs=1, **settings))
