@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.local.objective import Context, Objective
+from graphcollab.local.objective import Context, Objective, Wrapped
 
 __all__ = ["FirstView", "PrototypeContrast", "PrototypeUniformity", "SupervisedContrast"]
 
@@ -165,46 +165,22 @@ class PrototypeUniformity(Objective):
 
 
 @dataclass(frozen=True)
-class FirstView(Objective):
+class FirstView(Wrapped):
     """An objective of the first view only.
 
     Args:
-        of: The objective.
+        term: The objective.
     """
 
-    of: Objective
-
-    @property
-    def weighs(self) -> bool:  # type: ignore[override]
-        """As the objective."""
-        return self.of.weighs
-
-    @property
-    def anchored(self) -> bool:  # type: ignore[override]
-        """As the objective."""
-        return self.of.anchored
-
-    @property
-    def embeds(self) -> bool:  # type: ignore[override]
-        """As the objective."""
-        return self.of.embeds
-
-    @property
-    def penalizes(self) -> bool:  # type: ignore[override]
-        """As the objective."""
-        return self.of.penalizes
+    term: Objective
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the objective of the views that come first."""
-        return self.of(*_first(outputs, targets, context, dim=0))
+        return self.term(*_first(outputs, targets, context, dim=0))
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the objectives of many nodes at once."""
-        return self.of.rows(*_first(outputs, targets, context, dim=1))
-
-    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check by the objective."""
-        self.of.check(outputs, targets, model, split)
+        return self.term.rows(*_first(outputs, targets, context, dim=1))
 
 
 def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tuple[Tensor, Tensor, Context]:

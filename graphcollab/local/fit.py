@@ -88,7 +88,7 @@ class Fit:
         if not self.keep_state:
             return data
         data = copy.copy(data)
-        if set(data.get("fit_state", ())) != set(self.optimizer.slots):  # not kept by an earlier phase
+        if "fit_state" not in data or set(data.fit_state) != set(self.optimizer.slots):  # none of an earlier phase
             data.fit_step = torch.zeros_like(data.node_id)
             data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
         return data

@@ -14,7 +14,7 @@ from torch.func import vmap
 
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Context", "Objective", "Proximal", "Scaled", "Sum"]
+__all__ = ["Context", "Objective", "Proximal", "Scaled", "Sum", "Wrapped"]
 
 
 Params = Mapping[str, Tensor]
@@ -168,20 +168,10 @@ class Sum(Objective):
         return total
 
 
-@dataclass(frozen=True)
-class Scaled(Objective):
-    """An objective times a number.
+class Wrapped(Objective):
+    """An objective made of one other, ``term``, which needs what that needs."""
 
-    Raises:
-        ValueError: If the number is not finite.
-    """
-
-    scale: float
     term: Objective
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.scale):
-            raise ValueError(f"the scale of an objective must be a finite number, got {self.scale}")
 
     @property
     def weighs(self) -> bool:  # type: ignore[override]
@@ -203,13 +193,29 @@ class Scaled(Objective):
         """As the term."""
         return self.term.penalizes
 
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Scale the term."""
-        return self.scale * self.term(outputs, targets, context)
-
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         """Check by the term."""
         self.term.check(outputs, targets, model, split)
+
+
+@dataclass(frozen=True)
+class Scaled(Wrapped):
+    """An objective times a number.
+
+    Raises:
+        ValueError: If the number is not finite.
+    """
+
+    scale: float
+    term: Objective
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.scale):
+            raise ValueError(f"the scale of an objective must be a finite number, got {self.scale}")
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Scale the term."""
+        return self.scale * self.term(outputs, targets, context)
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Scale the term of many nodes at once."""

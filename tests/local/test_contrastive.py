@@ -374,4 +374,4 @@ def test_which_objectives_read_what():
     assert not PrototypeUniformity().embeds  # of parameters alone
     assert PrototypeUniformity().penalizes
     assert (CrossEntropy() + 0.1 * SupervisedContrast()).embeds
-    assert not SupervisedContrast().penalizes
+    assert SupervisedContrast().penalizes  # it compares samples, so it needs all at once

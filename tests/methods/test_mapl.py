@@ -257,7 +257,7 @@ def test_a_loss_of_the_tasks_that_reads_latents_is_refused():
 
 def test_the_defaults_learn():
     data = load_dataset("digits")
-    tasks = class_clusters(data, 1, nodes=4, per_class=24, val=4, test=15, seed=0)
+    tasks = class_clusters(data, 1, nodes=2, per_class=24, val=4, test=15, seed=0)
 
     def build():
         return split_models([nn.Flatten()], data.input_shape, 10, latent=32)

@@ -68,6 +68,7 @@ def test_pens_keeps_all_peers_where_there_are_no_more_than_it_chooses():
     assert chosen(one) == {i: [j for j in range(6) if j != i] for i in range(6)}
 
 
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_panm_keeps_the_most_similar():
     # Cosines of updates are 1 inside the clusters of nodes that see the same data, and lower between them.
     x = torch.randn(8, 3, generator=torch.Generator().manual_seed(1))

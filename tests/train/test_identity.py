@@ -168,6 +168,7 @@ def test_fewer_rounds_than_were_played_are_refused(tmp_path):
         start(tmp_path, rounds=2)
 
 
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_a_later_phase_starts_from_the_same_mixer(tmp_path):
     def begin(seed):
         mixer = Mixer.create(SPEC, seed=seed)
@@ -179,6 +180,7 @@ def test_a_later_phase_starts_from_the_same_mixer(tmp_path):
         begin(1)
 
 
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_a_later_phase_starts_from_the_same_centers(tmp_path):
     def begin(centers, rounds=2):
         return start(tmp_path, rounds, method=Phases(local(epochs=1), 3, ifca(centers=centers)))
@@ -192,6 +194,7 @@ def test_a_later_phase_starts_from_the_same_centers(tmp_path):
     assert begin(one.clone(), rounds=4).data.round == 4
 
 
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_tensors_that_came_later_are_noticed(tmp_path):
     start(tmp_path, method=Phases(local(epochs=1), 3, ifca()))
     with pytest.raises(ValueError, match="differs in tensors of the method"):

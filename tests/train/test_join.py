@@ -76,6 +76,7 @@ def test_nodes_left_behind_are_not_listened_to():
     assert torch.zeros(2).index_add(0, told.edge_index[1], told.edge_weight).tolist() == pytest.approx([1.0, 1.0])
 
 
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_the_mixer_of_the_phase_that_played_last_counts(joined):
     _, new, _ = joined
     old = Scene.small(torch.float32).tasks.select(range(4))

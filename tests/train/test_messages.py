@@ -48,6 +48,7 @@ def test_nodes_that_are_not_there():
 
 
 @pytest.mark.parametrize("name", ["l2c", "cobo", "panm", "fomo", "pens"])
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_it_is_what_recorded_graphs_say(name):
     history = run(getattr(methods, name)(), TASKS, model, rounds=3, callbacks=[RecordGraph()]).history
     counts = [int(((e[0] != e[1]) & (w != 0)).sum()) for _, (e, w) in sorted(history.graphs.items())]

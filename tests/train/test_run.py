@@ -365,6 +365,7 @@ def test_a_resumed_run_does_not_repeat_what_its_start_said(tmp_path):
         run(method, small(), make, rounds=1, checkpoint=tmp_path, resume=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_a_later_phase_warns_when_its_time_comes(tmp_path):
     method = Phases(local(**QUICK), 2, local(**QUICK).replace(personal=Warns()))
     run(method, small(), make, rounds=2, checkpoint=tmp_path)

@@ -69,6 +69,7 @@ def test_stopped_nodes_are_compared_by_what_led_to_their_best_models():
     assert sum(score == 0 for score in seen) < len(seen) / 10
 
 
+@pytest.mark.filterwarnings("ignore:.*never played")
 def test_no_edges_lead_to_nodes_that_have_stopped():
     method = panm(samples=3, neighbors=2, explore_rounds=200, patience=2, lr=0.5, epochs=3)
     result = run(method, tasks(), model, rounds=15)
