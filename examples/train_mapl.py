@@ -33,8 +33,8 @@ from graphcollab.train.files import write_whole
 
 AUGMENT = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
 CHOICES = ["local", "fedproto", "alone", "mapl"]
-COUNTS = {"nodes": 10, "per-class": 24, "overlap": 4, "val": 4, "test": 15, "latent": 32}
-COUNTS |= {"rounds": 50, "warmup": 15, "batch-size": 32, "seeds": 2, "threads": 1}
+COUNTS = {"nodes": 8, "per-class": 24, "overlap": 4, "val": 4, "test": 15, "latent": 32}
+COUNTS |= {"rounds": 32, "warmup": 8, "batch-size": 32, "seeds": 2, "threads": 1}
 
 
 def arguments() -> argparse.Namespace:

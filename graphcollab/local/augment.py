@@ -120,7 +120,8 @@ def _pipeline(settings: ImageAugment, channels: int, height: int, width: int) ->
             name=error.name,
         ) from error
     s = settings
-    operations = [kornia.RandomResizedCrop((height, width), scale=s.crop, p=1.0)]
+    # "resample" crops all images in one call; kornia's default cuts one image after the other
+    operations = [kornia.RandomResizedCrop((height, width), scale=s.crop, p=1.0, cropping_mode="resample")]
     if channels == 3:
         operations.append(kornia.ColorJitter(s.brightness, s.contrast, s.saturation, s.hue, p=s.jitter))
         operations.append(kornia.RandomGrayscale(p=s.gray))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcollab.local import AddNoise, ImageAugment
 
@@ -30,6 +31,29 @@ def test_shape_and_number_type_are_kept_and_every_sample_has_its_own_draw(shape,
     assert (many.shape, many.dtype) == ((16, *shape), dtype)
     assert bool(many.isfinite().all())
     assert len({tuple(image.flatten().tolist()) for image in many}) == 16
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that are dispatched."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32)])
+def test_all_images_go_through_every_operation_together(shape):
+    augment, counts = ImageAugment(jitter=1.0, gray=1.0, blur=1.0, flip=1.0), []
+    for number in (8, 64):
+        augment(torch.rand(number, *shape))
+        with Operations() as seen:
+            augment(torch.rand(number, *shape))
+        counts.append(seen.count)
+    assert max(counts) - min(counts) <= 8, counts  # colours are changed in an order that is drawn
 
 
 def test_draws_follow_the_global_generator():
