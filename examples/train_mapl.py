@@ -8,7 +8,7 @@ rounds beside the share of common classes; latents of all nodes in the plane.
 """
 
 # ci: --rounds 6 --warmup 2 --seeds 1 --nodes 4 --out $OUT/mapl --json $OUT/mapl.json
-# ci: --scenario 4 --rounds 3 --warmup 1 --seeds 1 --methods mapl --no-pictures
+# ci: --scenario 4 --per-class 14 --val 2 --rounds 3 --warmup 1 --seeds 1 --methods mapl --no-pictures
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from graphcollab import compare, load_dataset, methods, report
 from graphcollab.local import Adam, ImageAugment, Views
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import small_backbones, split_models
-from graphcollab.nn import NoExchange, NoWeights
+from graphcollab.nn import ClassifierSimilarity, NoExchange, NoWeights
 from graphcollab.tasks import class_clusters
 from graphcollab.train import RecordGraph
 from graphcollab.train.files import write_whole
@@ -34,7 +34,7 @@ from graphcollab.train.files import write_whole
 AUGMENT = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
 CHOICES = ["local", "fedproto", "alone", "mapl"]
 COUNTS = {"nodes": 8, "per-class": 24, "overlap": 4, "val": 4, "test": 15, "latent": 32}
-COUNTS |= {"rounds": 32, "warmup": 8, "batch-size": 32, "seeds": 2, "threads": 1}
+COUNTS |= {"rounds": 36, "warmup": 8, "batch-size": 32, "seeds": 2, "threads": 1}
 
 
 def arguments() -> argparse.Namespace:
@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
     add("--methods", nargs="+", choices=CHOICES, default=CHOICES, help="default: all")
     add("--lr", type=float, default=3e-3, help="step size of Adam for all methods (default: %(default)s)")
+    add("--graph-lr", type=float, default=5.0, help="step size of MAPL's weights (default: %(default)s)")
     add("--flip", type=float, default=0.0, help="probability of mirrored images; digits are not to be (default: 0)")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default="results/train_mapl", help="folder for pictures (default: %(default)s)")
@@ -58,8 +59,8 @@ def make(name: str, args: argparse.Namespace) -> Any:
     """Return a method; all train on the same two views of every sample, with the same optimiser."""
     views = Views(replace(AUGMENT, flip=args.flip), 2)
     if name in ("alone", "mapl"):
-        warmup = max(args.warmup, 1) if name == "alone" else args.warmup
-        mapl: Any = methods.mapl(lr=args.lr, warmup=warmup, batch_size=args.batch_size, augment=views.augment)
+        options: dict[str, Any] = {"batch_size": args.batch_size, "augment": views.augment, "lr": args.lr}
+        mapl: Any = methods.mapl(warmup=max(args.warmup, 1), graph=ClassifierSimilarity(lr=args.graph_lr), **options)
         return mapl if name == "mapl" else mapl.method.replace(name=name, exchange=NoExchange(), weigh=NoWeights())
     method: Any = methods.get_method(name)(epochs=1)
     optimizer = Adam(lr=args.lr, betas=(0.5, 0.999))
