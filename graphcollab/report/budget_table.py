@@ -22,9 +22,9 @@ def budget_table(
 
     It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
     edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`); "of
-    all pairs" is their share of the K (K - 1) messages in every round that all pairs of K nodes would send. What is only
-    measured, and not merged, is no message, so methods that try many models (`fomo`, `pens`, `fc`) look cheaper here
-    than by their bytes. Bytes are of all nodes together. All values are means over seeds.
+    all pairs" is their share of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
+    only measured, and not merged, is no message, so methods that try many models (`fomo`, `pens`, `fc`) look cheaper
+    here than by their bytes. Bytes are of all nodes together. All values are means over seeds.
 
     The last two columns are the mean test metric at the last evaluation before which no more than the budget was sent,
     and its round. Nothing is interpolated, so evaluate every round where it matters. A method that spends less than the
