@@ -19,23 +19,32 @@ ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip -qq install --constraint constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
-.PHONY: help setup demo test lint types doctest examples clean distclean
+.PHONY: help setup scatter demo test check lint types doctest examples clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
 	@echo "  ARGS='...' is passed on by demo and test; PYTHON=... names the interpreter that builds $(VENV)."
 	@echo "  Without a GPU, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu makes the download of PyTorch small."
 
-setup: $(VENV)/.package $(VENV)/.scatter ## build .venv, or what is missing of it
+setup: $(VENV)/.package ## build .venv, or what is missing of it
+	@:
+
+scatter: $(VENV)/.scatter ## add the optional torch-scatter, one more kernel for mixing (about 4 minutes, once)
 	@:
 
 demo: setup ## compare local, FedAvg, DPSGD, L2C and meta-L2C on handwritten digits
 	@$(PY) examples/train_meta_l2c.py $(ARGS)
 
-test: setup ## run the whole test suite and the doctests, one process per core
-	@OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8 $(ARGS)
+test: setup ## run the tests and the doctests, one process per core
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+# torch-scatter is built here and not before: no other target uses it.
+check: setup scatter ## run what takes longer than a person waits: tests marked slow, and those of torch-scatter's kernel
+	@$(PYTEST) -m slow --timeout 2400 $(ARGS)
+	@$(PYTEST) tests/ops/test_mixing.py
 
 lint: setup ## check style and formatting
 	@$(PY) -m ruff check .
@@ -79,25 +88,25 @@ $(VENV)/.created:
 	  echo "graphcollab needs Python 3.11 or newer; found $$($(or $(PYTHON),python3) --version 2>&1 || true)." >&2; \
 	  echo "Install one, or name it: make setup PYTHON=/path/to/python3.11" >&2; exit 1; \
 	fi; \
-	echo "[setup 1/4] creating $(VENV) with $$("$$python" --version)"; \
+	echo "[setup 1/3] creating $(VENV) with $$("$$python" --version)"; \
 	"$$python" -m venv $(VENV)
 	@touch $@
 
 # PyTorch comes first and alone: what follows finds it installed, and torch-scatter's build imports it.
 $(VENV)/.torch: $(VENV)/.created constraints.txt
-	@echo "[setup 2/4] installing PyTorch (0.2 GB for CPUs, 3 GB with CUDA; minutes on a slow line)"
+	@echo "[setup 2/3] installing PyTorch (0.2 GB for CPUs, 3 GB with CUDA; minutes on a slow line)"
 	@$(PIP) torch setuptools wheel; echo "            done after $$SECONDS s"
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.torch pyproject.toml constraints.txt
-	@echo "[setup 3/4] installing graphcollab and what it needs"
+	@echo "[setup 3/3] installing graphcollab and what it needs"
 	@$(PIP) --no-build-isolation --editable '.[dev]'; echo "            done after $$SECONDS s"
 	@touch $@
 
 # Optional: without torch-scatter, mixing uses its CSR and dense kernels. A missing compiler is cheap to look for, so it leaves
 # no stamp and is looked for again; a failed build costs minutes, so it does. pip may hold a wheel that it built against
 # another PyTorch: a wheel that does not work is built again.
-$(VENV)/.scatter: $(VENV)/.torch
+$(VENV)/.scatter: $(VENV)/.package
 	@log=$(VENV)/scatter.log; : >$$log; \
 	scatter=$$(sed -n '/^torch-scatter==/p' constraints.txt); \
 	without="going on without torch-scatter (mixing uses its CSR and dense kernels instead)"; \
@@ -106,17 +115,17 @@ $(VENV)/.scatter: $(VENV)/.torch
 	works() { $(PY) -c 'import torch as t, torch_scatter as s; s.segment_csr(t.ones(2), t.tensor([0, 2]))' >>$$log 2>&1; }; \
 	if ! works; then \
 	  if ! command -v "$${CXX:-c++}" >/dev/null; then \
-	    say "[setup 4/4] no C++ compiler: $$without" "            to have it: install a compiler (Debian: g++), then make setup"; exit 0; \
+	    say "[scatter] no C++ compiler: $$without" "            to have it: install a compiler (Debian: g++), then make scatter"; exit 0; \
 	  fi; \
 	  if [ ! -e "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]; then \
-	    say "[setup 4/4] no Python.h: $$without" "            to have it: install it (Debian: python3-dev), then make setup"; exit 0; \
+	    say "[scatter] no Python.h: $$without" "            to have it: install it (Debian: python3-dev), then make scatter"; exit 0; \
 	  fi; \
-	  say "[setup 4/4] building torch-scatter, once (about 4 minutes; a moment if pip has built it before)"; \
+	  say "[scatter] building torch-scatter, once (about 4 minutes; a moment if pip has built it before)"; \
 	  if install && { works || { install --force-reinstall --no-cache-dir && works; }; }; then \
 	    say "            done after $$SECONDS s"; \
 	  else \
 	    $(PY) -m pip -qq uninstall --yes torch-scatter 2>/dev/null || true; \
-	    say "            its build failed (see $$log): $$without" "            to try again: rm $(VENV)/.scatter && make setup"; \
+	    say "            its build failed (see $$log): $$without" "            to try again: rm $(VENV)/.scatter && make scatter"; \
 	  fi; \
 	fi; \
 	touch $@
