@@ -1,0 +1,57 @@
+"""Record the results that all methods are held to: ``make golden``.
+
+Only a change that is meant to change results may do so; this says which moved, and by how much, for its commit message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from graphcollab.train.files import write_whole
+from tests.golden.cases import TOLERANCE, cases, outcome
+
+RECORDED = Path(__file__).with_name("results.safetensors")
+
+
+def apart(found: Tensor, recorded: Tensor) -> float:
+    """Return the largest difference, relative to the larger of 1 and the recorded number; inf where shapes differ."""
+    if found.shape != recorded.shape or found.dtype != recorded.dtype or not found.isnan().equal(recorded.isnan()):
+        return float("inf")
+    one, two = found.double().nan_to_num(), recorded.double().nan_to_num()
+    return float(((one - two).abs() / two.abs().clamp(min=1)).max()) if two.numel() else 0.0
+
+
+def moved(case: str, found: Mapping[str, Tensor], recorded: Mapping[str, Tensor]) -> list[str]:
+    """Return in words what lies further from what was recorded of a case than it may."""
+    before = {name.removeprefix(f"{case}/"): value for name, value in recorded.items() if name.startswith(f"{case}/")}
+    words = [f"{case}: {name} is new" for name in sorted(found.keys() - before.keys())]
+    words += [f"{case}: {name} is gone" for name in sorted(before.keys() - found.keys())]
+    for name in sorted(found.keys() & before.keys()):
+        far, may = apart(found[name], before[name]), TOLERANCE[name.partition(".")[0]]
+        if far > may:
+            words.append(f"{case}: {name} moved by {far:.3g}, and may move by {may:g}")
+    return words
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    recorded = load_file(RECORDED) if RECORDED.exists() else {}
+    results: dict[str, Tensor] = {}
+    number = 0
+    for case, play in cases():
+        found = outcome(play())
+        if recorded and (words := moved(case, found, recorded)):
+            print(*words, sep="\n")
+        results |= {f"{case}/{name}": value for name, value in found.items()}
+        number += 1
+    write_whole(RECORDED, save(results))
+    print(f"{number} cases recorded in {RECORDED}")
+
+
+if __name__ == "__main__":
+    main()

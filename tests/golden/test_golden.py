@@ -1,0 +1,43 @@
+"""All methods still do what they did when their results were recorded, resumed runs too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from graphcollab import methods
+from tests.golden.cases import KINDS, cases, outcome, play_quick
+from tests.golden.record import RECORDED, apart, moved
+
+PLAYS = dict(cases())
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return load_file(RECORDED)
+
+
+@pytest.mark.parametrize("case", PLAYS)
+def test_results_are_those_recorded(case, recorded):
+    assert moved(case, outcome(PLAYS[case]()), recorded) == []
+
+
+@pytest.mark.parametrize("name", methods.__all__)
+def test_resumed_results_are_those_recorded(name, recorded, tmp_path):
+    play_quick(name, rounds=2, checkpoint=tmp_path)
+    assert moved(f"{name}/quick", outcome(play_quick(name, checkpoint=tmp_path)), recorded) == []
+
+
+def test_nothing_else_is_recorded(recorded):
+    assert {name.rpartition("/")[0] for name in recorded} == {f"{m}/{kind}" for m in methods.__all__ for kind in KINDS}
+
+
+def test_differences_are_seen():
+    one = torch.tensor([1.0, 200.0, torch.nan], dtype=torch.float64)
+    assert apart(one, one) == 0
+    assert apart(one + torch.tensor([0.5, 0.0, 0.0]), one) == 0.5
+    assert apart(one + torch.tensor([0.0, 1.0, 0.0]), one) == 0.005  # relative to 200
+    assert apart(one.nan_to_num(), one) == apart(one[:2], one) == apart(one.float(), one) == float("inf")
+    told = moved("a/b", {"models.0": one + 1, "new": one}, {"a/b/models.0": one, "a/b/old": one})
+    assert told == ["a/b: new is new", "a/b: old is gone", "a/b: models.0 moved by 1, and may move by 1e-09"]
