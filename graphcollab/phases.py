@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 from torch_geometric.data import Data
 
+from graphcollab.checks import without_warnings
 from graphcollab.method import Method
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -100,8 +100,7 @@ class Phases:
         What the next one warns of is said when its time comes.
         """
         started = self.method.start(data, env)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with without_warnings():
             self.next.start(started, env)
         return started
 

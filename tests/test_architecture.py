@@ -45,7 +45,10 @@ SEEDING = {
     "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
     "torch.cuda.set_rng_state",
+    "torch.default_generator.manual_seed",
+    "torch.default_generator.set_state",
     "torch.manual_seed",
+    "torch.random.fork_rng",
     "torch.random.manual_seed",
     "torch.random.seed",
     "torch.random.set_rng_state",
@@ -53,10 +56,6 @@ SEEDING = {
     "torch.set_rng_state",
     "torch_geometric.seed_everything",
 }
-
-# Code of others that draws from the global generator (initial parameters of a module, dropout) is run in
-# `with torch.random.fork_rng():`, which puts the old state back; only these may seed inside it.
-FORKS = ("graphcollab/local/", "graphcollab/stack.py", "graphcollab/train/start.py")
 
 LONGEST = 350
 
@@ -165,19 +164,11 @@ def imports_scripts(file: str, tree: ast.AST) -> list[str]:
 
 
 def seeds_globally(file: str, tree: ast.AST) -> list[str]:
-    """Uses of a global seed, but for those inside ``fork_rng`` in the files that may."""
-    forked: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.With) and any(
-            isinstance(item.context_expr, ast.Call)
-            and (dotted(item.context_expr.func) or "").split(".")[-1] == "fork_rng"
-            for item in node.items
-        ):
-            forked.update(inner for statement in node.body for inner in ast.walk(statement))
+    """Uses of a global seed, which all threads share; `graphcollab.local.randomness` gives code of others its own."""
     return [
         f"{file}:{getattr(node, 'lineno', 0)}: {name} changes a global generator; use a keyed or own one"
         for node, name in real_names(tree)
-        if name in SEEDING and not (node in forked and file.startswith(FORKS))
+        if name in SEEDING
     ]
 
 
@@ -269,8 +260,8 @@ def test_datasets_folder_is_not_importable():
         (seeds_globally, "graphcollab/comm.py", "import numpy as np\nnp.random.seed(0)", 1),
         (seeds_globally, "graphcollab/comm.py", "import torch\ntorch.Generator().manual_seed(0)", 0),
         (seeds_globally, "graphcollab/stack.py", "import torch\ntorch.manual_seed(0)", 1),
-        (seeds_globally, "graphcollab/stack.py", "with torch.random.fork_rng():\n    torch.manual_seed(0)", 0),
-        (seeds_globally, "graphcollab/comm.py", "with torch.random.fork_rng():\n    torch.manual_seed(0)", 1),
+        (seeds_globally, "graphcollab/stack.py", "import torch\nwith torch.random.fork_rng():\n    pass", 1),
+        (seeds_globally, "graphcollab/comm.py", "import torch\ntorch.default_generator.manual_seed(0)", 1),
         (lacks_all, "graphcollab/comm.py", '"""Text."""\nx = 1', 1),
         (lacks_all, "graphcollab/comm.py", '__all__ = ["x"]\nx = 1', 0),
         (lacks_all, "graphcollab/_comm.py", "x = 1", 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -105,13 +106,15 @@ class ImageAugment:
             )
         low, high = samples.amin((1, 2, 3), keepdim=True), samples.amax((1, 2, 3), keepdim=True)
         span = (high - low).masked_fill(high == low, 1)
-        changed: Tensor = _pipeline(self, *samples.shape[1:])((samples - low) / span)
+        changed: Tensor = _pipeline(self, threading.get_ident(), *samples.shape[1:])((samples - low) / span)
         return changed * span + low
 
 
 @functools.lru_cache(maxsize=32)
-def _pipeline(settings: ImageAugment, channels: int, height: int, width: int) -> Callable[[Tensor], Tensor]:
-    """Make the operations; they have no state of their own."""
+def _pipeline(
+    settings: ImageAugment, thread: int, channels: int, height: int, width: int
+) -> Callable[[Tensor], Tensor]:
+    """Make the operations, for every thread its own: they remember what they drew last."""
     try:
         kornia = importlib.import_module("kornia.augmentation")
     except ModuleNotFoundError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.local.latents import embed_arguments, has_latents
 from graphcollab.local.objective import Objective
 from graphcollab.local.optimizer import RowOptimizer
+from graphcollab.local.randomness import Draws, own_randomness
 from graphcollab.local.views import Views
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
@@ -27,6 +29,7 @@ __all__ = [
     "Feed",
     "Key",
     "batch_groups",
+    "draws_keyed",
     "is_random",
     "is_samplewise",
     "keyed_layers",
@@ -35,10 +38,12 @@ __all__ = [
 
 _LAYER_STREAM = 105
 _VIEW_STREAM = 135
+_JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
 
 VIEWS_AT_ONCE = 1024  # images that one call of the augmentation makes for a node, about
 
 T = TypeVar("T", Tensor, Embedded)
+F = TypeVar("F", bound=Callable[..., Any])
 
 Key: TypeAlias = tuple[int, Tensor, int]
 """What keys randomness inside layers: seed, the identity of every row's node [r], and round."""
@@ -113,7 +118,7 @@ class Feed:
         if self._drawn.get(row, (-1, self.index))[0] != first:
             own = [self.index[row, s, :size] for s, size in enumerate(sizes[first : first + block], first)]
             samples = self.pool.inputs.index_select(0, torch.cat(own))
-            with keyed_layers(samples.device, _VIEW_STREAM, self.seed, self._idents[row], self.round_, first):
+            with keyed_layers(_VIEW_STREAM, self.seed, self._idents[row], self.round_, first):
                 self._drawn[row] = first, views(samples)
         start = sum(sizes[first:step])
         seen = self._drawn[row][1][:, start : start + sizes[step]]
@@ -138,7 +143,12 @@ class Backend(ABC):
         self.module = copy.deepcopy(module)
         self.spec = spec
         self.autocast = autocast
+        self.draws = Draws(twice=compile)
         self.samplewise = is_samplewise(module) and "buffers" not in spec.parts  # padding would enter the averages
+
+    def keyed(self, *keys: int) -> AbstractContextManager[None]:
+        """Key what is drawn inside, in a method that is `draws_keyed`."""
+        return self.draws.keyed(keyed_layers(*(keys or (_JUDGING,)))) if self.draws.active else nullcontext()
 
     @abstractmethod
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
@@ -203,6 +213,18 @@ class Backend(ABC):
         return Embedded(*(o.float() for o in outputs)) if isinstance(outputs, Embedded) else outputs.float()
 
 
+def draws_keyed(compute: F) -> F:
+    """Let a backend's method enter ``self.draws.keyed`` where its module or objective draws, and only there."""
+
+    @functools.wraps(compute)
+    def settled(self: Backend, flat: Tensor, *args: Any, **options: Any) -> Any:
+        objective = next((one for one in (*args, *options.values()) if isinstance(one, Objective)), None)
+        kind = compute.__name__, options.get("key") is None, objective
+        return self.draws.settle(kind, flat.device, lambda: compute(self, flat, *args, **options))
+
+    return cast(F, settled)
+
+
 def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:
     """Group the rows at work by batch length, or pad them to one length with weights.
 
@@ -240,10 +262,11 @@ def is_random(module: nn.Module, inputs: Tensor) -> bool:
     Shapes:
         inputs: [B, ...]; two samples or more, for batch normalisation.
     """
-    with keyed_layers(inputs.device, 0), torch.no_grad():
-        before = _generator_state(inputs.device)
-        copy.deepcopy(module).train()(inputs, **embed_arguments(has_latents(module, inputs)))
-        return not torch.equal(before, _generator_state(inputs.device))
+    with keyed_layers(_JUDGING):
+        embeds = has_latents(module, inputs)
+    with keyed_layers(0) as randomness, torch.no_grad():
+        copy.deepcopy(module).train()(inputs, **embed_arguments(embeds))
+    return randomness.draws > 0
 
 
 def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) -> str | None:
@@ -255,31 +278,17 @@ def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) ->
         embeds: Whether latents are asked for.
     """
     try:
-        with keyed_layers(inputs.device, 0), torch.no_grad():
+        with keyed_layers(0), torch.no_grad():
             copy.deepcopy(module).train()(inputs, **embed_arguments(embeds))
     except (RuntimeError, ValueError, IndexError) as error:
         return str(error)
     return None
 
 
-def _generator_state(device: torch.device) -> Tensor:
-    """Return the states of the generators that layers on a device may draw from."""
-    state = torch.get_rng_state()
-    return torch.cat([state, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else state
-
-
-@contextmanager
-def keyed_layers(device: torch.device, *keys: int) -> Iterator[None]:
-    """Key randomness inside layers and losses (dropout) by integers and leave the caller's generators as they were.
+def keyed_layers(*keys: int) -> own_randomness:
+    """Key randomness inside layers and losses (dropout) by integers, and leave PyTorch's global generators alone.
 
     It holds for whatever draws from the global generators, also for functions such as ``F.dropout`` that no list of
-    layers shows. Generators of other devices are not touched.
+    layers shows.
     """
-    seed = keyed_seed(_LAYER_STREAM, *keys) % 2**63
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.default_generator.manual_seed(seed)
-        if devices:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
+    return own_randomness(keyed_seed(_LAYER_STREAM, *keys) % 2**63)

@@ -83,7 +83,7 @@ class Fit:
             self._check_objective(self.objective, data, env)
         if self.views is not None:
             pool = env.engine.tasks.pools[env.engine.tasks.splits["train"].pool]
-            with keyed_layers(pool.inputs.device, 0):
+            with keyed_layers(0):
                 self.views(pool.inputs[:2])  # what cannot be augmented is refused now
         if not self.keep_state:
             return data

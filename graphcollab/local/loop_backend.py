@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, Key, keyed_layers
+from graphcollab.local.backend import Backend, Feed, Key, draws_keyed
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
@@ -28,10 +27,12 @@ class LoopBackend(Backend):
 
     name = "loop"
 
+    @draws_keyed
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] in evaluation mode."""
         return torch.stack(self._all(flat, inputs))
 
+    @draws_keyed
     def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
         """Return outputs and latents in evaluation mode; see `Backend.embed`."""
         return Embedded(*map(torch.stack, zip(*self._all(flat, inputs, embed=True), strict=True)))
@@ -40,12 +41,13 @@ class LoopBackend(Backend):
         """Return what the module returns for every row."""
         self.module.eval()
         outputs = []
-        with torch.no_grad(), self._autocast(flat.device):
+        with torch.no_grad(), self._autocast(flat.device), self.keyed():
             for row, x in zip(flat, inputs, strict=True):
                 self._bind(row)
                 outputs.append(self._whole(self.module(x, **options)))
         return outputs
 
+    @draws_keyed
     def gradient(
         self,
         flat: Tensor,
@@ -62,13 +64,14 @@ class LoopBackend(Backend):
         for r, row in enumerate(flat):
             params = self._bind(row)
             near = None if anchor is None else anchor[r]
-            with nullcontext() if key is None else keyed_layers(flat.device, key[0], int(key[1][r]), key[2]):
+            with self.keyed() if key is None else self.keyed(key[0], int(key[1][r]), key[2]):
                 loss = self._loss(params, inputs[r], targets[r], None if weight is None else weight[r], objective, near)
                 parts = torch.autograd.grad(loss, params, materialize_grads=True)
             torch.cat([g.flatten() for g in parts], out=grads[r])
             losses.append(loss.detach())
         return torch.stack(losses), grads
 
+    @draws_keyed
     def fit(
         self,
         flat: Tensor,
@@ -92,7 +95,7 @@ class LoopBackend(Backend):
             moved = {slot: self._split(values[r]) for slot, values in moments.items()}
             near = None if anchor is None else anchor[r]
             seen = []
-            with keyed_layers(flat.device, feed.seed, idents[r], feed.round_):
+            with self.keyed(feed.seed, idents[r], feed.round_):
                 for s, size in enumerate(sizes[r]):
                     if size == 0:
                         break

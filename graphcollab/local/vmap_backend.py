@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graphcollab.local.backend import Backend, Feed, Key, batch_groups, keyed_layers
+from graphcollab.local.backend import Backend, Feed, Key, batch_groups, draws_keyed
 from graphcollab.local.chain import make_chain
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
@@ -37,24 +36,27 @@ class VmapBackend(Backend):
     name = "vmap"
 
     def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
-        super().__init__(module, spec, autocast)
+        super().__init__(module, spec, autocast, compile)
         self.chain = make_chain(module)
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
         self._run = torch.compile(self._forward) if compile else self._forward
 
+    @draws_keyed
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] in evaluation mode."""
         self.module.eval()
-        with torch.no_grad():
+        with torch.no_grad(), self.keyed():
             return self._forward(self._views(flat), inputs)
 
+    @draws_keyed
     def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
         """Return outputs and latents in evaluation mode; see `Backend.embed`."""
         self.module.eval()
-        with torch.no_grad():
+        with torch.no_grad(), self.keyed():
             return Embedded(*self._forward(self._views(flat), inputs, embed=True))
 
+    @draws_keyed
     def gradient(
         self,
         flat: Tensor,
@@ -70,11 +72,12 @@ class VmapBackend(Backend):
         views = self._views(flat)
         count = self.spec.num_named_parameters
         params = [view.requires_grad_() for view in views[:count]]
-        with nullcontext() if key is None else keyed_layers(flat.device, key[0], int(key[1][0]), key[2]):
+        with self.keyed() if key is None else self.keyed(key[0], int(key[1][0]), key[2]):
             losses = self._losses(params, views[count:], inputs, targets, weight, objective, self._anchor(anchor))
             grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
         return losses.detach(), _join(grads)
 
+    @draws_keyed
     def fit(
         self,
         flat: Tensor,
@@ -103,7 +106,7 @@ class VmapBackend(Backend):
         together = objective.weighs and self.samplewise
         first = _common(step)
         key = (feed.seed, int(feed.node_id[0]), feed.round_)
-        with keyed_layers(flat.device, *key):
+        with self.keyed(*key):
             for s, size in enumerate(sizes.T):
                 alike = [(slice(0, len(flat)), whole[s], None)] if whole[s] else None
                 for rows, width, weight in alike or batch_groups(size, together, flat):
@@ -159,7 +162,8 @@ class VmapBackend(Backend):
         """Return one loss per row, [r], with a graph back to ``params``."""
         names = self.spec.names[: len(params)]
         near = None if anchor is None else dict(zip(names, anchor, strict=True))
-        outputs = self._run([*params, *buffers], inputs, objective.embeds)
+        run = self._forward if self.draws.active else self._run  # torch.compile draws in another way
+        outputs = run([*params, *buffers], inputs, objective.embeds)
         logits, latent, projection = outputs if objective.embeds else (outputs, None, None)
         own = dict(zip(names, params, strict=True))
         context = Context(weight, own, near, latent, projection, given, num_views, self.spec)

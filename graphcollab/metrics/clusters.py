@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphcollab.checks import without_warnings
 from graphcollab.metrics._edges import check_edges
 
 __all__ = ["adjusted_rand_index", "recovered_clusters"]
@@ -160,9 +160,8 @@ def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: in
     affinity[pairs[0], pairs[1]] = weight / weight.max() if len(weight) else weight
     affinity = affinity + affinity.t()
     search = SpectralClustering(clusters, affinity="precomputed", assign_labels="cluster_qr", random_state=seed)
-    with warnings.catch_warnings():
-        # a graph that falls apart is what one hopes for, and pivoted QR does not care how its eigenvectors are rotated
-        warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)
+    # a graph that falls apart is what one hopes for, and pivoted QR does not care how its eigenvectors are rotated
+    with without_warnings("Graph is not fully connected"):
         return list(map(int, search.fit_predict(affinity.numpy())))
 
 

@@ -10,15 +10,13 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.nn.centers import take_centers
-from graphcollab.nn.mix import Mix
 from graphcollab.nn.server_average import ServerAverage, parts_that_travel, per_server
+from graphcollab.ops import mix
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
 __all__ = ["CenterAverage"]
-
-_MIX = Mix()
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class CenterAverage(ServerAverage):
             steps = self.divide == "all" and part != "buffers"
             up = rows - data.x_start.part(part) if steps else rows
             weight = of_all if steps else of_cluster
-            mixed = _MIX(env.comm.halo(up, server.edge_index), server.edge_index, weight, server.size)
+            mixed = mix(env.comm.halo(up, server.edge_index), weight, server.edge_index, server.size[1])
             centers[part] = old + mixed if steps else torch.where(total[:, None] > 0, mixed, old)
             width += old.shape[1]
         data = env.comm.count(data, node[sent > 0], (server.size[1] + 1) * width)

@@ -14,15 +14,13 @@ from torch_geometric.utils import scatter
 
 from graphcollab.nn.at_work import edges_in_use, weights_in_use
 from graphcollab.nn.buffers import buffers_travel, check_buffers
-from graphcollab.nn.mix import Mix
-from graphcollab.ops import edge_products
+from graphcollab.ops import edge_products, mix
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
 __all__ = ["Exchange", "NoExchange"]
 
-_MIX = Mix()  # it has no state, and making one takes milliseconds
 
 TERMS = ("zero", "x", "x_start", "update")
 
@@ -114,7 +112,7 @@ class Exchange:
         edge_index = data.edge_index
         shares, keeps = self._weights_in_use(data, edges_in_use(data))
         weight = self._without_loops(shares, edge_index)
-        mixed = _MIX(env.comm.halo(message, edge_index), edge_index, weight, (len(message), data.num_nodes))
+        mixed = mix(env.comm.halo(message, edge_index), weight, edge_index, data.num_nodes)
         if self.against is not None:
             mixed = _against(mixed, _term(data, self.against, self.part), weight, edge_index)
         if self.base != "zero":
@@ -122,7 +120,7 @@ class Exchange:
         new = data.x.with_part(self.part, _unless(keeps, mixed, data.x.part(self.part)))
         if buffers_travel(data.x, self.buffers):
             old = data.x.part("buffers")
-            mixed = _MIX(old, edge_index, weight)
+            mixed = mix(old, weight, edge_index)
             if self.against is not None:
                 mixed = old + _against(mixed, old, weight, edge_index)
             new = new.with_part("buffers", _unless(keeps, mixed, old))

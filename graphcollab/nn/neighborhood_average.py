@@ -12,16 +12,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.keyed import keyed_bits
-from graphcollab.nn.mix import Mix
 from graphcollab.nn.server_average import ServerAverage, parts_that_travel
-from graphcollab.ops import edge_products
+from graphcollab.ops import edge_products, mix
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
 __all__ = ["NeighborhoodAverage"]
-
-_MIX = Mix()
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class NeighborhoodAverage(ServerAverage):
         new, width = data.x, 0
         for part in (p for many in parts_that_travel(new, self.part, self.buffers) for p in many.split("+")):
             old = new.part(part)
-            average = _MIX(env.comm.halo(old, edges), edges, share, (len(old), len(first)))
+            average = mix(env.comm.halo(old, edges), share, edges, len(first))
             new = new.with_part(part, torch.where(reached[:, None], average[group], old))
             width += old.shape[1]
         data = env.comm.count(data, (data.trains & data.serves).nonzero().flatten(), 2 * width)

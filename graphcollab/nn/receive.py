@@ -11,14 +11,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.nn.at_work import edges_in_use, weights_in_use
-from graphcollab.nn.mix import Mix
+from graphcollab.ops import mix
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
 __all__ = ["Receive"]
-
-_MIX = Mix()
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Receive:
         weight, keeps = weights_in_use(data, edges_in_use(data))
         sent = data.x.part(self.part)
         weight = weight.to(sent.dtype).masked_fill(edge_index[0] == edge_index[1], 0)
-        received = _MIX(env.comm.halo(sent, edge_index), edge_index, weight, (len(sent), data.num_nodes))
+        received = mix(env.comm.halo(sent, edge_index), weight, edge_index, data.num_nodes)
         given = torch.zeros_like(data.own_share).index_add_(0, edge_index[1], weight)
         data = copy.copy(data)
         data.received = received if keeps is None else torch.where(keeps[:, None], data.received, received)

@@ -13,15 +13,13 @@ from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
 from graphcollab.nn.buffers import buffers_travel, check_buffers
-from graphcollab.nn.mix import Mix
+from graphcollab.ops import mix
 
 if TYPE_CHECKING:
     from graphcollab.stack import Stacks
     from graphcollab.typing import Env
 
 __all__ = ["ServerAverage", "connect_servers", "parts_that_travel", "per_server"]
-
-_MIX = Mix()
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class ServerAverage:
             old = new.part(part)
             moved = self.lr != 1 and part != "buffers"
             up = torch.lerp(data.x_start.part(part), old, self.lr) if moved else old
-            average = _MIX(env.comm.halo(up, server.edge_index), server.edge_index, weight, server.size)
+            average = mix(env.comm.halo(up, server.edge_index), weight, server.edge_index, server.size[1])
             new = new.with_part(part, _send_down(average, server, reached, old))
             width += old.shape[1]
         data = env.comm.count(data, node[sent > 0], 2 * width)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from graphcollab.checks import without_warnings
+
 __all__ = ["Structure"]
+
+with without_warnings("Sparse CSR tensor support is in beta"):  # said once per process, so have it said now
+    torch.sparse_csr_tensor([0, 0], [], torch.empty(0), (1, 1), check_invariants=False)
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,7 @@ class Structure:
     def adjacency(self, weight: Tensor) -> Tensor:
         """Return W [D, S] as a sparse CSR tensor; ``weight`` [E] is in this order."""
         size = (self.num_receivers, self.num_senders)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(self.ptr, self.sender, weight, size, check_invariants=False)
+        return torch.sparse_csr_tensor(self.ptr, self.sender, weight, size, check_invariants=False)
 
     def sort(self, values: Tensor) -> Tensor:
         """Bring values of the caller's edges into this order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ Reduce = str | Callable[[Any], Any]
 """``"pca"``, or a function of a NumPy array [n, D] that returns one [n, D'], such as ``umap.UMAP().fit_transform``."""
 
 _CLUSTER_STREAM = 130
+_LIMIT = threading.Lock()
 RESTARTS = 10  # k-means keeps the best of so many; with one alone, nodes with the same task seem far apart
 BATCH = 1024
 
@@ -140,7 +142,8 @@ def _cluster(codes: Tensor, count: int, seed: int) -> Tensor:
 
     values = codes.numpy()
     count = min(count, len(np.unique(values, axis=0)))
-    with threadpool_limits(1):  # several threads would sum in an order of their own every time
+    # Several threads would sum in an order of their own every time. The limit is the process's: one user at a time.
+    with _LIMIT, threadpool_limits(1):
         fitted = KMeans(count, n_init=RESTARTS, random_state=seed % 2**32).fit(values)
     return torch.from_numpy(fitted.cluster_centers_)
 

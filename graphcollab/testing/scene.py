@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.comm import Comm
 from graphcollab.local import Engine
+from graphcollab.local.randomness import own_randomness
 from graphcollab.method import Method
 from graphcollab.models import MLP, SplitModel
 from graphcollab.nn import Everyone
@@ -85,7 +86,7 @@ class Scene:
         pools = {"train": Pool(inputs.to(dtype).view(-1, *shape), targets)}
         halves = (torch.arange(len(sizes)) >= len(sizes) // 2).long()
         tasks = Tasks(pools, {"train": Split.from_lists("train", index)}, cluster=halves).hold_out(0.25)
-        with torch.random.fork_rng(devices=[]):  # layers draw parameters when they are made
+        with own_randomness(0):  # layers draw parameters when they are made
             plain = _split_models(shared_head) if embeds else _plain_models(shared_head)
         modules = [_filled(module, draw).to(dtype) for module in plain]
         kinds = tuple(k % 2 for k in range(len(sizes))) if shared_head else None

@@ -112,7 +112,7 @@ def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
     """Return a module's outputs for some samples of a split."""
     kind = type(module).__name__
     try:
-        with torch.no_grad():
+        with keyed_layers(0), torch.no_grad():
             outputs = module(inputs)
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(f"{kind} cannot take inputs of shape {tuple(inputs.shape[1:])} ({split}): {error}") from error
@@ -128,7 +128,7 @@ def _check_training(module: nn.Module, inputs: Tensor) -> None:
     """Check that a module can be trained, and that nothing changes then that nodes would share."""
     trained, kind = copy.deepcopy(module).train(), type(module).__name__
     try:
-        with keyed_layers(inputs.device, 0), torch.no_grad():
+        with keyed_layers(0), torch.no_grad():
             trained(inputs)
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(f"{kind} cannot be trained on inputs of shape {tuple(inputs.shape[1:])}: {error}") from error

@@ -13,8 +13,8 @@ from torch_geometric.utils import softmax
 from graphcollab.comm import Comm
 from graphcollab.local import Engine
 from graphcollab.method import settle
-from graphcollab.nn import ChannelAttention, Mix
-from graphcollab.ops import edge_products
+from graphcollab.nn import ChannelAttention
+from graphcollab.ops import edge_products, mix
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.check import check_outputs
@@ -117,7 +117,7 @@ def join(
     with torch.no_grad():
         code = old.mixer.encode(changes, old.x.specs[0], part)
         weight = softmax(edge_products(code[known:], code, edges), edges[1], num_nodes=count)
-        mixed = origin + Mix()((changes, None), edges, weight, (known + count, count))
+        mixed = origin + mix(changes, weight, edges, count)
     new.x = new.x.with_part(part, mixed)
     train(finetune)
     return Joined(new.x, edges, weight, newcomers.names, result.modules)

@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
+from graphcollab.checks import check_whole, without_warnings
 from graphcollab.comm import Comm
 from graphcollab.local import Engine, Plan, tune
 from graphcollab.method import Method
@@ -27,7 +28,7 @@ from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.check import check_device, check_outputs, check_settings, warn_of_phases
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, remove_checkpoints, save_checkpoint
 from graphcollab.train.evaluate import evaluate
-from graphcollab.train.guards import finish_round_on_interrupt, same_threads
+from graphcollab.train.guards import choose_threads, finish_round_on_interrupt, same_threads
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result
@@ -58,6 +59,7 @@ def run(
     device: torch.device | str = "cpu",
     backend: str = "auto",
     chunk: int | None = None,
+    threads: int | None = None,
     autocast: bool = False,
     compile: bool = False,
     tuned: bool = False,
@@ -96,8 +98,12 @@ def run(
         device: Where to compute.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows computed at a time. Default: by rule.
+        threads: CPU threads. Default: as many as suit the models; all that ``torch.set_num_threads`` allows for
+            convolutions and large stacked models, else one. The caller's setting is as before afterwards, and runs in
+            several threads do not change each other's.
         autocast: Compute forward passes in bfloat16.
-        compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU).
+        compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU), except where
+            layers draw random numbers.
         tuned: Time backends and chunks before the first round and take the fastest, instead of the fixed rule. A
             resumed run repeats the stored choice.
 
@@ -116,7 +122,7 @@ def run(
     """
     check_settings(method, tasks, patience is not None, on_nonfinite, attend)
     check_whole(rounds=rounds, evaluate_every=evaluate_every)
-    check_whole(optional=True, checkpoint_every=checkpoint_every, patience=patience)
+    check_whole(optional=True, checkpoint_every=checkpoint_every, patience=patience, threads=threads)
     device = check_device(device)
     tasks = tasks.to(device)
     modules = build_modules(model, seed, device)
@@ -140,12 +146,11 @@ def run(
     )
     env = Env(engine, Comm(), seed, on_nonfinite == "isolate", attend)
     method.check(tasks)
-    with warnings.catch_warnings():
-        if saved:  # started only to be compared; the run that was begun has said what there is to say
-            warnings.simplefilter("ignore")
+    threads = _threads(saved[2]["threads"] if saved else None, threads, engine)
+    # a resumed run is started only to be compared; the run that was begun has said what there is to say
+    with same_threads(threads), without_warnings() if saved else nullcontext():
         data = method.start(data, env)
     history = History(tasks.names, metric.name, metric.higher_is_better)
-    threads = torch.get_num_threads()
     if checkpoint is not None:
         about |= describe_start(data)
         about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
@@ -157,7 +162,6 @@ def run(
                 f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as many "
                 "or more, use another folder, or resume=False to start afresh"
             )
-        threads = about["threads"]
     elif checkpoint is not None:
         remove_checkpoints(checkpoint)
     warn_of_phases(method, rounds)
@@ -274,3 +278,17 @@ def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) ->
                 f"{backend!r} and {chunk}: leave them out, or start afresh with resume=False"
             )
     return plans
+
+
+def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
+    """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule.
+
+    Raises:
+        ValueError: If others were asked for than the run began with.
+    """
+    if stored is not None and wanted not in (None, stored):
+        raise ValueError(
+            f"the run began with threads={stored} and cannot be resumed with {wanted}, which would give other last "
+            "bits: leave threads out, or start afresh with resume=False"
+        )
+    return stored or wanted or choose_threads([backend.module for backend in engine.backends], engine.plans)

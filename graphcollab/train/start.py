@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.keyed import keyed_seed
+from graphcollab.local.randomness import own_randomness
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec, Stacks
@@ -58,9 +59,7 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
     for a, one in enumerate(many):
         made: object = copy.deepcopy(one) if isinstance(one, nn.Module) else one
         if not isinstance(made, nn.Module) and callable(made):
-            # where CUDA is not in use yet, reading its state would start it up
-            with torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()):
-                torch.manual_seed(keyed_seed(_MODEL_STREAM, seed, a) % 2**63)
+            with own_randomness(keyed_seed(_MODEL_STREAM, seed, a) % 2**63):
                 made = made()
         for module in made if isinstance(made, list | tuple) else [made]:
             if not isinstance(module, nn.Module):
