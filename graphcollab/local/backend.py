@@ -140,6 +140,11 @@ class Backend(ABC):
         self.autocast = autocast
         self.samplewise = is_samplewise(module) and "buffers" not in spec.parts  # padding would enter the averages
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether forward passes (not those to latents) are known not to write to their inputs."""
+        return False
+
     @abstractmethod
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""

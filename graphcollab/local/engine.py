@@ -193,7 +193,8 @@ class Engine:
             flat = rows.parameters(s, take)
             backend, spec = self.backends[s], self.backends[s].spec
             outputs, targets, masks = [], [], []
-            for inputs, target, mask in take_samples(self.tasks, rows.node[take], split):
+            shared = backend.only_reads and not embed
+            for inputs, target, mask in take_samples(self.tasks, rows.node[take], split, shared=shared):
                 outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
                 targets.append(target)
                 masks.append(mask)
@@ -217,7 +218,8 @@ class Engine:
                 losses.append(self.objective(o[m], t[m], own) if bool(m.any()) else o.new_tensor(float("nan")))
             return torch.stack(losses)
         weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
-        return self.objective.rows(chunk.outputs, chunk.targets, Context(weight, chunk.params, spec=chunk.spec))
+        outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
+        return self.objective.rows(outputs, targets, Context(weight, chunk.params, spec=chunk.spec))
 
     def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
@@ -226,7 +228,8 @@ class Engine:
         counts = self.tasks.sizes(split)[nodes]
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
         if objective.weighs and backend.samplewise:
-            for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole=objective.penalizes):
+            whole, shared = objective.penalizes, backend.only_reads and not objective.embeds
+            for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole, shared):
                 value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None].to(flat.dtype), objective)
                 loss += value
                 grads += part

@@ -17,9 +17,20 @@ CUDA_BATCH_BYTES = 2**29
 
 
 def take_samples(
-    tasks: Tasks, nodes: Tensor, split: str, whole: bool = False
+    tasks: Tasks, nodes: Tensor, split: str, whole: bool = False, shared: bool = False
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m] of the nodes' samples, a few at a time."""
+    """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m] of the nodes' samples, a few at a time.
+
+    What is yielded may be written to: it is a copy, however the samples lie.
+
+    Args:
+        tasks: The nodes' data.
+        nodes: Whose samples, [r].
+        split: ``"train"``, ``"val"`` or ``"test"``.
+        whole: Yield all samples at once.
+        shared: Inputs may be views of the pool where the samples lie one behind the other: only for those who are
+            known not to write to them.
+    """
     owned = tasks.splits[split]
     pool, counts = tasks.pools[owned.pool], owned.sizes[nodes]
     longest = int(counts.max())
@@ -32,7 +43,8 @@ def take_samples(
     for start in range(0, longest, width):
         place = torch.arange(start, min(start + width, longest), device=nodes.device)
         index = everything[:, start : start + width]
-        yield _take(pool.inputs, index), _take(pool.targets, index), place < counts[:, None]
+        inputs = _take(pool.inputs, index) if shared else _copy(pool.inputs, index)
+        yield inputs, _copy(pool.targets, index), place < counts[:, None]
 
 
 def _lined_up(index: Tensor, size: int) -> int | None:
@@ -54,5 +66,9 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
     if step is not None:
         first = int(index[0, 0])
         return values[first : first + rows * step].unflatten(0, (rows, step))[:, :width]
-    flat = index.reshape(-1)
-    return values.index_select(0, flat).view(*index.shape, *values.shape[1:])
+    return _copy(values, index)
+
+
+def _copy(values: Tensor, index: Tensor) -> Tensor:
+    """Return ``values[index]`` [r, m, ...] as a tensor of its own."""
+    return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])
