@@ -1,190 +1,16 @@
-"""Models as rows of one tensor: `ParamSpec` maps a module to columns, `Stacks` holds the rows of all nodes."""
+"""Models as rows of one tensor: `Stacks` holds the rows of all nodes, `ParamSpec` names their columns."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from graphcollab.param_spec import ParamSpec
 
 __all__ = ["ParamSpec", "Stacks"]
-
-
-def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the part whose prefix owns the parameter ``name``."""
-    owners = [part for part, prefixes in parts.items() for p in prefixes if name == p or name.startswith(p + ".")]
-    if len(owners) > 1:
-        raise ValueError(f"parameter {name!r} belongs to the parts {owners}: each parameter can be in one part only")
-    return owners[0] if owners else None
-
-
-@dataclass(frozen=True)
-class ParamSpec:
-    """Columns of one architecture: which columns of a row are which parameter.
-
-    A row holds the P trainable parameters of a module, grouped by part, then its frozen ones, then its buffers, so that
-    everything a model is travels in one row. Frozen parameters (``requires_grad=False``) belong to no part of their
-    own name: they are carried, but neither trained nor mixed. Buffers are all floating-point ones without infinite
-    entries, and batch normalisation's count of batches; others are constants of the architecture.
-
-    Args:
-        names: Names of the trainable parameters, the frozen ones and the buffers, in column order.
-        shapes: Their shapes.
-        num_parameters: P, the number of leading columns that are trainable parameters.
-        parts: Column range ``(start, stop)`` of every part; ``"all"`` is every trainable parameter, ``"frozen"`` and
-            ``"buffers"`` are the rest.
-
-    Example:
-        >>> spec = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)))
-        >>> spec.num_parameters, spec.parts["0"], spec.parts["all"]
-        (11, (0, 8), (0, 11))
-    """
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    num_parameters: int
-    parts: Mapping[str, tuple[int, int]]
-
-    @classmethod
-    def from_module(cls, module: nn.Module, parts: Mapping[str, Sequence[str]] | None = None) -> ParamSpec:
-        """Read the columns off a module.
-
-        Args:
-            module: Any module with at least one parameter.
-            parts: Name prefixes of every part, for example ``{"head": ["classifier.6"]}``. Default: the module's own
-                ``parts`` attribute, else its direct children, each a part under its own name.
-
-        Raises:
-            ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts.
-        """
-        every = dict(module.named_parameters())
-        parameters = {name: tuple(p.shape) for name, p in every.items() if p.requires_grad}
-        frozen = {name: tuple(p.shape) for name, p in every.items() if not p.requires_grad and p.is_floating_point()}
-        if not parameters:
-            state = "only frozen parameters (requires_grad=False)" if every else "no parameters"
-            raise ValueError(f"{type(module).__name__} has {state}: there is nothing to learn or to share")
-        if parts is None:
-            parts = getattr(module, "parts", None) or {name: [name] for name, _ in module.named_children()}
-        owner = {name: _part_of(name, parts) for name in parameters}
-        order = [*parts, None]
-        names = sorted(parameters, key=lambda name: order.index(owner[name]))
-        ranges: dict[str, tuple[int, int]] = {}
-        column = 0
-        for name in names:
-            stop = column + _numel(parameters[name])
-            if (part := owner[name]) is not None:
-                ranges[part] = (ranges.get(part, (column, 0))[0], stop)
-            column = stop
-        ranges["all"] = (0, column)
-        if frozen:
-            ranges["frozen"] = (column, column + sum(map(_numel, frozen.values())))
-        buffers = {name: tuple(b.shape) for name, b in module.named_buffers() if _is_state(name, b)}
-        if buffers:
-            start = ranges.get("frozen", ranges["all"])[1]
-            ranges["buffers"] = (start, start + sum(map(_numel, buffers.values())))
-        shapes = (*(parameters[n] for n in names), *frozen.values(), *buffers.values())
-        return cls((*names, *frozen, *buffers), shapes, column, ranges)
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of columns of every name."""
-        return tuple(map(_numel, self.shapes))
-
-    @property
-    def num_columns(self) -> int:
-        """Width of a row: trainable and frozen parameters and buffers."""
-        return sum(self.sizes)
-
-    @cached_property
-    def num_named_parameters(self) -> int:
-        """How many of the names are trainable parameters (the others are frozen parameters and buffers)."""
-        column = count = 0
-        while count < len(self.sizes) and column < self.num_parameters:
-            column, count = column + self.sizes[count], count + 1
-        return count
-
-    def columns(self, part: str) -> slice:
-        """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
-
-        Raises:
-            KeyError: If there is no such part; the message lists those there are.
-            ValueError: If parts named together do not lie side by side.
-        """
-        ranges = []
-        for name in part.split("+"):
-            if name not in self.parts:
-                raise KeyError(f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}")
-            ranges.append(self.parts[name])
-        ranges.sort()
-        for (_, stop), (start, _) in itertools.pairwise(ranges):
-            if stop != start:
-                order = sorted(self.parts.keys() - {"all"}, key=self.parts.__getitem__)
-                raise ValueError(
-                    f"the parts {part!r} do not lie side by side: the order of columns is {', '.join(order)}, which a "
-                    "module can change by its attribute `parts`"
-                )
-        return slice(ranges[0][0], ranges[-1][1])
-
-    def names_in(self, part: str) -> tuple[str, ...]:
-        """Return the names of the tensors in a part, in column order."""
-        columns, start, names = self.columns(part), 0, []
-        for name, size in zip(self.names, self.sizes, strict=True):
-            if columns.start <= start < columns.stop:
-                names.append(name)
-            start += size
-        return tuple(names)
-
-    def views(self, rows: Tensor) -> list[Tensor]:
-        """Split rows into zero-copy views, one per name.
-
-        Shapes:
-            rows: [..., num_columns]; output: a list of [..., *shape].
-        """
-        pieces = rows.split(self.sizes, dim=-1)
-        return [
-            piece.unflatten(-1, shape) if shape else piece[..., 0]
-            for piece, shape in zip(pieces, self.shapes, strict=True)
-        ]
-
-    def flatten(self, module: nn.Module) -> Tensor:
-        """Return a module's parameters and buffers as one row [num_columns], detached."""
-        state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        dtype = state[self.names[0]].dtype
-        return torch.cat([state[name].detach().to(dtype).flatten() for name in self.names])
-
-    def load_into(self, module: nn.Module, row: Tensor) -> nn.Module:
-        """Copy one row [num_columns] into a module of this architecture and return the module."""
-        state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        with torch.no_grad():
-            for name, view in zip(self.names, self.views(row), strict=True):
-                state[name].copy_(view)
-        return module
-
-    def part_layout(self, part: str) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of the tensors in a part, to tell whether two architectures share it."""
-        shapes = dict(zip(self.names, self.shapes, strict=True))
-        return tuple(shapes[name] for name in self.names_in(part))
-
-
-def _numel(shape: Iterable[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def _is_state(name: str, buffer: Tensor) -> bool:
-    """Tell whether a buffer may change with training and so belongs to a node.
-
-    Floating-point buffers may, a user's running average as well as batch normalisation's; not those with infinite
-    entries (masks), nor whole numbers (tables), except batch normalisation's count of batches.
-    """
-    if buffer.is_floating_point():
-        return bool(torch.isfinite(buffer).all())
-    return name.rpartition(".")[2] == "num_batches_tracked"
 
 
 @dataclass(frozen=True)
@@ -197,7 +23,7 @@ class Stacks:
         members: Node positions of those rows; together they are a partition of 0..K-1.
 
     Example:
-        >>> spec = ParamSpec.from_module(nn.Linear(2, 1))
+        >>> spec = ParamSpec.from_module(torch.nn.Linear(2, 1))
         >>> stacks = Stacks.single(spec, torch.arange(6.0).view(2, 3))
         >>> stacks.part("all").shape, stacks.num_nodes
         (torch.Size([2, 3]), 2)

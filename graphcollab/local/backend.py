@@ -150,6 +150,11 @@ class Backend(ABC):
         """Key what is drawn inside, in a method that is `draws_keyed`."""
         return self.draws.keyed(keyed_layers(*(keys or (_JUDGING,)))) if self.draws.active else nullcontext()
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether forward passes (not those to latents) are known not to write to their inputs."""
+        return False
+
     @abstractmethod
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""

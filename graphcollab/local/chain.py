@@ -53,7 +53,19 @@ def make_chain(module: nn.Module) -> Chain | None:
         True
     """
     steps = _steps(module, "", {name for name, _ in module.named_parameters()})
-    return None if steps is None else Chain(steps)
+    if steps is None:
+        return None
+    return Chain([lambda params, x: x.clone(), *steps] if _writes(module) else steps)
+
+
+def _writes(module: nn.Module) -> bool:
+    """Tell whether a chain would write to its input: an activation that works in place comes before any new tensor."""
+    for layer in module.modules():  # in the order in which they are called
+        if type(layer) is nn.Linear:
+            return False
+        if getattr(layer, "inplace", False):
+            return True
+    return False
 
 
 def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[Step] | None:

@@ -14,15 +14,12 @@ from graphcollab.local.optimizer import RowOptimizer
 from graphcollab.local.plan import BACKENDS, Plan, make_plan
 from graphcollab.local.row_results import Fitted, Outputs
 from graphcollab.local.rows import Rows
+from graphcollab.local.samples import take_samples
 from graphcollab.local.views import Views
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
 
 __all__ = ["Engine"]
-
-CPU_BATCH_BYTES = 16 * 2**20
-VIEW_FACTOR = 4  # samples that need not be copied may be taken so many more at a time
-CUDA_BATCH_BYTES = 2**29
 
 
 class Engine:
@@ -196,7 +193,8 @@ class Engine:
             flat = rows.parameters(s, take)
             backend, spec = self.backends[s], self.backends[s].spec
             outputs, targets, masks = [], [], []
-            for inputs, target, mask in self._samples(rows.node[take], split):
+            shared = backend.only_reads and not embed
+            for inputs, target, mask in take_samples(self.tasks, rows.node[take], split, shared=shared):
                 outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
                 targets.append(target)
                 masks.append(mask)
@@ -220,7 +218,8 @@ class Engine:
                 losses.append(self.objective(o[m], t[m], own) if bool(m.any()) else o.new_tensor(float("nan")))
             return torch.stack(losses)
         weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
-        return self.objective.rows(chunk.outputs, chunk.targets, Context(weight, chunk.params, spec=chunk.spec))
+        outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
+        return self.objective.rows(outputs, targets, Context(weight, chunk.params, spec=chunk.spec))
 
     def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
@@ -229,32 +228,17 @@ class Engine:
         counts = self.tasks.sizes(split)[nodes]
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
         if objective.weighs and backend.samplewise:
-            for inputs, targets, mask in self._samples(nodes, split, whole=objective.penalizes):
+            whole, shared = objective.penalizes, backend.only_reads and not objective.embeds
+            for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole, shared):
                 value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None].to(flat.dtype), objective)
                 loss += value
                 grads += part
             return loss, grads
         for count in counts.unique().tolist():
             group = (counts == count).nonzero().flatten()
-            inputs, targets, _ = next(self._samples(nodes[group], split, whole=True))
+            inputs, targets, _ = next(take_samples(self.tasks, nodes[group], split, whole=True))
             loss[group], grads[group] = backend.gradient(flat[group], inputs, targets, None, objective)
         return loss, grads
-
-    def _samples(self, nodes: Tensor, split: str, whole: bool = False) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m] of the nodes' samples, a few at a time."""
-        owned = self.tasks.splits[split]
-        pool, counts = self.tasks.pools[owned.pool], owned.sizes[nodes]
-        longest = int(counts.max())
-        sample = pool.inputs[0].numel() * pool.inputs.element_size()
-        budget = CPU_BATCH_BYTES if pool.inputs.device.type == "cpu" else CUDA_BATCH_BYTES
-        everything = owned.gather(nodes, torch.arange(longest, device=nodes.device).expand(len(nodes), -1))
-        if _lined_up(everything, len(pool)) is not None:
-            budget *= VIEW_FACTOR
-        width = longest if whole else min(max(budget // (sample * len(nodes)), 32), longest)
-        for start in range(0, longest, width):
-            place = torch.arange(start, min(start + width, longest), device=nodes.device)
-            index = everything[:, start : start + width]
-            yield _take(pool.inputs, index), _take(pool.targets, index), place < counts[:, None]
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""
@@ -285,29 +269,6 @@ def _view(values: Tensor, rows: Tensor) -> Tensor | None:
     if bool((rows == torch.arange(first, first + len(rows), device=rows.device)).all()):
         return values[first : first + len(rows)]
     return None
-
-
-def _lined_up(index: Tensor, size: int) -> int | None:
-    """Return the distance between rows where ``index`` [r, m] is slices of equally long rows one behind the other."""
-    first, (rows, width) = int(index[0, 0]), index.shape
-    step = int(index[1, 0]) - first if rows > 1 else width
-    if step < width or first + rows * step > size:
-        return None
-    expected = (
-        first + step * torch.arange(rows, device=index.device)[:, None] + torch.arange(width, device=index.device)
-    )
-    return step if torch.equal(index, expected) else None
-
-
-def _take(values: Tensor, index: Tensor) -> Tensor:
-    """Return ``values[index]`` [r, m, ...]; a view where the samples of the rows lie one behind the other."""
-    rows, width = index.shape
-    step = _lined_up(index, len(values))
-    if step is not None:
-        first = int(index[0, 0])
-        return values[first : first + rows * step].unflatten(0, (rows, step))[:, :width]
-    flat = index.reshape(-1)
-    return values.index_select(0, flat).view(*index.shape, *values.shape[1:])
 
 
 def _first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:

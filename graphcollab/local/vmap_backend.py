@@ -42,6 +42,11 @@ class VmapBackend(Backend):
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
         self._run = torch.compile(self._forward) if compile else self._forward
 
+    @property
+    def only_reads(self) -> bool:
+        """A chain's layers do not write to their inputs; what other modules do nobody knows."""
+        return self.chain is not None and not self.autocast
+
     @draws_keyed
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] in evaluation mode."""

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from graphcollab.local import SGD, Adam, CrossEntropy, Engine, Objective, Rows, as_objective
 from graphcollab.local.objective import Sum
+from graphcollab.local.samples import take_samples
 from graphcollab.methods import local
 from graphcollab.models import MLP, SplitModel
 from graphcollab.stack import ParamSpec, Stacks
@@ -82,7 +83,7 @@ def test_many_samples_are_taken_a_few_at_a_time(make_engine, monkeypatch):
     engine, models = make_engine(sizes=(150, 70, 33))
     rows = Rows.own(models)
     whole = engine.grad(rows, "val"), engine.loss(rows, "val")
-    monkeypatch.setattr(sys.modules[Engine.__module__], "CPU_BATCH_BYTES", 1)
+    monkeypatch.setattr(sys.modules[take_samples.__module__], "CPU_BATCH_BYTES", 1)
     torch.testing.assert_close((engine.grad(rows, "val"), engine.loss(rows, "val")), whole)
 
 
@@ -102,7 +103,7 @@ class Ridge(Objective):
 def test_loss_and_gradient_agree_on_objectives_that_read_parameters(make_engine, monkeypatch, backend, loss):
     """The penalty counts once, also where samples are taken a few at a time."""
     engine, models = make_engine(sizes=(70, 40, 33), loss=loss, backend=backend)
-    monkeypatch.setattr(sys.modules[Engine.__module__], "CPU_BATCH_BYTES", 1)
+    monkeypatch.setattr(sys.modules[take_samples.__module__], "CPU_BATCH_BYTES", 1)
     rows, plain = Rows.own(models), make_engine(sizes=(70, 40, 33))[0]
     losses, gradients = engine.grad(rows, "val")
     times = 2 if isinstance(loss, Sum) else 1
@@ -130,7 +131,7 @@ def test_predict_yields_latents_and_projections(make_engine, monkeypatch, backen
     """In evaluation mode, of any model on any node's samples, however few are taken at a time."""
     module = SplitModel(nn.Linear(4, 5), (4,), 3, latent=6, projection=7)  # with batch normalisation
     engine, models = make_engine(module, backend=backend, chunk=chunk, sizes=(70, 4, 10, 5))
-    monkeypatch.setattr(sys.modules[Engine.__module__], "CPU_BATCH_BYTES", 1)  # then 32 at a time
+    monkeypatch.setattr(sys.modules[take_samples.__module__], "CPU_BATCH_BYTES", 1)  # then 32 at a time
     rows = Rows(models, node=torch.tensor([2, 0, 3, 1]), index=torch.tensor([1, 3, 0, 2]))
     seen = []
     for out in engine.predict(rows, "train", embed=True):
@@ -265,16 +266,3 @@ def test_specs_follow_modules(make_engine):
     engine, _ = make_engine()
     with pytest.raises(ValueError, match="zip"):
         Engine(engine.tasks, [engine.backends[0].module] * 2, [ParamSpec.from_module(engine.backends[0].module)])
-
-
-@pytest.mark.parametrize("start", [0, 3])
-def test_samples_that_lie_one_behind_the_other_are_not_copied(start):
-    from graphcollab.local.engine import _take
-
-    values = torch.arange(40.0).view(20, 2)
-    lined = start + torch.tensor([[0, 1, 2], [5, 6, 7], [10, 11, 12]])
-    taken = _take(values, lined)
-    assert torch.equal(taken, values[lined])
-    assert taken.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
-    for index in (lined.flip(0), lined.flip(1), lined[:, [0, 2, 1]], lined[[0, 0, 1]], lined + 5 - start):
-        assert torch.equal(_take(values, index), values[index])
