@@ -15,8 +15,8 @@ from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.files import write_whole
 from graphcollab.train.encoding import decode, encode
-from graphcollab.train.files import write_whole
 from graphcollab.train.history import History
 
 __all__ = ["latest_checkpoint", "load_checkpoint", "remove_checkpoints", "save_checkpoint"]
