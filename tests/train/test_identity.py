@@ -109,11 +109,11 @@ def folder(tmp_path_factory):
 def test_another_run_is_refused(folder, other):
     changes, message = OTHERS[other]
     count = Rounds()
-    before = {path: path.read_bytes() for path in folder.iterdir()}
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(ValueError, match=message):
         start(folder, rounds=4, callbacks=[count], **changes)
     assert count.played == 0
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_the_advice_helps(tmp_path):
