@@ -129,7 +129,7 @@ def run(
     data = build_graph(tasks, modules, starting_graph(method, graph), architecture)
     data.all_pairs = graph is None and method.finds_peers
     saved = saver.resume(device) if resume else None
-    about = {} if checkpoint is None else describe_run(method, tasks, data, seed, autocast, compile, attend)
+    about = {} if checkpoint is None else describe_run(method, tasks, data, modules, seed, autocast, compile, attend)
     if saved:
         require_same(saved[2], about, str(checkpoint))
     plans = _plans(saved[2]["plans"], backend, chunk) if saved else None

@@ -378,13 +378,14 @@ def test_a_later_phase_warns_when_its_time_comes(tmp_path):
 # errors while judging
 
 
-class Fragile(OwnModel):
-    """Cannot be judged after some round as long as it is broken."""
+WORLD = {"broken": None}
 
-    broken = None
+
+class Fragile(OwnModel):
+    """Cannot be judged after some round as long as the world is broken."""
 
     def __call__(self, data, env):
-        if data.round == Fragile.broken:
+        if data.round == WORLD["broken"]:
             raise RuntimeError("cannot be judged")
         return data.x
 
@@ -399,24 +400,24 @@ class FailsAt(Callback):
 
 
 @pytest.fixture
-def fragile():
-    yield Fragile
-    Fragile.broken = None
+def world():
+    yield WORLD
+    WORLD["broken"] = None
 
 
 @pytest.mark.parametrize("way", ["model", "callback"])
 @pytest.mark.parametrize("patience", [None, 2])
 @pytest.mark.parametrize(("rounds", "broken"), [(6, 4), (4, 4), (5, 5)])
-def test_an_error_while_judging_loses_no_round(tmp_path, fragile, way, patience, rounds, broken):
+def test_an_error_while_judging_loses_no_round(tmp_path, world, way, patience, rounds, broken):
     method = local(epochs=1, lr=0.3, batch_size=4).replace(personal=Fragile())
     settings = {"rounds": rounds, "evaluate_every": 2, "checkpoint_every": 10, "patience": patience}
     straight = run(method, small(), make, **settings)
     assert broken in straight.history.rounds
-    fragile.broken, callbacks = (broken, []) if way == "model" else (None, [FailsAt(broken)])
+    world["broken"], callbacks = (broken, []) if way == "model" else (None, [FailsAt(broken)])
     with pytest.raises(RuntimeError, match="cannot be judged"):
         run(method, small(), make, checkpoint=tmp_path, callbacks=callbacks, **settings)
     assert [path.name for path in tmp_path.iterdir()] == [f"round-{broken:06d}"]
-    fragile.broken = None
+    world["broken"] = None
     calls = Calls()
     resumed = run(method, small(), make, checkpoint=tmp_path, callbacks=[calls], **settings)
     assert calls.log[:2] == [("start", broken, rounds), ("evaluate", broken)]
