@@ -24,11 +24,11 @@ from torch.nn import Linear
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
+from graphcollab.files import write_whole
 from graphcollab.nn import CosineUpdates, CosineWeights, InverseDistance, InverseLoss
 from graphcollab.tasks import label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.tasks.class_groups import FIVE_PAIRS
 from graphcollab.train import RecordGraph, RecordScores
-from graphcollab.train.files import write_whole
 from graphcollab.watch import ProbeSimilarity, WatchMerging
 
 NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster

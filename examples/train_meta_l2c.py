@@ -24,9 +24,9 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, dpsgd, fedavg, l2c, load_dataset, local, meta_l2c, report, shard_tasks
 from graphcollab.datasets import DATASETS
+from graphcollab.files import write_whole
 from graphcollab.models import MODELS
 from graphcollab.train import Callback, History, RecordGraph
-from graphcollab.train.files import write_whole
 from graphcollab.transforms import GroupRing
 
 ROUNDS, EVALUATE_EVERY, SEEDS, NODES, CLASSES_PER_NODE = 50, 10, 5, 100, 2

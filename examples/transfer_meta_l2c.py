@@ -22,11 +22,11 @@ from tqdm import tqdm
 
 from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, report, run, shard_tasks
 from graphcollab.datasets import LabelledArrays
+from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_order
 from graphcollab.models import MODELS
 from graphcollab.stack import ParamSpec
 from graphcollab.train import Comparison, RecordGraph
-from graphcollab.train.files import write_whole
 
 ROUNDS, EVALUATE_EVERY, SEEDS, SHARDS, CLASSES_PER_NODE = 50, 10, 10, 20, 2
 SHOWN, SPLIT = (1, 10, 20), 0.6  # rounds in the heat maps; the source's share of the classes of a common dataset

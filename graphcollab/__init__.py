@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphcollab._version import __version__ as __version__
 from graphcollab.datasets import load_dataset
 from graphcollab.method import Method
 from graphcollab.methods import *  # noqa: F403 - the methods list themselves
@@ -24,8 +25,6 @@ from graphcollab.tasks import (
     shard_tasks,
 )
 from graphcollab.train import compare, join, run
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Method",

@@ -23,11 +23,11 @@ from typing import Any
 import torch
 
 from graphcollab import Phases, build_model, concept_shift, label_shift, load_dataset, report, run
+from graphcollab.files import write_whole
 from graphcollab.methods import oracle
 from graphcollab.models import MODELS
 from graphcollab.tasks.class_groups import ANIMALS_VEHICLES
 from graphcollab.train import HealthCheck
-from graphcollab.train.files import write_whole
 from graphcollab.watch import WatchMerging
 
 DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))

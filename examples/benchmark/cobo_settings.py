@@ -20,9 +20,9 @@ from tqdm import tqdm
 
 from graphcollab import Tasks, build_model, compare, load_dataset, methods
 from graphcollab.datasets import DATASETS
+from graphcollab.files import write_whole
 from graphcollab.report import results_json
 from graphcollab.tasks import permuted_labels
-from graphcollab.train.files import write_whole
 
 
 def arguments() -> argparse.Namespace:

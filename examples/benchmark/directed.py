@@ -26,13 +26,13 @@ from torch_geometric.utils import to_dense_adj
 from tqdm import tqdm
 
 from graphcollab import Phases, build_model, compare, load_dataset, report
+from graphcollab.files import write_whole
 from graphcollab.local import SGD, Fit
 from graphcollab.method import Method
 from graphcollab.methods import directed, local
 from graphcollab.metrics import paired_difference
 from graphcollab.nn import Exchange, SampleCounts, Uniform
 from graphcollab.tasks import majority_tasks
-from graphcollab.train.files import write_whole
 from graphcollab.transforms import WithSelfLoops
 
 # Fashion-MNIST: 0 T-shirt, 1 Trouser, 2 Pullover, 5 Sandal, 6 Shirt, 7 Sneaker, 8 Bag, 9 Ankle boot

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from graphcollab import build_model, grouped_tasks, l2c, load_dataset, meta_l2c, report, run
+from graphcollab.files import write_whole
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.train import RecordGraph
-from graphcollab.train.files import write_whole
 
 SHOWN = (1, 3, 5, 10, 20)
 METHODS = {

@@ -21,8 +21,8 @@ import torch
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, fedavg, l2c, load_dataset, local, meta_l2c, report, shard_tasks
+from graphcollab.files import write_whole
 from graphcollab.train import RecordGraph
-from graphcollab.train.files import write_whole
 
 # drop_round None: all pairs stay connected. Grids are searched on validation data, over all partitions together.
 SETTINGS: dict[str, dict[str, Any]] = {

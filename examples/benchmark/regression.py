@@ -23,7 +23,7 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import compare, dac, linear_regression_tasks, local, oracle, panm, pens, random_peers, report, run
-from graphcollab.train.files import write_whole
+from graphcollab.files import write_whole
 
 LRS = [0.02, 0.05, 0.1]
 METRICS = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")

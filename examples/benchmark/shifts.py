@@ -32,10 +32,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, dac, load_dataset, local, oracle, random_peers, report
+from graphcollab.files import write_whole
 from graphcollab.metrics import cluster_traffic, contact_counts, paired_difference, recovery_auc
 from graphcollab.tasks import Tasks, concept_shift, rotation_shift
 from graphcollab.train import RecordGraph
-from graphcollab.train.files import write_whole
 
 # Clusters, which of them are of one kind, the one that is watched, what nodes own, peers they meet a round, step sizes
 # with peers and alone: for the rounds here, by validation on 20 nodes; the thesis' are 0.0003 and 0.001 for 300 rounds.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_seed
 from graphcollab.stack import ParamSpec
 
@@ -133,15 +133,8 @@ class Mixer:
 
     def save(self, path: str | Path) -> Path:
         """Write the mixer as safetensors; the file is there whole or not at all."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
         metadata = {"format": FORMAT, "widths": json.dumps(dict(self.widths))}
-        save_file({name: t.detach().cpu().contiguous() for name, t in self.tensors.items()}, part, metadata)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-        return path
+        return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in self.tensors.items()}, metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> Mixer:
@@ -163,13 +156,35 @@ class Mixer:
         if metadata.get("format") != FORMAT:
             raise ValueError(f"{path} is not a mixer ({FORMAT}); its format is {metadata.get('format')!r}")
         try:
-            mixer = cls(json.loads(metadata["widths"]), tensors)
-            fits = all(mixer.tensors[f"{layer}/weight1"].shape[1] == width for layer, width in mixer.widths.items())
-        except (KeyError, ValueError, AttributeError, IndexError) as error:
+            widths = {str(layer): int(width) for layer, width in json.loads(metadata["widths"]).items()}
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
-        if not fits:
-            raise ValueError(f"{path} is damaged: its encoders are not for filters of {mixer.widths} numbers")
-        return mixer
+        if problem := _misfit(widths, tensors):
+            raise ValueError(f"{path} is damaged: {problem}")
+        return cls(widths, tensors)
+
+
+def _misfit(widths: Mapping[str, int], tensors: Mapping[str, Tensor]) -> str | None:
+    """Say which tensor of the encoders is missing, of another size than the others ask for, or too many."""
+    biased = any(name.rpartition("/")[2].startswith("bias") for name in tensors)
+    wanted = set()
+    for layer, width in widths.items():
+        names = [f"{layer}/{kind}" for kind in ("weight1", "weight2", *(("bias1", "bias2") if biased else ()))]
+        wanted |= set(names)
+        for name in names:
+            if name not in tensors:
+                return f"{name} is missing"
+            if not tensors[name].is_floating_point():
+                return f"{name} must hold real numbers, got {tensors[name].dtype}"
+        for name in names[:2]:
+            if tensors[name].dim() != 2:
+                return f"{name} must be a matrix, got {list(tensors[name].shape)}"
+        hidden, out = (len(tensors[name]) for name in names[:2])
+        for name, size in zip(names, ([hidden, width], [out, hidden], [hidden], [out]), strict=False):
+            if list(tensors[name].shape) != size:
+                return f"{name} must be {size}, got {list(tensors[name].shape)}"
+    extra = sorted(set(tensors) - wanted)
+    return f"{extra[0]} belongs to no encoder" if extra else None
 
 
 def layers_of(spec: ParamSpec, part: str) -> Layers:

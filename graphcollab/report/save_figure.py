@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from graphcollab.train.files import write_whole
+from graphcollab.files import write_whole
 
 __all__ = ["save_figure"]
 

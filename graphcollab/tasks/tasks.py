@@ -82,8 +82,8 @@ class Tasks:
         count = self.splits["train"].num_nodes
         if count == 0:
             raise ValueError("tasks need at least one node, got none")
-        if not self.names:
-            object.__setattr__(self, "names", tuple(f"node {k}" for k in range(count)))
+        given = () if self.names is None else tuple(str(name) for name in self.names)
+        object.__setattr__(self, "names", given or tuple(f"node {k}" for k in range(count)))
         if self.node_id is None:
             object.__setattr__(self, "node_id", torch.arange(count))
         if len(self.names) != count or len(self.ids) != count:
@@ -132,7 +132,8 @@ class Tasks:
         if not len(train):
             raise ValueError("tasks need at least one node, got none")
         pools, splits = {}, {}
-        names = kwargs.get("names") or [f"node {k}" for k in range(len(train))]
+        given = tuple(() if kwargs.get("names") is None else kwargs["names"])
+        names = given or [f"node {k}" for k in range(len(train))]
         if len(names) != len(train):
             raise ValueError(f"{len(train)} nodes have {len(names)} names: one each is needed")
         for name, samples in (("train", train), ("val", val), ("test", test)):
@@ -147,7 +148,7 @@ class Tasks:
             bounds = torch.tensor([0, *(len(x) for x, _ in pairs)]).cumsum(0)
             pools[name] = Pool(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
             splits[name] = Split(name, torch.arange(int(bounds[-1])), bounds)
-        tasks = cls(pools, splits, **{**kwargs, "names": tuple(kwargs.get("names") or ())})
+        tasks = cls(pools, splits, **{**kwargs, "names": given})
         return tasks if val is not None else tasks.hold_out(val_fraction, seed)
 
     @property

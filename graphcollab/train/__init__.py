@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
-from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import Comparison, compare
 from graphcollab.train.evaluate import evaluate
 from graphcollab.train.health_check import HealthCheck
@@ -11,6 +11,7 @@ from graphcollab.train.history import Finding, History
 from graphcollab.train.join import Joined, join
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
+from graphcollab.train.saver import save_checkpoint
 from graphcollab.train.start import build_graph, build_modules
 from graphcollab.train.trial import Reached, Trial
 

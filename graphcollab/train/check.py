@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import operator
 import warnings
 from collections.abc import Sequence
 
@@ -19,7 +20,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 
-__all__ = ["check_device", "check_outputs", "check_settings", "warn_of_phases"]
+__all__ = ["check_device", "check_outputs", "check_seed", "check_settings", "warn_of_phases"]
 
 
 def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinite: str, attend: object = None) -> None:
@@ -40,6 +41,20 @@ def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinit
         raise TypeError(f"attend must be Stragglers(...), Membership(...) or None, got {attend!r}")
     if stops_early:
         tasks.require("val", "early stopping needs")
+
+
+def check_seed(seed: object) -> int:
+    """Return a seed as Python's own whole number.
+
+    Raises:
+        ValueError: If it is no whole number.
+    """
+    if not isinstance(seed, bool) and hasattr(seed, "__index__"):
+        try:
+            return operator.index(seed)
+        except TypeError:  # an array of several, say
+            pass
+    raise ValueError(f"seed must be a whole number, got {seed!r}")
 
 
 def warn_of_phases(method: Method | Phases, rounds: int) -> None:

@@ -1,11 +1,19 @@
-"""Checkpoints: the ``Data`` and the history of a run in one safetensors file, written whole or not at all."""
+"""Checkpoints: folders with a manifest and parts, written whole or not at all, and verified before they are decoded.
+
+round-000100/
+manifest.json          one line with format and SHA-256, then JSON: what the run is, and what the parts hold
+part-00000.safetensors the tensors of the state
+history.log            the history; its first bytes, as many as the manifest says (see `Journal`)
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,117 +23,219 @@ from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.files import own_name, write_new
 from graphcollab.train.encoding import decode, encode
-from graphcollab.train.files import write_whole
 from graphcollab.train.history import History
+from graphcollab.train.journal import LOG, Journal
 
-__all__ = ["latest_checkpoint", "load_checkpoint", "remove_checkpoints", "save_checkpoint"]
+__all__ = [
+    "is_stale",
+    "latest_checkpoint",
+    "list_checkpoints",
+    "load_checkpoint",
+    "newest",
+    "old_files",
+    "read_checkpoint",
+    "remove_checkpoint",
+    "write_checkpoint",
+]
 
-FORMAT = "graphcollab-run-1"
-KEEP = 2
+FORMAT, VERSION = "graphcollab-checkpoint", 2
+MANIFEST, PART = "manifest.json", "part-00000.safetensors"
+OLD = "graphcollab-run-1"  # single files, up to version 0.1 of the package
+NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number where a round was saved again
+DAMAGES = (KeyError, TypeError, AttributeError, IndexError, ValueError, StopIteration, RecursionError, SafetensorError)
+
+Loaded = tuple[Data, History, dict[str, Any]]
 
 
-def save_checkpoint(folder: str | Path, data: Data, history: History, about: Mapping[str, Any]) -> Path:
-    """Write ``round-<number>.safetensors`` and remove all but it and the one before.
+def write_checkpoint(folder: Path, data: Data, history: History, about: Mapping[str, Any], journal: Journal) -> None:
+    """Write the state and the manifest into a folder; the history has been written.
 
     Args:
-        folder: Where checkpoints of one run live.
+        folder: The new folder; it holds the history's file, flushed.
         data: The state after a round.
         history: What happened so far.
         about: What the run is, as plain values; a resumed run must be the same.
+        journal: What the history's file holds.
     """
     tensors: dict[str, Tensor] = {}
-    fields = {name: data[name] for name in sorted(data.keys())}
+    state = encode({name: data[name] for name in sorted(data.keys())}, "data", tensors)
+    rest = encode(journal.rest(history), "history", tensors)
+    part = save(tensors)
+    write_new(folder / PART, part)
     content = {
-        "data": encode(fields, "data", tensors),
-        "history": encode(history, "history", tensors),
+        "round": data.round,
+        "parts": [{"name": PART, "length": len(part), "sha256": hashlib.sha256(part).hexdigest()}],
+        "log": {"name": LOG, "length": journal.length, "sha256": journal.digest, "tracks": journal.tracks},
+        "data": state,
+        "history": rest,
         "about": dict(about),
     }
-    path = Path(folder) / f"round-{data.round:06d}.safetensors"
-    write_whole(path, save(tensors, {"format": FORMAT, "content": json.dumps(content)}))
-    past = [old for old in _checkpoints(folder) if _round(old) <= data.round]
-    remove_checkpoints(folder, keep=past[-KEEP:])
-    return path
+    text = json.dumps(content).encode()
+    write_new(folder / MANIFEST, _head(text) + text)
 
 
-def remove_checkpoints(folder: str | Path, keep: list[Path] | None = None) -> None:
-    """Remove the checkpoints in a folder, but for some."""
-    for path in _checkpoints(folder):
-        if path not in (keep or []):
-            path.unlink()
-
-
-def latest_checkpoint(folder: str | Path) -> Path | None:
-    """Return the newest complete checkpoint of a run, or None where there is no checkpoint.
-
-    Files are renamed into place only when they are whole, so a damaged one is the work of a disk or of somebody; it is
-    passed over with a warning.
+def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
+    """Read a checkpoint; nothing in it is executed, and nothing is decoded before all checksums were found right.
 
     Raises:
-        ValueError: If there are checkpoints, and all are damaged.
+        FileNotFoundError: If there is none.
+        ValueError: If it is something else, of another version, or damaged.
     """
-    paths, problem = _checkpoints(folder), None
-    for path in reversed(paths):
-        try:
-            _read(path)
-        except ValueError as error:
-            warnings.warn(f"{error}; trying the checkpoint before it", RuntimeWarning, stacklevel=2)
-            problem = error
-        else:
-            return path
-    if problem is not None:
-        raise ValueError(
-            f"none of the {len(paths)} checkpoints in {folder} is complete ({problem}): remove them, or start afresh "
-            "with resume=False"
-        )
-    return None
+    content = _manifest(path)
+    try:
+        tensors: dict[str, Tensor] = {}
+        for part in content["parts"]:
+            file = path / _plain(part["name"])
+            with file.open("rb") as opened:
+                _require(file, file.stat().st_size, hashlib.file_digest(opened, "sha256").hexdigest(), part)
+            with safe_open(file, "pt") as stored:
+                # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
+                tensors |= {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
+        log = content["log"]
+        with (path / _plain(log["name"])).open("rb") as opened:
+            grown = opened.read(log["length"])
+        _require(path / log["name"], len(grown), hashlib.sha256(grown).hexdigest(), log)
+        journal, history = Journal.read(grown, log["tracks"], decode(content["history"], tensors))
+        data = Data(**decode(content["data"], tensors))
+        return (data, history, dict(content["about"])), journal
+    except OSError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    except DAMAGES as error:
+        raise ValueError(f"{path} is damaged: {type(error).__name__} {error}") from error
 
 
-def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> tuple[Data, History, dict[str, Any]]:
-    """Read a checkpoint; nothing in the file is executed.
+def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loaded:
+    """Read a checkpoint; nothing in it is executed.
+
+    Args:
+        path: One checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
+        device: Where the state shall be.
 
     Returns:
         The state, the history and what the run was.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file is not a checkpoint, or a damaged one.
+        FileNotFoundError: If there is no checkpoint.
+        ValueError: If it is something else, of another version, or damaged.
     """
-    content, tensors = _read(Path(path), values=True)
-    try:
-        data = Data(**decode(content["data"], tensors))
-        history, about = decode(content["history"], tensors), content["about"]
-    except (KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise ValueError(f"{path} is damaged or of another version: {type(error).__name__} {error}") from error
+    (data, history, about), _ = read_checkpoint(Path(path))
     return data.to(device), history, about
 
 
-def _read(path: Path, values: bool = False) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return a checkpoint's content, with its tensors if asked for; their presence is checked either way."""
-    if not path.is_file():
+def latest_checkpoint(folder: str | Path) -> Path | None:
+    """Return the newest undamaged checkpoint of a run, or None where there is no checkpoint.
+
+    Checkpoints are renamed into place only when they are whole, so a damaged one is the work of a disk or of somebody;
+    it is passed over with a warning. All of it is read to tell.
+
+    Raises:
+        ValueError: If there are checkpoints, and all are damaged or of an older version.
+    """
+    found = newest(folder)
+    return None if found is None else found[0]
+
+
+def newest(folder: str | Path) -> tuple[Path, Loaded, Journal] | None:
+    """Return the newest undamaged checkpoint with its content; see `latest_checkpoint`."""
+    if old := old_files(folder):
+        raise ValueError(
+            f"{folder} holds checkpoints of the older format {OLD} ({old[-1].name}), which this version does not read: "
+            "finish the run with version 0.1 of the package, use another folder, or start afresh with resume=False, "
+            "which removes them"
+        )
+    paths, problem = list_checkpoints(folder), None
+    for path in reversed(paths):
+        try:
+            return path, *read_checkpoint(path)
+        except (ValueError, FileNotFoundError) as error:
+            warnings.warn(f"{error}; trying the checkpoint before it", RuntimeWarning, stacklevel=3)
+            problem = error
+    if problem is not None:
+        raise ValueError(
+            f"none of the {len(paths)} checkpoints in {folder} can be read ({problem}): remove them, or start afresh "
+            "with resume=False"
+        )
+    return None
+
+
+def list_checkpoints(folder: str | Path) -> list[Path]:
+    """List the checkpoints in a folder, oldest first; those still being written have another name."""
+    return sorted((path for path in _inside(folder) if NAME.fullmatch(path.name)), key=_order)
+
+
+def old_files(folder: str | Path) -> list[Path]:
+    """List checkpoints of the older format, oldest first."""
+    return sorted(path for path in _inside(folder) if re.fullmatch(r"round-\d+\.safetensors", path.name))
+
+
+def is_stale(path: Path) -> bool:
+    """Tell whether a name is that of a checkpoint that was being written, by this version or the older one."""
+    return re.fullmatch(r"\.round-.*\.part|round-\d+\.safetensors\.part", path.name) is not None
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint; it loses its name first, so it is there whole or not at all."""
+    if path.is_dir() and not path.is_symlink():
+        path = path if is_stale(path) else path.rename(own_name(path))
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint's manifest says, once its checksum was found right."""
+    if path.is_file():
+        with path.open("rb") as file:
+            old = OLD.encode() in file.read(1 << 20)
+        older = f"a checkpoint of the older format {OLD}, which this version does not read" if old else "no checkpoint"
+        raise ValueError(f"{path} is {older}; a checkpoint ({FORMAT} {VERSION}) is a folder with a {MANIFEST}")
+    if not path.is_dir():
         raise FileNotFoundError(f"there is no checkpoint at {path}")
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
-            names = list(file.keys()) if values else []
-            tensors = {name: file.get_tensor(name).clone() for name in names}
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a complete safetensors file ({error})") from error
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a checkpoint ({FORMAT}); its format is {metadata.get('format')!r}")
-    try:
-        content = json.loads(metadata["content"])
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: its description cannot be read ({error})") from error
-    return content, tensors
+        head, _, text = (path / MANIFEST).read_bytes().partition(b"\n")
+    except OSError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if head + b"\n" == _head(text):
+        try:
+            return dict(json.loads(text))
+        except DAMAGES as error:
+            raise ValueError(f"{path} is damaged: its manifest cannot be read ({type(error).__name__})") from error
+    if (other := re.fullmatch(rb"%s (\d+) [0-9a-f]{64}" % FORMAT.encode(), head)) and int(other[1]) != VERSION:
+        raise ValueError(f"{path} is of version {int(other[1])} of the format, this package reads version {VERSION}")
+    raise ValueError(f"{path} is damaged: the checksum of its manifest does not fit")
 
 
-def _checkpoints(folder: str | Path) -> list[Path]:
-    """List the checkpoints in a folder, oldest first; files still being written have another name."""
-    found = Path(folder).glob("round-*.safetensors")
-    return sorted((path for path in found if re.fullmatch(r"round-\d+", path.stem)), key=_round)
+def _head(text: bytes) -> bytes:
+    """Return a manifest's first line."""
+    digest = hashlib.sha256(f"{FORMAT} {VERSION}\n".encode() + text).hexdigest()
+    return f"{FORMAT} {VERSION} {digest}\n".encode()
 
 
-def _round(path: Path) -> int:
-    return int(path.stem.removeprefix("round-"))
+def _require(file: Path, length: int, digest: str, wanted: Mapping[str, Any]) -> None:
+    """Check that a file is what the manifest says.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if length != wanted["length"]:
+        raise ValueError(f"{file.name} has {length} bytes and should have {wanted['length']}")
+    if digest != wanted["sha256"]:
+        raise ValueError(f"the checksum of {file.name} does not fit")
+
+
+def _plain(name: str) -> str:
+    """Return the name of a file in a checkpoint, which leads nowhere else."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", name):
+        raise ValueError(f"{name!r} is no name of a part")
+    return name
+
+
+def _inside(folder: str | Path) -> Iterator[Path]:
+    return Path(folder).iterdir() if Path(folder).is_dir() else iter(())
+
+
+def _order(path: Path) -> tuple[int, int]:
+    found = NAME.fullmatch(path.name)
+    return (int(found[1]), int(found[2] or 0)) if found else (-1, 0)

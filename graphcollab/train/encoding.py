@@ -35,10 +35,13 @@ def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True)
         kept = (value[:1] if repeated else value).detach().cpu().contiguous()
         tensors[name] = kept.clone() if copy else kept
         return {"tensor": name, "repeated": repeated}
-    if type(value).__name__ in _VALUES:
+    if type(value) in _VALUES.values():
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return {"value": type(value).__name__, "fields": encode(fields, name, tensors, copy)}
     if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, bool | int | float | str | None):
+                raise TypeError(f"{name} has a key of type {type(key).__name__}, which a checkpoint cannot hold")
         keys = [{"key": key, "value": encode(item, f"{name}.{key}", tensors, copy)} for key, item in value.items()]
         return {"mapping": keys}
     if isinstance(value, tuple | list):

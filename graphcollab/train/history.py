@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcollab.files import write_whole
 from graphcollab.metrics import summarize
-from graphcollab.train.files import write_whole
 
 __all__ = ["Finding", "History"]
 

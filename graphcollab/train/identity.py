@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric import __version__ as pyg
 from torch_geometric.data import Data
 
+from graphcollab._version import __version__
 from graphcollab.method import Method
 from graphcollab.nn import Everyone, Mixer
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.encoding import encode
+from graphcollab.train.fingerprint import codes_in, layers
 
 __all__ = ["checksum", "describe_run", "describe_start", "require_same"]
 
 SHOWN = 120  # characters of a value in a message
+VERSION = "version of "
 TENSORS = "tensors of the method"  # told only where it has some
 
 
@@ -43,13 +48,19 @@ def describe_run(
     method: Method | Phases,
     tasks: Tasks,
     data: Data,
+    modules: Sequence[nn.Module],
     seed: int,
     autocast: bool,
     compile: bool,
     attend: Everyone | None = None,
 ) -> dict[str, Any]:
-    """Describe a run by plain values: method, seed, who attends, shapes of the models, the nodes' data by checksums."""
+    """Describe a run by plain values.
+
+    That is versions, method, seed, who attends, the models layer by layer, the code of functions and classes that are
+    not this package's, and the nodes' data by checksums.
+    """
     about: dict[str, Any] = {
+        **_versions(),
         "method": _without_addresses(method),
         "pretrained mixers": [_pretrained(one) for one in _methods(method)],
         "seed": seed,
@@ -66,6 +77,11 @@ def describe_run(
     }
     if given := dict(_tensors(method, "")):
         about[TENSORS] = given
+    for number, module in enumerate(modules):
+        about |= {f"layer {path or 'model'!r} of architecture {number}": text for path, text in layers(module).items()}
+    given_code = {"the loss": tasks.loss, "the metric": tasks.metric, "the method": method, "attend": attend}
+    for what, value in given_code.items():
+        about |= {f"code of {where}": text for where, text in codes_in(value, what)}
     for name, split in tasks.splits.items():
         about[f"samples per node in split {name!r}"] = checksum(split.ptr)
         about[f"samples in split {name!r}"] = checksum(split.index)
@@ -92,16 +108,30 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
     Raises:
         ValueError: If it is of another; the message says in what they differ.
     """
-    differing = [key for key in dict.fromkeys([*wanted, TENSORS]) if saved.get(key) != wanted.get(key)]
+    gone = [key for key in saved if key.startswith(("layer ", "code of "))]
+    differing = [key for key in dict.fromkeys([*wanted, TENSORS, *gone]) if saved.get(key) != wanted.get(key)]
     if not differing:
         return
     first = differing[0]
+    if first.startswith(VERSION):
+        raise ValueError(
+            f"the checkpoints in {folder} were written with {first.removeprefix(VERSION)} {saved.get(first)}, and "
+            f"this is {wanted.get(first)}, which may compute something else: finish the run with the versions it began "
+            "with, use another folder, or resume=False to start afresh"
+        )
     there, here = _short(saved.get(first)), _short(wanted.get(first))
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
     raise ValueError(
         f"the checkpoints in {folder} are of another run, which differs in {first} ({there} there, "
         f"{here} here){more}: use another folder, or resume=False to start afresh"
     )
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of what computes; code can only be compared where Python's version is the same."""
+    python = ".".join(map(str, sys.version_info[:2]))
+    found = {"graphcollab": __version__, "Python": python, "torch": torch.__version__, "torch_geometric": pyg}
+    return {VERSION + name: str(version) for name, version in found.items()}
 
 
 def _methods(method: Method | Phases) -> Iterator[Method]:

@@ -25,13 +25,13 @@ from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.check import check_device, check_outputs, check_settings, warn_of_phases
-from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint, remove_checkpoints, save_checkpoint
+from graphcollab.train.check import check_device, check_outputs, check_seed, check_settings, warn_of_phases
 from graphcollab.train.evaluate import evaluate
 from graphcollab.train.guards import choose_threads, finish_round_on_interrupt, same_threads
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result
+from graphcollab.train.saver import Saver
 from graphcollab.train.start import Graph, Model, build_graph, build_modules, starting_graph
 from graphcollab.typing import Env
 
@@ -51,7 +51,7 @@ def run(
     callbacks: Sequence[Callback] = (),
     progress: bool | str = False,
     checkpoint: str | Path | None = None,
-    checkpoint_every: int = 1,
+    checkpoint_every: int | None = None,
     resume: bool = True,
     patience: int | None = None,
     on_nonfinite: str = "stop",
@@ -83,12 +83,14 @@ def run(
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
         callbacks: See `Callback`.
         progress: Show a progress bar, with a label if it is a string.
-        checkpoint: Folder for checkpoints. Default: none are written.
-        checkpoint_every: Rounds between checkpoints.
+        checkpoint: Folder for checkpoints. Default: none are written. One run at a time may use it.
+        checkpoint_every: Rounds between checkpoints. Default: as often as saving takes at most a tenth of the time. So
+            a run that is killed loses at most one round and ten times what a checkpoint takes. The last state is always
+            saved, also after Ctrl-C and before a round that fails.
         resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
-            method, seed, data, initial models and edges. On a CPU the result then equals that of an uninterrupted run
-            bit for bit. It may ask for more rounds, but not for fewer than were played. If False, start afresh and
-            remove the checkpoints in the folder.
+            method, seed, data, models (with their layers' settings and code), edges, and versions. On a CPU the result
+            then equals that of an uninterrupted run bit for bit. It may ask for more rounds, but not for fewer than
+            were played. If False, start afresh and remove the checkpoints in the folder.
         patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
@@ -109,6 +111,7 @@ def run(
 
     Raises:
         ValueError: If the input is not usable; nothing has been trained then.
+        RuntimeError: If another run is under way in the folder for checkpoints.
         TypeError: If the method, the tasks or the model is something else.
         NonFiniteLossError: If a node's loss is not finite; the last checkpoint is intact. (After an error while models
             are judged, the checkpoint is of the round that was just played.)
@@ -123,6 +126,7 @@ def run(
     check_settings(method, tasks, patience is not None, on_nonfinite, attend)
     check_whole(rounds=rounds, evaluate_every=evaluate_every)
     check_whole(optional=True, checkpoint_every=checkpoint_every, patience=patience, threads=threads)
+    seed, saver = check_seed(seed), Saver(checkpoint, checkpoint_every)
     device = check_device(device)
     tasks = tasks.to(device)
     modules = build_modules(model, seed, device)
@@ -130,9 +134,8 @@ def run(
     check_outputs(tasks, modules, metric)
     data = build_graph(tasks, modules, starting_graph(method, graph), architecture)
     data.all_pairs = graph is None and method.finds_peers
-    path = latest_checkpoint(checkpoint) if checkpoint is not None and resume else None
-    saved = None if path is None else load_checkpoint(path, device)
-    about = {} if checkpoint is None else describe_run(method, tasks, data, seed, autocast, compile, attend)
+    saved = saver.resume(device) if resume else None
+    about = {} if checkpoint is None else describe_run(method, tasks, data, modules, seed, autocast, compile, attend)
     if saved:
         require_same(saved[2], about, str(checkpoint))
     plans = _plans(saved[2]["plans"], backend, chunk) if saved else None
@@ -162,12 +165,9 @@ def run(
                 f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as many "
                 "or more, use another folder, or resume=False to start afresh"
             )
-    elif checkpoint is not None:
-        remove_checkpoints(checkpoint)
     warn_of_phases(method, rounds)
     watchers = [*callbacks, *([Progress(progress if isinstance(progress, str) else method.name)] if progress else [])]
     before, started = (history.seconds[-1] if history.seconds else 0.0), time.perf_counter()
-    kept = data.round
     if data.round < rounds and data.round % evaluate_every and "best" not in data:
         _forget_evaluation(history, data.round)  # made because the round was the last one then
 
@@ -179,8 +179,7 @@ def run(
                 watcher.on_evaluate(data, history)
         except Exception:  # the rounds are saved, and a resumed run makes up for the evaluation
             _forget_evaluation(history, data.round)
-            if checkpoint is not None:
-                save_checkpoint(checkpoint, data, history, about)
+            saver.finish(data, history)
             raise
         data = data if patience is None else _remember_best(data, history)
 
@@ -190,28 +189,31 @@ def run(
     def over() -> bool:
         return method.ends(data) or _out_of_patience(data, history, patience)
 
-    with same_threads(threads), finish_round_on_interrupt() as interrupt:
+    def play() -> Data:
+        try:
+            return method.play(data, env)
+        except Exception:
+            saver.finish(data, history)
+            raise
+
+    with same_threads(threads), saver.hold(about), finish_round_on_interrupt() as interrupt:
         try:
             for watcher in watchers:
                 watcher.on_start(data, history, rounds)
             if data.round and due() and history.rounds[-1:] != [data.round]:
                 judge()
-                kept = -1
             while data.round < rounds and not over() and not interrupt.is_set():
-                apart, data = data.isolated, method.play(data, env)
+                apart, data = data.isolated, play()
                 _report_isolated(data, apart, history)
                 for watcher in watchers:
                     watcher.on_round(data, history)
                 if due():
                     judge()
-                if checkpoint is not None and data.round % checkpoint_every == 0:
-                    save_checkpoint(checkpoint, data, history, about)
-                    kept = data.round
+                if saver.due(data.round):
+                    saver.save(data, history)
             if method.ends(data) and history.rounds[-1:] != [data.round]:
                 judge()  # it was not known that this round would be the last
-                kept = -1
-            if checkpoint is not None and kept != data.round:
-                save_checkpoint(checkpoint, data, history, about)
+            saver.finish(data, history)
             if interrupt.is_set() and not len(history):
                 judge()  # after saving, so that a resumed run knows nothing of it
             if patience is not None and "best" in data:

@@ -93,6 +93,46 @@ def test_save_and_load(tmp_path, bias):
     assert again.num_parameters == sum(10 * w + 50 + 15 * bias for w in (9, 2, 4))
 
 
+def test_the_file_has_the_mode_of_any_other(tmp_path):
+    (tmp_path / "other").write_text("")
+    saved = Mixer.create(SPEC).save(tmp_path / "mixer.safetensors")
+    assert saved.stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def _other(name, tensor):
+    return lambda tensors: {**tensors, name: tensor}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: {n: v for n, v in t.items() if n != "0/weight2"}, "0/weight2 is missing"),
+        (lambda t: {n: v for n, v in t.items() if n != "0/bias2"}, "0/bias2 is missing"),
+        (_other("0/weight2", torch.zeros(5, 3)), r"0/weight2 must be \[5, 10\], got \[5, 3\]"),
+        (_other("0/weight1", torch.zeros(9)), r"0/weight1 must be a matrix, got \[9\]"),
+        (_other("0/bias1", torch.zeros(4)), r"0/bias1 must be \[10\], got \[4\]"),
+        (_other("0/weight2", torch.zeros(2, 10)), r"0/bias2 must be \[2\], got \[5\]"),
+        (_other("0/weight2", torch.zeros(5, 10).long()), r"0/weight2 must hold real numbers, got torch.int64"),
+        (_other("strange/weight1", torch.zeros(1)), "strange/weight1 belongs to no encoder"),
+    ],
+)
+def test_load_names_the_tensor_that_does_not_fit(tmp_path, change, message):
+    mixer = Mixer.create(SPEC)
+    path = mixer.with_tensors(change(mixer.tensors)).save(tmp_path / "mixer.safetensors")
+    with pytest.raises(ValueError, match=f"is damaged: {message}"):
+        Mixer.load(path)
+
+
+def test_load_refuses_deep_json(tmp_path):
+    from safetensors.torch import save_file
+
+    mixer = Mixer.create(SPEC)
+    deep = "[" * 100_000 + "]" * 100_000
+    save_file(dict(mixer.tensors), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": deep})
+    with pytest.raises(ValueError, match="is damaged"):
+        Mixer.load(tmp_path / "a")
+
+
 def test_load_refuses(tmp_path):
     from safetensors.torch import save_file
 

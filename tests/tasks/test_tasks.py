@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -119,6 +121,13 @@ def test_tasks_refuse(make, message):
 def test_moving_keeps_all():
     tasks = Tasks.from_samples([samples(4)], cluster=torch.tensor([0])).to("cpu")
     assert (tasks.num_nodes, tasks.device.type, tasks.cluster.tolist()) == (1, "cpu", [0])
+
+
+@pytest.mark.parametrize("names", [np.arange(3), range(3), ["0", "1", "2"], torch.arange(3).tolist()])
+def test_names_become_text(names):
+    tasks = Tasks.from_samples([(X, Y)] * 3, names=names)
+    assert tasks.names == replace(tasks, names=names).names == ("0", "1", "2")
+    assert all(type(name) is str for name in tasks.names)
 
 
 def test_names_must_differ():

@@ -26,7 +26,7 @@ from graphcollab.models import MLP
 from graphcollab.nn import Exchange, Uniform
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, CsvLog, RecordGraph, checkpoint
+from graphcollab.train import Callback, CsvLog, RecordGraph, saver
 from graphcollab.transforms import WithSelfLoops
 
 ROUNDS = 12
@@ -56,12 +56,12 @@ CASES = {
     "kept optimiser": {"method": averaging, "model": norm_model},
     "dropout": {"method": averaging, "model": dropout_model},
     "patience": {"method": meta_l2c(epochs=1, lr=0.5, batch_size=4), "patience": 3},
-    "phases": {"method": Phases(fedavg(**QUICK), 7, l2c(**QUICK, drop_round=9))},
+    "phases": {"method": Phases(fedavg(**QUICK), 7, l2c(**QUICK, drop_round=9)), "checkpoint_every": None},
 }
 
 
 def train(case, folder, save=True, callbacks=()):
-    settings = {"model": lambda: MLP(4, (6,), 3), "rounds": ROUNDS, "seed": 3, **CASES[case]}
+    settings = {"model": lambda: MLP(4, (6,), 3), "rounds": ROUNDS, "seed": 3, "checkpoint_every": 1, **CASES[case]}
     tasks = Scene.small(torch.float32).tasks
     logs = [RecordGraph({1, 6, ROUNDS}), CsvLog(folder / "log.csv"), *callbacks]
     return graphcollab.run(
@@ -124,31 +124,37 @@ def die():
 
 def killed_while_writing(call, place, work):
     """Do work in a process that is killed at a place of its n-th write of a checkpoint; tell whether it got there."""
-    count, (whole, replace) = 0, (checkpoint.write_whole, Path.replace)
+    count, (write, flush, remove) = 0, (saver.write_checkpoint, saver.flush_folder, saver.remove_checkpoint)
 
-    def write(path, content):
+    def writing(folder, *content):
         nonlocal count
         count += 1
-        if count < call:
-            return whole(path, content)
-        part = path.with_name(path.name + ".part")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if place == "half":
-            part.write_bytes(content[: len(content) // 2])
+        if count == call and place == "history written":
             die()
-        if place == "before rename":
-            Path.replace = lambda *_: die()
-        whole(path, content)
-        return die()  # renamed, but older checkpoints are still there
+        write(folder, *content)
+        if count == call and place == "half":
+            part = next(folder.glob("part-*"))
+            part.write_bytes(part.read_bytes()[: part.stat().st_size // 2])
+            die()
+
+    def flushing(folder):
+        if count == call and place == "before rename":
+            die()
+        if count == call and place == "after rename" and not folder.name.endswith(".part"):
+            die()  # renamed, but older checkpoints are still there
+        flush(folder)
+
+    def removing(path):
+        if count == call and place == "while removing":
+            next(path.iterdir()).unlink()
+            die()
+        remove(path)
 
     def patched():
-        checkpoint.write_whole = write
+        saver.write_checkpoint, saver.flush_folder, saver.remove_checkpoint = writing, flushing, removing
         work()
 
-    try:
-        _, status = os.waitpid(spawn(patched), 0)
-    finally:
-        checkpoint.write_whole, Path.replace = whole, replace
+    _, status = os.waitpid(spawn(patched), 0)
     if not os.WIFSIGNALED(status) and status:
         raise RuntimeError(f"a run ended by itself with status {status}")
     return os.WIFSIGNALED(status)
@@ -176,7 +182,15 @@ def by_delays(case, folder):
 
 def by_writes(case, folder):
     kills = 0
-    for call, place in ((2, "half"), (1, "before rename"), (3, "after rename"), (1, "half"), (2, "before rename")):
+    for call, place in (
+        (2, "half"),
+        (1, "before rename"),
+        (3, "after rename"),
+        (1, "half"),
+        (2, "history written"),
+        (2, "while removing"),
+        (2, "before rename"),
+    ):
         kills += killed_while_writing(call, place, lambda: train(case, folder))
     return kills
 
@@ -187,9 +201,9 @@ def by_interrupts(case, folder):
     def interrupted(round_):
         def work():
             result = train(case, folder, callbacks=[InterruptAt(round_)])
-            saved = sorted((folder / "checkpoints").glob("*"))[-1].name
+            saved = sorted((folder / "checkpoints").glob("round-*"))[-1].name
             assert result.interrupted, "Ctrl-C was not noticed"
-            assert saved == f"round-{round_:06d}.safetensors", f"saved {saved}, interrupted in round {round_}"
+            assert saved == f"round-{round_:06d}", f"saved {saved}, interrupted in round {round_}"
 
         return work
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import pickle
+import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from graphcollab import meta_l2c, run
@@ -14,11 +16,13 @@ from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.testing import Scene, differences
 from graphcollab.train import (
+    Callback,
     Finding,
     History,
     RecordGraph,
     checkpoint,
     encoding,
+    journal,
     latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
@@ -36,6 +40,7 @@ def played(tmp_path):
         lambda: MLP(4, (6,), 3),
         rounds=4,
         checkpoint=tmp_path / "played",
+        checkpoint_every=1,
         callbacks=[RecordGraph({2})],
     )
     return tmp_path / "played"
@@ -43,7 +48,8 @@ def played(tmp_path):
 
 def resume(folder, rounds=6, **settings):
     tasks, model = Scene.small(torch.float32).tasks, lambda: MLP(4, (6,), 3)
-    return run(METHOD, tasks, model, rounds=rounds, checkpoint=folder, callbacks=[RecordGraph({2})], **settings)
+    settings = {"rounds": rounds, "checkpoint_every": 1, "callbacks": [RecordGraph({2})], **settings}
+    return run(METHOD, tasks, model, checkpoint=folder, **settings)
 
 
 def names(folder):
@@ -51,8 +57,8 @@ def names(folder):
 
 
 def test_the_last_two_are_kept(played):
-    assert names(played) == ["round-000003.safetensors", "round-000004.safetensors"]
-    assert latest_checkpoint(played).name == "round-000004.safetensors"
+    assert names(played) == ["round-000003", "round-000004"]
+    assert latest_checkpoint(played).name == "round-000004"
     assert latest_checkpoint(played / "nothing") is None
 
 
@@ -85,46 +91,144 @@ def test_histories_without_the_newer_fields_can_be_read():
 def test_rows_that_are_all_the_same_are_stored_once(tmp_path):
     data, _ = Scene.small().begin(METHOD)
     path = save_checkpoint(tmp_path, data, History(("a",)), {})
-    stored = load_file(path)["data.x_init.tensors.0"]
+    stored = load_file(path / "part-00000.safetensors")["data.x_init.tensors.0"]
     assert data.x_init.tensors[0].shape == (6, 51)
     assert stored.shape == (1, 51)
     assert load_checkpoint(path)[0].x_init.tensors[0].stride(0) == 0
 
 
-def test_a_file_being_written_is_never_picked_up(played):
-    content = (played / "round-000004.safetensors").read_bytes()
-    (played / "round-000009.safetensors.part").write_bytes(content)
-    (played / "round-9.safetensors.part").write_bytes(content[:100])
-    (played / "round-best.safetensors").write_bytes(content)
-    assert latest_checkpoint(played).name == "round-000004.safetensors"
+def test_what_is_being_written_is_never_picked_up(played):
+    whole = played / "round-000004"
+    shutil.copytree(whole, played / ".round-000009.0123456789abcdef.part")
+    shutil.copytree(whole, played / "round-best")
+    assert latest_checkpoint(played).name == "round-000004"
     assert resume(played, rounds=4).history.rounds == [1, 2, 3, 4]
+    assert names(played) == ["round-000003", "round-000004", "round-best"]
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b[:5], lambda b: b""])
-def test_a_damaged_file_is_passed_over_with_a_warning(played, tmp_path, damage):
+PARTS = ("manifest.json", "part-00000.safetensors", "history.log")
+
+
+def flipped(content):
+    return content[:-9] + bytes([content[-9] ^ 4]) + content[-8:]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b[:5], flipped, None])
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(played, tmp_path, damage, part):
     straight = resume(tmp_path / "straight")
-    newest = played / "round-000004.safetensors"
-    newest.write_bytes(damage(newest.read_bytes()))
-    with pytest.warns(RuntimeWarning, match=r"round-000004.*not a complete.*trying the checkpoint before it"):
+    file = played / "round-000004" / part
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage(file.read_bytes()))
+    with pytest.warns(RuntimeWarning, match=r"round-000004 is damaged.*trying the checkpoint before it"):
         result = resume(played)
     assert differences(straight.data, result.data) == []
-    assert names(played) == ["round-000005.safetensors", "round-000006.safetensors"]
+    assert differences(straight.history.values, result.history.values) == []
+    assert names(played) == ["round-000005", "round-000006"]
+    assert differences(load_checkpoint(played / "round-000006")[0], straight.data) == []
+    assert differences(load_checkpoint(played / "round-000005")[1].graphs, straight.history.graphs) == []
 
 
-def test_without_any_complete_file_there_is_an_error(played):
-    for path in played.iterdir():
+def test_the_round_of_a_damaged_checkpoint_is_saved_again(played):
+    (played / "round-000004" / "manifest.json").write_bytes(b"")
+    with pytest.warns(RuntimeWarning, match="round-000004 is damaged"):
+        resume(played, rounds=4)
+    assert names(played) == ["round-000003", "round-000004-1"]
+    assert latest_checkpoint(played).name == "round-000004-1"
+
+
+def test_without_any_undamaged_checkpoint_there_is_an_error(played):
+    for path in played.glob("*/manifest.json"):
         path.write_bytes(path.read_bytes()[:200])
     with (
-        pytest.warns(RuntimeWarning, match="not a complete"),
-        pytest.raises(ValueError, match=r"none of the 2 checkpoints .* is complete.*resume=False"),
+        pytest.warns(RuntimeWarning, match="is damaged"),
+        pytest.raises(ValueError, match=r"none of the 2 checkpoints .* can be read.*resume=False"),
     ):
         resume(played)
     assert resume(played, rounds=1, resume=False).data.round == 1
 
 
+def test_two_checkpoints_share_no_bytes(played):
+    resume(played, rounds=9)
+    nodes = [path.stat().st_ino for path in played.glob("*/*")]
+    assert len(set(nodes)) == len(nodes) == 6
+
+
+def test_what_stands_behind_the_history_is_not_read(played):
+    with (played / "round-000004" / "history.log").open("ab") as file:
+        file.write(b"of a run that was killed while it wrote")
+    assert resume(played, rounds=8).history.rounds == list(range(1, 9))
+    assert load_checkpoint(played / "round-000008")[1].rounds == list(range(1, 9))
+
+
+@pytest.mark.parametrize("cut", [None, 100])
+def test_a_history_that_somebody_removes_while_it_grows_is_written_anew(tmp_path, cut):
+    class Meddle(Callback):
+        def on_round(self, data, history):
+            for file in tmp_path.glob("*/history.log") if data.round == 4 else ():
+                file.unlink() if cut is None else file.write_bytes(file.read_bytes()[:cut])
+
+    straight = resume(tmp_path, callbacks=[Meddle()])
+    for path in tmp_path.iterdir():
+        assert load_checkpoint(path)[1].rounds == straight.history.rounds[: int(path.name[-6:])]
+
+
+def test_older_checkpoints_are_refused_by_name(tmp_path):
+    old = tmp_path / "round-000003.safetensors"
+    save_file({"a": torch.zeros(1)}, old, {"format": "graphcollab-run-1", "content": "{}"})
+    told = r"older format graphcollab-run-1.*does not read: finish the run with version 0\.1 .* or start afresh"
+    with pytest.raises(ValueError, match=told):
+        resume(tmp_path)
+    with pytest.raises(ValueError, match=told):
+        latest_checkpoint(tmp_path)
+    with pytest.raises(ValueError, match="older format graphcollab-run-1"):
+        load_checkpoint(old)
+    assert names(tmp_path) == [old.name]
+    (tmp_path / "round-000004.safetensors.part").write_bytes(b"")
+    resume(tmp_path, rounds=1, resume=False)
+    assert names(tmp_path) == ["round-000001"]
+
+
+def test_another_version_is_refused_by_name(played):
+    for path in played.glob("*/manifest.json"):
+        path.write_bytes(path.read_bytes().replace(b"graphcollab-checkpoint 2 ", b"graphcollab-checkpoint 3 "))
+    with pytest.raises(ValueError, match="is of version 3 of the format, this package reads version 2"):
+        load_checkpoint(played / "round-000004")
+    with (
+        pytest.warns(RuntimeWarning, match="is of version 3"),
+        pytest.raises(ValueError, match="none of the 2"),
+    ):
+        resume(played)
+
+
+def sealed(content):
+    """A manifest whose checksum fits, as somebody may make one who means harm."""
+    text = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return checkpoint._head(text) + text
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000 + b"]" * 100_000, b"nonsense", b"3", b"{}", b'{"parts": 5}'])
+def test_a_manifest_that_makes_no_sense(played, text):
+    (played / "round-000004" / "manifest.json").write_bytes(sealed(text))
+    with pytest.raises(ValueError, match="round-000004 is damaged"):
+        load_checkpoint(played / "round-000004")
+
+
+@pytest.mark.parametrize("name", ["../round-000003/part-00000.safetensors", "/etc/passwd", "..", ""])
+def test_parts_lie_in_the_folder(played, name):
+    path = played / "round-000004" / "manifest.json"
+    content = json.loads(path.read_bytes().partition(b"\n")[2])
+    content["parts"][0]["name"] = name
+    path.write_bytes(sealed(content))
+    with pytest.raises(ValueError, match="is no name of a part"):
+        load_checkpoint(played / "round-000004")
+
+
 def test_starting_afresh_removes_the_old_checkpoints(played):
     resume(played, rounds=1, resume=False)
-    assert names(played) == ["round-000001.safetensors"]
+    assert names(played) == ["round-000001"]
 
 
 def test_bad_input_removes_nothing(played):
@@ -138,7 +242,7 @@ def test_other_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no checkpoint at"):
         load_checkpoint(tmp_path / "missing.safetensors")
     mixer = Mixer.create(Scene.small().begin(METHOD)[0].x.specs[0]).save(tmp_path / "mixer.safetensors")
-    with pytest.raises(ValueError, match=r"not a checkpoint .*'graphcollab-mixer-1'"):
+    with pytest.raises(ValueError, match=r"is no checkpoint; .* is a folder with a manifest"):
         load_checkpoint(mixer)
 
 
@@ -161,12 +265,12 @@ def test_loading_executes_nothing(tmp_path, load):
             torch.save({"x": Harmful(victim)}, path)
         else:
             path.write_bytes(dump(Harmful(victim)))
-        with pytest.raises(ValueError, match=r"not a (complete )?safetensors file"):
+        with pytest.raises(ValueError, match=r"is no checkpoint|is not a safetensors file"):
             load(path)
     assert not victim.exists()
 
 
-@pytest.mark.parametrize("module", [checkpoint, encoding, inspect.getmodule(Mixer)])
+@pytest.mark.parametrize("module", [checkpoint, encoding, journal, inspect.getmodule(Mixer)])
 def test_no_way_to_execute_is_even_imported(module):
     tree = ast.parse(inspect.getsource(module))
     imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
@@ -184,7 +288,7 @@ def test_what_cannot_be_stored_is_named(tmp_path):
 
 
 def test_a_description_that_cannot_be_read(played):
-    path = played / "round-000004.safetensors"
-    path.write_bytes(path.read_bytes().replace(b"Stacks", b"Stocks"))
-    with pytest.raises(ValueError, match=r"damaged or of another version: KeyError 'Stocks'"):
-        load_checkpoint(path)
+    path = played / "round-000004" / "manifest.json"
+    path.write_bytes(sealed(path.read_bytes().partition(b"\n")[2].replace(b"Stacks", b"Stocks")))
+    with pytest.raises(ValueError, match=r"is damaged: KeyError 'Stocks'"):
+        load_checkpoint(path.parent)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from graphcollab import ifca, l2c, local, meta_l2c, run
-from graphcollab.local import SGD, Fit, UserLoss
+from graphcollab.local import SGD, Fit, UserLoss, Views
 from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
@@ -17,7 +17,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool
 from graphcollab.testing import Scene
-from graphcollab.train import Callback
+from graphcollab.train import Callback, identity
 from graphcollab.transforms import Ring
 
 METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
@@ -78,6 +78,118 @@ OTHERS = {
 }
 
 
+def layers(*more):
+    """A start that every model shares, so that only what the layers do differs."""
+
+    def make():
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return nn.Sequential(nn.Linear(4, 6), *more, nn.Linear(6, 3))
+
+    return make
+
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+class ScaledMore(nn.Module):
+    def forward(self, x):
+        return 3 * x
+
+
+ScaledMore.__name__ = "Scaled"
+
+
+def squared(weight):
+    return lambda outputs, targets: weight * nn.functional.cross_entropy(outputs, targets) ** 2
+
+
+def augmented(augment):
+    return Method("own", local=Fit(batch_size=4, views=Views(augment, 1)))
+
+
+def regular(objective):
+    return Method("own", local=Fit(batch_size=4, objective=UserLoss(objective)))
+
+
+SILENT = {  # runs of which only what is computed differs: (settings there, settings here, message)
+    "activation": (
+        {"model": layers(nn.ReLU())},
+        {"model": layers(nn.Tanh())},
+        r"differs in layer '1' of architecture 0 \(ReLU\(inplace=False\) there, Tanh\(\) here\)",
+    ),
+    "dropout": (
+        {"model": layers(nn.Dropout(0.3))},
+        {"model": layers(nn.Dropout(0.4))},
+        r"layer '1' of architecture 0 \(Dropout\(.*p=0\.3\) there, Dropout\(.*p=0\.4\) here\)",
+    ),
+    "momentum": (
+        {"model": layers(nn.BatchNorm1d(6)), "method": local(batch_size=64)},
+        {"model": layers(nn.BatchNorm1d(6, momentum=0.3)), "method": local(batch_size=64)},
+        r"layer '1' of architecture 0 .*momentum=0\.1.* there, .*momentum=0\.3.* here",
+    ),
+    "layers that are missing": (
+        {"model": layers(nn.Identity(), nn.Identity(), nn.ReLU())},
+        {"model": layers(nn.Identity(), nn.Identity())},
+        "shapes of the models",
+    ),
+    "a layer inside": (
+        {"model": layers(nn.Sequential(nn.ReLU(), nn.Tanh()))},
+        {"model": layers(nn.Sequential(nn.ReLU()))},
+        r"layer '1\.1' of architecture 0 \(Tanh\(\) there, None here\)",
+    ),
+    "the user's own layer": (
+        {"model": layers(Scaled())},
+        {"model": layers(ScaledMore())},
+        r"layer '1' of architecture 0 \(Scaled\(\) code \w+ there, Scaled\(\) code \w+ here\)",
+    ),
+    "lambda as loss": (
+        {"tasks": lambda: replace(small(), loss=squared(1.0))},
+        {"tasks": lambda: replace(small(), loss=squared(1.5))},
+        r"differs in code of the loss",
+    ),
+    "lambda as metric": (
+        {"tasks": lambda: replace(small(), metric=lambda o, t: o.mean())},
+        {"tasks": lambda: replace(small(), metric=lambda o, t: o.sum())},
+        r"differs in code of the metric",
+    ),
+    "objective": (
+        {"method": regular(lambda o, t: o.square().mean())},
+        {"method": regular(lambda o, t: o.abs().mean())},
+        r"differs in code of the method\.local\.objective",
+    ),
+    "augmentation": (
+        {"method": augmented(lambda x: x + 1)},
+        {"method": augmented(lambda x: x - 1)},
+        r"differs in code of the method\.local\.views",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SILENT)
+def test_what_is_computed_is_part_of_it(tmp_path, what):
+    there, here, message = SILENT[what]
+    start(tmp_path, **there)
+    assert start(tmp_path, rounds=3, **there).data.round == 3
+    count = Rounds()
+    with pytest.raises(ValueError, match=message):
+        start(tmp_path, rounds=4, callbacks=[count], **here)
+    assert count.played == 0
+
+
+@pytest.mark.parametrize("name", ["graphcollab", "Python", "torch", "torch_geometric"])
+def test_another_version_is_refused_with_what_to_do(tmp_path, monkeypatch, name):
+    start(tmp_path)
+    versions = identity._versions()
+    monkeypatch.setattr(identity, "_versions", lambda: {**versions, f"version of {name}": "9.9"})
+    told = rf"were written with {name} [\d.+a-z]+, and this is 9\.9, .*: finish the run with the versions it began with"
+    with pytest.raises(ValueError, match=told):
+        start(tmp_path, rounds=3)
+    assert start(tmp_path, rounds=3, resume=False).data.round == 3
+
+
 class Rounds(Callback):
     def __init__(self):
         self.played = 0
@@ -109,11 +221,11 @@ def folder(tmp_path_factory):
 def test_another_run_is_refused(folder, other):
     changes, message = OTHERS[other]
     count = Rounds()
-    before = {path: path.read_bytes() for path in folder.iterdir()}
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(ValueError, match=message):
         start(folder, rounds=4, callbacks=[count], **changes)
     assert count.played == 0
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_the_advice_helps(tmp_path):

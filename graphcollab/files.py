@@ -1,0 +1,62 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+__all__ = ["flush_folder", "own_name", "write_new", "write_whole"]
+
+PART = ".part"  # how names of what is being written end
+
+
+def write_whole(path: str | Path, content: bytes) -> Path:
+    """Write a file under a temporary name of its own, flush it to disk, then rename it into place.
+
+    A symbolic link that stands at the path is replaced, not followed. Who may read the file is for the umask to say.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_whole(f"{folder}/deep/a.txt", b"x").read_bytes()
+        b'x'
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = own_name(path)
+    try:
+        write_new(part, content)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+    return path
+
+
+def own_name(path: Path) -> Path:
+    """Return a hidden name beside a path that nobody else writes under: ``.<name>.<16 random digits>.part``."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is not there yet, and flush it to disk.
+
+    Raises:
+        FileExistsError: If something stands there, be it a link that leads nowhere.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush a folder's list of names to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,104 @@
+"""One run at a time in a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["check_free", "check_place", "hold_folder"]
+
+LOCK = ".lock"
+
+
+def check_place(folder: Path) -> None:
+    """Check that something can be a folder for checkpoints, as far as can be told without writing.
+
+    Raises:
+        ValueError: If a file stands there, or in the way.
+    """
+    for place in (folder, *folder.parents):
+        if place.is_dir():
+            return
+        if place.exists() or place.is_symlink():
+            raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
+
+
+def check_free(folder: Path) -> None:
+    """Check that no run is under way in a folder; nothing is written.
+
+    Raises:
+        RuntimeError: If one is.
+    """
+    if (folder / LOCK).is_file() and not (folder / LOCK).is_symlink():
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            _lock(descriptor, folder)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Keep other runs, of any process or thread, from a folder; the system lets it go when a process dies.
+
+    The folder is made where it is missing, and removed again where nothing was written to it.
+
+    Raises:
+        RuntimeError: If another run is under way there.
+        ValueError: If the folder cannot be written to.
+    """
+    made = not folder.is_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _own(folder)
+    except OSError as error:
+        raise ValueError(
+            f"checkpoint={str(folder)!r} cannot be written to ({error.strerror}: {error.filename}): name another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
+        os.close(descriptor)
+        if made and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _own(folder: Path) -> int:
+    """Return the lock's file, opened, locked, and with the number of this process in it."""
+    while True:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            _lock(descriptor, folder)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+            os.fsync(descriptor)
+            # who let it go has removed its name: then this is no longer the file that others would lock
+            if _stands(descriptor, folder / LOCK):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _stands(descriptor: int, path: Path) -> bool:
+    """Tell whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    import fcntl  # not everywhere, and only needed here
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        number = os.pread(descriptor, 20, 0).decode("ascii", "replace") or "unknown"
+        raise RuntimeError(
+            f"another run is under way in {folder} (process {number}): wait for its end, or use another folder"
+        ) from error

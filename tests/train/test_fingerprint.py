@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from graphcollab import mapl
+from graphcollab.local import AddNoise
+from graphcollab.train.fingerprint import codes_in, fingerprint, settings
+
+FACTOR = 2.0
+
+
+def double(x):
+    return FACTOR * x
+
+
+def uses_double(x):
+    return double(x) + 1
+
+
+class Layer(nn.Module):
+    """A user's own."""
+
+    scale = 3
+
+    def __init__(self, power=2):
+        super().__init__()
+        self._power = power
+
+    def forward(self, x):
+        return self.scale * x**self._power
+
+
+def test_equal_functions_are_equal_wherever_they_stand():
+    def add(x, one=1):
+        """Comments and places do not count."""
+        return x + one
+
+    one = fingerprint(add)
+
+    def add(x, one=1):
+        # another comment
+
+        return x + one
+
+    assert fingerprint(add) == one
+    assert one.startswith("code ")
+
+
+def test_what_functions_do_counts():
+    def closed(value):
+        return lambda x: x + value
+
+    def made(default):
+        return lambda x, y=default: x + y
+
+    different = [
+        lambda x: x,
+        lambda x: -x,
+        lambda x: x + 1,
+        lambda x: x + 2,
+        lambda x: x.sum(),
+        lambda x: x.mean(),
+        lambda x: [y for y in x if y in {1, 2}],
+        lambda x: [y for y in x if y in {1, 3}],
+        closed(1),
+        closed(2),
+        closed(torch.ones(2)),
+        closed(torch.zeros(2)),
+        closed(nn.Linear(1, 1)),
+        made(1),
+        made(2),
+        functools.partial(double, x=1),
+        functools.partial(double, x=2),
+        Layer(2).forward,
+        Layer(3).forward,
+        AddNoise(0.1),
+        AddNoise(0.2),
+        torch.relu,
+        torch.tanh,
+        nn.functional.relu,
+        np.exp,
+        nn.CrossEntropyLoss(),
+        nn.CrossEntropyLoss(label_smoothing=0.1),
+        nn.CrossEntropyLoss(weight=torch.ones(2)),
+        nn.CrossEntropyLoss(weight=torch.zeros(2)),
+    ]
+    texts = [fingerprint(one) for one in different]
+    assert [text for text in texts if texts.count(text) > 1] == []
+    assert fingerprint(closed(1)) == texts[8]
+    assert fingerprint(closed(torch.ones(2))) == texts[10]
+
+
+def test_what_functions_use_counts(monkeypatch):
+    module = sys.modules[__name__]
+    before = fingerprint(uses_double)
+    monkeypatch.setattr(module, "FACTOR", 3.0)
+    changed = fingerprint(uses_double)
+    monkeypatch.setattr(module, "double", lambda x: x)
+    assert len({before, changed, fingerprint(uses_double)}) == 3
+
+
+def test_what_a_function_counts_does_not():
+    calls = 0
+
+    def count(x):
+        nonlocal calls
+        calls += 1
+        return x
+
+    before = fingerprint(count)
+    count(1)
+    assert fingerprint(count) == before
+
+
+def test_functions_that_call_themselves_or_each_other():
+    def one(x):
+        return other(x) if x else one(x)
+
+    def other(x):
+        return one(x)
+
+    assert fingerprint(one) == fingerprint(one)
+
+
+def test_settings_of_layers():
+    assert settings(nn.ReLU()) == "ReLU(inplace=False)"
+    assert settings(nn.Linear(6, 3)) == "Linear(in_features=6, out_features=3)"
+    assert "momentum=0.2" in settings(nn.BatchNorm1d(3, momentum=0.2))
+    assert settings(Layer(2)) != settings(Layer(3))
+    frozen = nn.Linear(2, 2)
+    frozen.bias.requires_grad_(False)
+    assert settings(frozen) == "Linear(frozen=['bias'], in_features=2, out_features=2)"
+
+
+def test_settings_hold_the_users_code():
+    class Other(Layer):
+        def forward(self, x):
+            return self.scale + x**self._power
+
+    Other.__name__ = "Layer"
+    assert settings(Other()) != settings(Layer())
+    patched, hooked = nn.ReLU(), nn.ReLU()
+    patched.forward = lambda x: x
+    hooked.register_forward_hook(lambda module, given, made: made * 2)
+    assert len({settings(patched), settings(hooked), settings(nn.ReLU())}) == 3
+
+
+def test_where_the_code_in_a_method_is():
+    assert list(codes_in(mapl(), "m")) == list(codes_in(mapl(), "m"))
+    own = mapl(augment=lambda samples: samples)
+    assert "m.next.local.views.augment" in dict(codes_in(own, "m"))
+    assert dict(codes_in(own, "m")) != dict(codes_in(mapl(augment=lambda samples: -samples), "m"))
+
+
+@dataclass(frozen=True)
+class Own:
+    names: frozenset = frozenset("abcdefgh")
+    kinds: tuple = (int, Layer)
+
+
+SCRIPT = """
+import torch
+from torch import nn
+from graphcollab.train.fingerprint import fingerprint, settings
+from tests.train.test_fingerprint import Own, uses_double, Layer
+from graphcollab import mapl, meta_l2c
+things = [lambda x: x in {'a', 'b', 'c', 'd'}, uses_double, Layer(), Own(), nn.LSTM(2, 3), nn.MultiheadAttention(4, 2),
+          nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)).eval().requires_grad_(False)]
+for thing in things:
+    for module in thing.modules() if isinstance(thing, nn.Module) else ():
+        print(settings(module))
+    print(fingerprint(thing if not isinstance(thing, nn.Module) else type(thing)))
+"""
+
+
+def test_the_same_in_every_process():
+    shown = []
+    for seed in ("0", "1", "77"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, cwd=os.getcwd())
+        assert done.returncode == 0, done.stderr
+        shown.append(done.stdout)
+    assert shown[0] == shown[1] == shown[2]
+    assert " at 0x" not in shown[0]
+    assert len(shown[0].splitlines()) > 10
