@@ -123,7 +123,8 @@ class EarlyStopping(WatchMerging):
     def before(self, data: Data, env: Env) -> Data:
         """Validate what nodes learned themselves, and keep it where it is the best."""
         data, better = self._keep_best(super().before(data, env), "before")
-        data.stale = torch.where(better, 0, data.stale + data.trains)  # rounds at rest do not count
+        counts = data.trains & ~data.val_loss_before.isnan()  # neither rounds at rest count nor undefined losses
+        data.stale = torch.where(better, 0, data.stale + counts)
         return data
 
     def after(self, data: Data, env: Env) -> Data:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,6 +44,7 @@ class AUC(Metric):
 
     name: str = "auc"
     higher_is_better: bool = True
+    undefined: ClassVar[str] = "it needs samples of both classes"
 
     def measure(self, outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         """Return the area of each row."""

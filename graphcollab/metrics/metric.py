@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -42,6 +43,8 @@ class Metric(ABC):
 
     name: str
     higher_is_better: bool
+    undefined: ClassVar[str] = ""
+    """When a node with samples has no value all the same, for messages."""
 
     def __call__(self, outputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the value of each row."""

@@ -30,11 +30,15 @@ def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[
         metric: The metric.
 
     Shapes:
-        Output: two tensors [R], double precision; NaN where the node has no such samples.
+        Output: two tensors [R], double precision; NaN where the node has no such samples. A model whose loss, or one of
+        whose predictions, is not finite has diverged: its loss is infinite and its metric NaN.
     """
     loss = torch.full((len(rows),), float("nan"), dtype=torch.float64, device=rows.node.device)
     score = loss.clone()
     for chunk in engine.predict(rows, split):
-        loss[chunk.rows] = engine.losses_of(chunk).double()
-        score[chunk.rows] = metric(chunk.outputs, chunk.targets, chunk.mask).to(loss)
+        values = engine.losses_of(chunk).double()
+        finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
+        diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(values))
+        loss[chunk.rows] = values.masked_fill(diverged, torch.inf)
+        score[chunk.rows] = metric(chunk.outputs, chunk.targets, chunk.mask).to(loss).masked_fill(diverged, torch.nan)
     return loss, score

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from graphcollab.train import Comparison
+
 MISSING = "–"
 
 
@@ -44,6 +46,24 @@ def mean_spread(values: Tensor, digits: int) -> str:
     """Write the mean of values [S] and, of several, their standard deviation."""
     mean = number(float(values.mean()), digits)
     return mean if len(values) < 2 or bool(values.isnan().any()) else f"{mean} ± {number(float(values.std()), digits)}"
+
+
+def failures(comparison: Comparison, name: str) -> str:
+    """Write on how many seeds a method failed; nothing where it did not."""
+    failed, many = len(comparison.failed(name)), len(comparison.chosen[name])
+    return failed_on(failed, many)
+
+
+def failed_on(failed: int, many: int) -> str:
+    """Write that something failed on some of the seeds; nothing where it failed on none.
+
+    Example:
+        >>> failed_on(0, 3), failed_on(1, 3), failed_on(3, 3)
+        ('', 'failed on 1 of 3 seeds', 'failed')
+    """
+    if not failed:
+        return ""
+    return "failed" if failed == many else f"failed on {failed} of {many} seeds"
 
 
 def byte_size(count: float) -> str:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from graphcollab.report._text import MISSING, byte_size, mean_spread, number, text_table
+from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, text_table
 from graphcollab.train import Comparison, Trial
 
 __all__ = ["budget_table"]
@@ -60,6 +60,9 @@ def budget_table(
         header += [f"within {limit}{percent}", "in round"]
     rows = []
     for name, trials in comparison.chosen.items():
+        if failed := failures(comparison, name):
+            rows.append([name, failed, *[MISSING] * (len(header) - 1)])
+            continue
         final = scale * _column([trial.summary["mean"] for trial in trials])
         messages, sent = (_column([_last(trial, what) for trial in trials]) for what in UNITS)
         share = 100 * messages / _column([_all_pairs(trial) for trial in trials])

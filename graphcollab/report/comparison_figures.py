@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from graphcollab.report._text import failures
 from graphcollab.report.accuracy_curves import accuracy_curves
 from graphcollab.report.weight_by_overlap_figure import weight_by_overlap_figure
 from graphcollab.report.weight_heatmaps import weight_heatmaps
@@ -25,7 +26,8 @@ def comparison_figures(
         comparison: What `compare` returns.
         weights_of: Names of the methods whose mixing weights are of interest. Their runs must have recorded graphs
             (``compare(..., callbacks=[RecordGraph(rounds)])``).
-        title: Title of the accuracy curves.
+        title: Title of the accuracy curves. Methods that failed on some seeds have the curve of the others, and it
+            says so; those that failed on all have none.
 
     Returns:
         ``accuracy``; ``weights_<name>`` for each of the names, nodes sorted by cluster or classes where known;
@@ -42,6 +44,8 @@ def comparison_figures(
     """
     figures, late, classes = {}, {}, None
     for name in weights_of:
+        if name in comparison.chosen and name not in comparison.results and failures(comparison, name):
+            raise ValueError(f"{name} {failures(comparison, name)}: it has no weights to draw; leave it out")
         if name not in comparison.results:
             raise ValueError(f"there is no method {name!r} in the comparison; there are {sorted(comparison.results)}")
         result = comparison.results[name]
@@ -55,6 +59,10 @@ def comparison_figures(
     if classes is not None:
         heading = "Do nodes listen to those with the same classes?"
         figures["weight_by_overlap"] = weight_by_overlap_figure(late, classes, heading)
-    curves = {name: [trial.curve for trial in trials] for name, trials in comparison.chosen.items()}
+    curves = {}
+    for name, trials in comparison.chosen.items():
+        why = failures(comparison, name)
+        if kept := [trial.curve for trial in trials if not trial.failure]:
+            curves[f"{name} ({why})" if why else name] = kept
     figures["accuracy"] = accuracy_curves(curves, title, comparison.metric, comparison.share)
     return figures

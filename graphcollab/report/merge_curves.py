@@ -9,7 +9,7 @@ from torch import Tensor
 from graphcollab.report._panels import legend_right, panels_over_rounds
 from graphcollab.report._style import COLOURS, TEXT
 from graphcollab.train import History
-from graphcollab.train.compare import SHARES
+from graphcollab.train.comparison import SHARES
 
 __all__ = ["merge_curves"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from graphcollab.report._text import MISSING, number, text_table
+from graphcollab.report._text import MISSING, failures, number, text_table
 from graphcollab.train import Comparison
-from graphcollab.train.compare import METRIC_COLUMNS
+from graphcollab.train.comparison import METRIC_COLUMNS
 
 __all__ = ["paired_table"]
 
@@ -19,6 +19,8 @@ def paired_table(
     markdown: bool = False,
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
+
+    Where one of the two failed on a seed, that is said instead: there is no difference then.
 
     Args:
         comparison: What `compare` returns.
@@ -49,6 +51,9 @@ def paired_table(
     sign = 1 if comparison.better(column) else -1
     rows = []
     for name in others:
+        if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
+            rows.append([name, "; ".join(missing).removeprefix(f"{name}: "), MISSING, MISSING, MISSING])
+            continue
         found = comparison.paired(name, reference, column, confidence)
         pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)
         better = sum(sign * (one - other) > 0 for one, other in pairs)

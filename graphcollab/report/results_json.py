@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from graphcollab.train import Comparison
-from graphcollab.train.compare import COLUMNS
+from graphcollab.train.comparison import COLUMNS
 
 __all__ = ["results_json"]
 
@@ -24,6 +24,8 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     ``methods`` holds for every method the means over seeds of ``mean``, ``worst10``, ``worst20``, ``std`` (over nodes),
     ``bytes_per_node`` and ``seconds``, and the same of every seed in ``per_seed``. Beside it are the chosen
     ``settings``, the differences to the reference in ``paired`` with their 95 % intervals, and the ``versions`` used.
+    Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired``, and the seed's
+    entry says why in ``failure``. Where means are not over all nodes, they are over ``nodes`` of ``of_nodes``.
 
     Args:
         comparison: What `compare` returns.
@@ -48,10 +50,15 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
 
     methods: dict[str, Any] = {}
     for name, row in comparison.rows().items():
-        methods[name] = {**entry({c: row[c] for c in COLUMNS}), "per_seed": [entry(seed) for seed in row["per_seed"]]}
+        few = row["nodes"] < row["of_nodes"]  # not so where trials do not say: both are NaN
+        shown = [*COLUMNS, *["failed"] * (row["failed"] > 0), *["nodes", "of_nodes"] * few]
+        methods[name] = entry({c: row[c] for c in shown})
+        methods[name]["per_seed"] = [entry(seed) for seed in row["per_seed"]]
     paired: dict[str, Any] = {}
     for name in (name for name in comparison.chosen if reference is not None and name != reference):
         paired[name] = {}
+        if comparison.failed(name) or comparison.failed(str(reference)):
+            continue
         for column in ("mean", "worst10"):
             found = comparison.paired(name, str(reference), column)
             ends = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphcollab.report._text import MISSING, byte_size, number, text_table
+from graphcollab.report._text import MISSING, byte_size, failed_on, number, text_table
 from graphcollab.train import Comparison
 
 __all__ = ["results_table"]
@@ -20,6 +21,9 @@ def results_table(
     reference: str | None = None,
 ) -> str:
     """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
+
+    Methods that failed on a seed are shown as failed, and have no means. Where the metric of some nodes is not defined,
+    "nodes" says over how many the means are (the least on any seed).
 
     Args:
         comparison: What `compare` returns, which knows its metric; or rows as ``comparison.rows()`` returns them.
@@ -53,8 +57,15 @@ def results_table(
         mean, spread, *others = (
             number(scale * row[key], digits) for key in ("mean", "mean_std_over_seeds", "worst10", "worst20", "std")
         )
-        shown = mean if spread == MISSING else f"{mean} ± {spread}"
-        lines.append([name, shown, *others, byte_size(row["bytes_per_node"]), f"{row['seconds']:.1f}"])
+        failed = failed_on(row.get("failed", 0), len(row["settings"]))
+        shown = failed or (mean if spread == MISSING else f"{mean} ± {spread}")
+        sent = MISSING if math.isnan(row["bytes_per_node"]) else byte_size(row["bytes_per_node"])
+        lines.append([name, shown, *others, sent, number(row["seconds"], 1)])
+    if any(row.get("nodes", 0) < row.get("of_nodes", 0) for row in rows.values()):
+        header.insert(1, "nodes")
+        for line, row in zip(lines, rows.values(), strict=True):
+            known = row.get("nodes", math.nan)
+            line.insert(2, MISSING if math.isnan(known) else f"{known} of {row['of_nodes']}")
     if reference is not None:
         if not isinstance(comparison, Comparison):
             raise ValueError("a reference needs what compare returns, got rows, which do not hold how each node did")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from graphcollab.report._text import MISSING, byte_size, number, text_table
+from graphcollab.report._text import MISSING, byte_size, failures, number, text_table
 from graphcollab.train import Comparison
 
 __all__ = ["time_to_table"]
@@ -39,7 +39,7 @@ def time_to_table(comparison: Comparison, target: float, markdown: bool = False)
     for name in comparison.chosen:
         found = comparison.reached(name, target)
         ends = [end for end in found if end is not None]
-        cells = ["not reached", MISSING, MISSING]
+        cells = [failures(comparison, name) or "not reached", MISSING, MISSING]
         if ends:
             rounds, seconds, sent = (sum(column) / len(ends) for column in zip(*ends, strict=True))
             cells = [f"{rounds:.{0 if rounds == round(rounds) else 1}f}", number(seconds, 1)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
-from graphcollab.train.compare import Comparison, compare
+from graphcollab.train.compare import compare
+from graphcollab.train.comparison import Comparison
 from graphcollab.train.evaluate import evaluate
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History

@@ -19,8 +19,16 @@ from graphcollab.nn import Everyone
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
+from graphcollab.train.history import History
 
-__all__ = ["check_device", "check_outputs", "check_seed", "check_settings", "warn_of_phases"]
+__all__ = [
+    "check_device",
+    "check_outputs",
+    "check_seed",
+    "check_settings",
+    "warn_of_phases",
+    "warn_of_undefined",
+]
 
 
 def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinite: str, attend: object = None) -> None:
@@ -68,6 +76,31 @@ def warn_of_phases(method: Method | Phases, rounds: int) -> None:
             )
             return
         method = method.next
+
+
+def warn_of_undefined(history: History, metric: Metric, told: set[str]) -> None:
+    """Say, once per run, which nodes have no value of the metric although they have samples.
+
+    Args:
+        history: Its last evaluation is looked at.
+        metric: The metric.
+        told: The nodes that have been named; the new ones are added.
+    """
+    found = {split: history.undefined(split) for split in ("val", "test")}
+    new = sorted({name for names in found.values() for name in names} - told, key=history.names.index)
+    if not new or told:
+        return
+    told.update(new)
+    shown = ", ".join(new[:5]) + (", …" if len(new) > 5 else "")
+    splits = ", ".join(split for split, names in found.items() if names)
+    most = max(map(len, found.values()))
+    warnings.warn(
+        f"{metric.name} is not defined for {len(new)} of {len(history.names)} nodes ({shown}; split {splits})"
+        f"{': ' + metric.undefined if metric.undefined else ''}. They are left out of means, which are over "
+        f"{len(history.names) - most} of {len(history.names)} nodes; summaries and tables say so",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 def check_device(device: torch.device | str) -> torch.device:

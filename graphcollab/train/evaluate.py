@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.local import Rows
+from graphcollab.local import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
@@ -24,15 +24,47 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
     That is training loss, bytes, messages, and validation before and after merging where the method watches it. Nodes
     that did not belong to the collaboration in the last round (`Membership`) have NaN for all but bytes and messages,
     so that means are over the others.
+
+    A node has diverged if its loss or one of its model's predictions is not finite on a split where it has samples;
+    nodes that have neither validation nor test samples are judged on their training samples. A metric without a value
+    (an AUC of one class) is something else: it is NaN, and the loss finite.
+
+    Raises:
+        NonFiniteLossError: If a node has diverged. Where the run isolates such nodes its loss is infinite instead, in
+            case that it was not found in training: an infinite validation or test loss, and no metric.
     """
     values: dict[str, Tensor] = {"train_loss": data.train_loss, **{name: data[name] for name in SENT}}
-    rows = Rows.own(method.models(data, env))
+    models, tasks = method.models(data, env), env.engine.tasks
+    judged = torch.ones_like(data.isolated)
+    if env.attend is not None:
+        judged = env.attend.members(data, max(data.round - 1, 0))
+    unseen = judged & ~data.isolated
     for split in ("val", "test"):
-        if int(env.engine.tasks.sizes(split).sum()) == 0:
+        if int(tasks.sizes(split).sum()) == 0:
             continue
-        values[f"{split}_loss"], values[f"{split}_metric"] = score_rows(env.engine, rows, split, metric)
+        loss, score = score_rows(env.engine, Rows.own(models), split, metric)
+        _require_finite(loss, judged & ~data.isolated, data, env, split)
+        values[f"{split}_loss"], values[f"{split}_metric"] = loss, score
+        unseen = unseen & (tasks.sizes(split) == 0)
+    nodes = unseen.nonzero().flatten()
+    if len(nodes):
+        loss = torch.zeros(len(unseen), dtype=torch.float64, device=unseen.device)
+        loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
+        _require_finite(loss, unseen, data, env, "train")
     values |= {name: data[name] for name in WATCHED if name in data}
     if env.attend is None:
         return values
-    out = ~env.attend.members(data, max(data.round - 1, 0))
-    return {name: v if name in SENT else v.masked_fill(out, torch.nan) for name, v in values.items()}
+    return {name: v if name in SENT else v.masked_fill(~judged, torch.nan) for name, v in values.items()}
+
+
+def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:
+    """Stop the run at a node that has diverged, unless such nodes are to be isolated."""
+    bad = (torch.isinf(loss) & judged).nonzero().flatten()
+    if not len(bad) or env.isolate:
+        return
+    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
+    rounds = f"{data.round} round{'' if data.round == 1 else 's'}"
+    raise NonFiniteLossError(
+        f"{env.engine.tasks.names[int(bad[0])]}{others}: loss or predictions are not finite on its {split} samples "
+        f"after {rounds}: use a smaller step size, or check the node's data"
+    )

@@ -52,7 +52,8 @@ class History:
             ``val_metric_before``, ``val_loss_after`` and ``val_metric_after``.
         graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
         scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
-        isolated: Nodes that were left behind because their loss was not finite, with the round, counted from 1.
+        isolated: Nodes that were left behind because they diverged, with the round, counted from 1.
+        isolated_because: What was found with each of them.
         findings: What `HealthCheck` found.
         watched: In how many rounds `HealthCheck` watched who listens to whom.
         heard: In how many of them somebody else listened to each node, [K].
@@ -74,6 +75,7 @@ class History:
     graphs: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     scores: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     isolated: dict[str, int] = field(default_factory=dict)
+    isolated_because: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     watched: int = 0
     heard: Tensor | None = None
@@ -108,13 +110,40 @@ class History:
         return self.table(name)[self.returned]
 
     def mean(self, name: str) -> list[float]:
-        """Return a field's mean over nodes at every evaluation."""
-        return self.table(name).nanmean(1).tolist()
+        """Return a field's mean over nodes at every evaluation.
+
+        Nodes without a value are left out (no samples, no member, a metric that is not defined), but a node that has
+        diverged makes the mean of losses infinite and leaves that of metrics without a value (NaN).
+        """
+        means = self.table(name).nanmean(1)
+        diverged = [any(self._diverged(name, t)) for t in range(len(means))]
+        if name.endswith("metric"):
+            means = means.masked_fill(torch.tensor(diverged, dtype=torch.bool), torch.nan)
+        return list(means.tolist())
+
+    def undefined(self, split: str) -> list[str]:
+        """Return the nodes with samples of a split whose metric was not defined at the last evaluation, by name."""
+        if f"{split}_metric" not in self.values or f"{split}_loss" not in self.values:
+            return []
+        loss, metric = self.last(f"{split}_loss"), self.last(f"{split}_metric")
+        return [self.names[k] for k in (metric.isnan() & loss.isfinite()).nonzero().flatten().tolist()]
 
     def summary(self, name: str = "test_metric") -> dict[str, float]:
-        """Return mean, worst 10 %, worst 20 % and standard deviation over nodes, of the returned models."""
+        """Return mean, worst 10 %, worst 20 % and standard deviation over nodes, of the returned models.
+
+        ``nodes`` says over how many nodes that is, ``ignored`` how many have no value. Where nodes have diverged,
+        ``diverged`` says how many, and the others are NaN: what the rest reach is no result of the run.
+        """
         higher = self.higher_is_better and not name.endswith("loss")
-        return dict(summarize(self.final(name), higher))
+        found = dict(summarize(self.final(name), higher))
+        if diverged := sum(self._diverged(name, self.returned)):
+            found |= dict.fromkeys(("mean", "worst10", "worst20", "std"), math.nan) | {"diverged": diverged}
+        return found
+
+    def _diverged(self, name: str, t: int) -> list[bool]:
+        """Tell for every node whether it had diverged at an evaluation, by the loss that goes with a field."""
+        losses = self.values.get(name.replace("metric", "loss"), []) if name.startswith(("val", "test")) else []
+        return list(torch.isinf(losses[t]).tolist()) if losses else []
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but graphs and scores as plain values, for JSON; values that are not finite become None."""
@@ -125,6 +154,7 @@ class History:
             "rounds": self.rounds,
             "seconds": self.seconds,
             "isolated": self.isolated,
+            "isolated_because": self.isolated_because,
             "findings": [asdict(finding) for finding in self.findings],
             "values": values,
         }

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Result"]
 
+MISSING = {
+    "test_metric": "",
+    "val_metric": "no node has test samples: give `test` to Tasks.from_samples",
+    "train_loss": "no node has test or validation samples: give `test` and `val` to Tasks.from_samples",
+}
+"""What a summary is of, the best first, and what is missing then."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -95,11 +102,19 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
 
+        ``nodes`` says over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values
+        are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says
+        what would be needed.
+
         Raises:
-            KeyError: If nothing was evaluated, or there are no test samples.
+            ValueError: If nothing was evaluated.
         """
+        if not len(self.history):
+            raise ValueError("nothing was evaluated, so there is nothing to summarise: play at least one round")
+        of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())
-        return {**self.history.summary(), "bytes_per_node": sent, "seconds": self.history.seconds[-1]}
+        found = {**self.history.summary(of), "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
+        return {**found, "missing": MISSING[of]} if MISSING[of] else found
 
     def save_mixer(self, path: str | Path) -> Path:
         """Save the learned mixer for use elsewhere.

@@ -25,7 +25,14 @@ from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.check import check_device, check_outputs, check_seed, check_settings, warn_of_phases
+from graphcollab.train.check import (
+    check_device,
+    check_outputs,
+    check_seed,
+    check_settings,
+    warn_of_phases,
+    warn_of_undefined,
+)
 from graphcollab.train.evaluate import evaluate
 from graphcollab.train.guards import choose_threads, finish_round_on_interrupt, same_threads
 from graphcollab.train.history import History
@@ -168,6 +175,7 @@ def run(
     warn_of_phases(method, rounds)
     watchers = [*callbacks, *([Progress(progress if isinstance(progress, str) else method.name)] if progress else [])]
     before, started = (history.seconds[-1] if history.seconds else 0.0), time.perf_counter()
+    told: set[str] = set()
     if data.round < rounds and data.round % evaluate_every and "best" not in data:
         _forget_evaluation(history, data.round)  # made because the round was the last one then
 
@@ -175,6 +183,7 @@ def run(
         nonlocal data
         try:
             history.add(data.round, before + time.perf_counter() - started, evaluate(method, data, env, metric))
+            warn_of_undefined(history, metric, told)
             for watcher in watchers:
                 watcher.on_evaluate(data, history)
         except Exception:  # the rounds are saved, and a resumed run makes up for the evaluation
@@ -235,10 +244,9 @@ def _forget_evaluation(history: History, round_: int) -> None:
 
 
 def _remember_best(data: Data, history: History) -> Data:
-    """Keep the state after the best evaluation so far; one without a value (NaN) is worse than any."""
+    """Keep the state after the best evaluation so far; one without a value (NaN) is neither better nor worse."""
     value = history.mean("val_metric")[-1] * (1 if history.higher_is_better else -1)
-    value = -math.inf if math.isnan(value) else value
-    if "best" in data and value <= data.best["value"]:
+    if math.isnan(value) or ("best" in data and value <= data.best["value"]):
         return data
     data = copy.copy(data)
     state = {name: data[name] for name in sorted(data.keys()) if name != "best"}
@@ -247,8 +255,14 @@ def _remember_best(data: Data, history: History) -> Data:
 
 
 def _out_of_patience(data: Data, history: History, patience: int | None) -> bool:
-    """Tell whether the best evaluation is long ago; read off the state, so that a resumed run stops there too."""
-    return patience is not None and "best" in data and len(history) - 1 - data.best["evaluation"] >= patience
+    """Tell whether the best evaluation is long ago; read off the state, so that a resumed run stops there too.
+
+    Evaluations without a value do not count.
+    """
+    if patience is None or "best" not in data:
+        return False
+    since = history.values["val_metric"][data.best["evaluation"] + 1 :]
+    return len(since) >= patience and sum(not bool(values.isnan().all()) for values in since) >= patience
 
 
 def _report_isolated(data: Data, before: Tensor, history: History) -> None:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from graphcollab.train.result import Result
 
-__all__ = ["Reached", "Trial"]
+__all__ = ["COLUMNS", "Reached", "Trial"]
+
+COLUMNS = ("mean", "worst10", "worst20", "std", "bytes_per_node", "seconds")
 
 
 class Reached(NamedTuple):
@@ -34,14 +36,15 @@ class Trial:
         method: Name of the method.
         seed: Seed of tasks and run.
         setting: What was chosen from the grid.
-        validation: Mean validation metric of the returned models; NaN where there is none, or training diverged.
-        summary: Test metric over nodes, bytes and seconds.
+        validation: Mean validation metric of the returned models; NaN where there is none, or a node diverged.
+        summary: Test metric over nodes, bytes and seconds; ``nodes`` says over how many the mean is.
         curve: Rounds and mean test metric at every evaluation.
         per_node: Test metric of every node's returned model; NaN where a node has none.
         test_loss: Mean test loss of the returned models.
         seconds: Seconds since the start at every evaluation.
         sent: Bytes that a node had sent at every evaluation, mean over nodes.
         messages: Messages that all nodes together had sent at every evaluation.
+        failure: What went wrong, if the trial failed; all its numbers are NaN then.
     """
 
     method: str
@@ -55,6 +58,12 @@ class Trial:
     seconds: tuple[float, ...] = field(repr=False, default=())
     sent: tuple[float, ...] = field(repr=False, default=())
     messages: tuple[float, ...] = field(repr=False, default=())
+    failure: str = ""
+
+    @classmethod
+    def failed(cls, method: str, seed: int, setting: Mapping[str, Any], failure: str) -> Trial:
+        """Return what is kept of a run that failed."""
+        return cls(method, seed, setting, math.nan, dict.fromkeys(COLUMNS, math.nan), failure=failure)
 
     @classmethod
     def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result) -> Trial:
@@ -62,7 +71,7 @@ class Trial:
         history = result.history
 
         def final(name: str) -> float:
-            return float(history.final(name).nanmean()) if name in history.values else math.nan
+            return history.mean(name)[history.returned] if name in history.values else math.nan
 
         return cls(
             method,

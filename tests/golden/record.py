@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from graphcollab.train.files import write_whole
+from graphcollab.files import write_whole
 from tests.golden.cases import TOLERANCE, cases, outcome
 
 RECORDED = Path(__file__).with_name("results.safetensors")

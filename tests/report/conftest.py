@@ -19,3 +19,13 @@ def comparison() -> Comparison:
         "l2c": [trial("l2c", 0, 0.625, 0.5, {"lr": 0.1}), trial("l2c", 1, 0.8125, 0.375, {"lr": 0.3})],
     }
     return Comparison([t for trials in chosen.values() for t in trials], chosen, True)
+
+
+@pytest.fixture
+def failing(comparison: Comparison) -> Comparison:
+    """The same comparison, and two methods that failed: one on the second seed, one on both."""
+    why = "NonFiniteLossError: node 3: loss is not finite"
+    some = [trial("fedavg", 0, 0.5, 0.25, {}), Trial.failed("fedavg", 1, {}, why)]
+    none = [Trial.failed("cobo", seed, {}, why) for seed in (0, 1)]
+    chosen = {**comparison.chosen, "fedavg": some, "cobo": none}
+    return Comparison([t for trials in chosen.values() for t in trials], chosen, True)

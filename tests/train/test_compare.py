@@ -183,19 +183,102 @@ def test_on_trial_counts():
 
 
 def test_a_setting_that_diverges_counts_as_the_worst():
-    comparison = go(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": [1e30, 0.3]}})
+    with pytest.warns(
+        RuntimeWarning, match="local with lr=1e.30 failed on seed 0 and counts as the worst setting: NonFin"
+    ):
+        comparison = go(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": [1e30, 0.3]}})
     assert [math.isnan(t.validation) for t in comparison.trials] == [True, False]
     assert comparison.chosen["local"][0].setting["lr"] == 0.3
     for lrs in ([1e30], [1e30, 1e31]):
-        with pytest.raises(NonFiniteLossError, match="loss is not finite"):
+        with (
+            pytest.raises(NonFiniteLossError, match="loss is not finite"),
+            pytest.warns(RuntimeWarning, match="failed"),
+        ):
             go(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": lrs}})
 
 
 def test_a_setting_whose_fine_tuning_diverges_counts_as_the_worst():
     grid = {"finetune_lr": [1e30, 0.3], "finetune_epochs": [3]}
-    comparison = go(seeds=(0,), methods={"tuned": fedavg_finetuned}, grids={"tuned": grid})
+    with pytest.warns(RuntimeWarning, match="tuned with finetune_lr=1e.30, finetune_epochs=3 failed on seed 0"):
+        comparison = go(seeds=(0,), methods={"tuned": fedavg_finetuned}, grids={"tuned": grid})
     assert [math.isnan(t.validation) for t in comparison.trials] == [True, False]
     assert comparison.chosen["tuned"][0].setting["finetune_lr"] == 0.3
+
+
+def test_a_trial_that_fails_takes_no_other_with_it():
+    class Fail(Callback):
+        runs = 0
+
+        def on_start(self, data, history, rounds):
+            self.runs += 1
+            if self.runs in (3, 6):
+                raise RuntimeError("out of memory")
+
+    seen = []
+    with pytest.warns(
+        RuntimeWarning, match="failed on seed . and counts as the worst setting: RuntimeError: out of mem"
+    ):
+        found = go(
+            grids={"fedavg": {"lr": [0.3, 0.001]}},
+            callbacks=[Fail()],
+            on_trial=lambda trial, result, number, total: seen.append((trial.failure, result is None, number, total)),
+        )
+    failure = "RuntimeError: out of memory"
+    assert [s[:2] for s in seen] == [("", False)] * 2 + [(failure, True)] + [("", False)] * 2 + [(failure, True)]
+    assert [s[2:] for s in seen] == [(n, 6) for n in range(1, 7)]
+    assert [t.setting["lr"] for t in found.chosen["fedavg"]] == [0.3, 0.3], "it never failed; the other did, twice"
+    assert set(found.results) == {"local", "fedavg"}
+
+
+def test_few_failures_come_before_good_values():
+    nan = math.nan
+    trials = [
+        trial(s, lr, v)
+        for lr, many in {1: (nan, nan), 2: (0.9, nan), 3: (0.1, 0.2)}.items()
+        for s, v in enumerate(many)
+    ]
+    points = [{"lr": lr} for lr in (1, 2, 3)]
+    assert _choose(trials, points, "pooled", True)[0].setting["lr"] == 3
+    assert _choose([t for t in trials if t.setting["lr"] < 3], points[:2], "pooled", True)[0].setting["lr"] == 2
+
+
+def test_a_method_all_of_whose_settings_fail_is_kept_as_failed():
+    methods = {"local": METHODS["local"], "wild": partial(local, lr=1e30, epochs=2)}
+    with pytest.warns(RuntimeWarning, match="wild failed on seed"):
+        found = go(methods=methods)
+    assert [bool(t.failure) for t in found.chosen["wild"]] == [True, True]
+    assert set(found.results) == {"local"}
+    rows = found.rows()
+    assert rows["wild"]["failed"] == 2
+    assert rows["local"]["failed"] == 0
+    assert math.isnan(rows["wild"]["mean"])
+    assert "NonFiniteLossError" in rows["wild"]["per_seed"][0]["failure"]
+    assert len(found.failed("wild")) == 2
+    assert found.improved("wild") == pytest.approx([math.nan] * 2, nan_ok=True)
+    with pytest.raises(ValueError, match=r"'wild' failed on seed 0 .*no difference to pair"):
+        found.paired("local", "wild")
+
+
+def test_an_error_names_method_setting_and_seed():
+    with pytest.raises(ValueError, match="lambda") as caught:
+        go(methods={"local": METHODS["local"]}, seeds=(3,), callbacks=[Broken()])
+    assert caught.value.__notes__ == ["in trial 1 of 1: method 'local' with {} on seed 3"]
+
+
+class Broken(Callback):
+    def on_start(self, data, history, rounds):
+        raise ValueError("lambda")
+
+
+def test_seeds_without_tasks_fail_alone():
+    def missing(seed):
+        if seed == 1:
+            raise OSError("no such file")
+        return make_tasks(seed)
+
+    with pytest.warns(RuntimeWarning, match="failed on seed 1 .*no such file"):
+        found = go(missing, seeds=(0, 1, 2))
+    assert [bool(t.failure) for t in found.chosen["fedavg"]] == [False, True, False]
 
 
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path):
@@ -205,9 +288,9 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path):
         def on_round(self, data, history):
             self.left -= 1
             if self.left == 0:
-                raise RuntimeError("power cut")
+                raise KeyboardInterrupt("power cut")
 
-    with pytest.raises(RuntimeError, match="power cut"):
+    with pytest.raises(KeyboardInterrupt, match="power cut"):
         go(checkpoint=tmp_path, callbacks=[Stop()])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fedavg-0-seed-0", "local-0-seed-0"]
     count = Stop()

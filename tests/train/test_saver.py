@@ -91,7 +91,7 @@ def test_the_state_before_a_round_that_fails_is_saved(tmp_path, monkeypatch):
     tasks = Scene.small(torch.float32).tasks
 
     class Poison(Callback):
-        def on_round(self, data, history):
+        def on_evaluate(self, data, history):
             if data.round == 3:
                 tasks.pools["train"].inputs.fill_(float("nan"))
 

@@ -1,0 +1,173 @@
+"""What `compare` returns: trials side by side, with paired statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from graphcollab.metrics import PairedDifference, paired_difference
+from graphcollab.train.result import Result
+from graphcollab.train.trial import COLUMNS, Reached, Trial
+
+__all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Comparison"]
+
+SHARES = ("accuracy", "auc")
+METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All trials, and of every method those with the setting chosen on validation data.
+
+    Args:
+        trials: Every trial that was run.
+        chosen: For every method its trials with the chosen setting, one per seed.
+        higher_is_better: Whether a larger metric is better.
+        results: The result of every method with its chosen setting, of the last seed on which it did not fail; a
+            method that failed on all of them is not among them.
+        metric: Name of the metric.
+    """
+
+    trials: Sequence[Trial]
+    chosen: Mapping[str, Sequence[Trial]]
+    higher_is_better: bool
+    results: Mapping[str, Result] = field(repr=False, default_factory=dict)
+    metric: str = "accuracy"
+
+    @classmethod
+    def pool(cls, parts: Sequence[Comparison]) -> Comparison:
+        """Join comparisons of the same methods on different seeds, say when a setting depends on the seed.
+
+        Raises:
+            ValueError: If there are none, their methods differ, or a seed occurs twice.
+        """
+        if not parts or len({tuple(part.chosen) for part in parts}) > 1:
+            raise ValueError(f"comparisons to pool must have the same methods, got {[list(p.chosen) for p in parts]}")
+        chosen = {name: [trial for part in parts for trial in part.chosen[name]] for name in parts[0].chosen}
+        seeds = [trial.seed for trial in next(iter(chosen.values()))]
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"comparisons to pool must be on different seeds, got {seeds}")
+        trials = [trial for part in parts for trial in part.trials]
+        return cls(trials, chosen, parts[0].higher_is_better, parts[-1].results, parts[0].metric)
+
+    @classmethod
+    def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
+        """Put runs made by `run` side by side, so that tables and figures of comparisons can be made of them.
+
+        Args:
+            results: For every method its results, one for each seed, in the same order for all methods.
+
+        Raises:
+            ValueError: If there is no result, or methods were not run on the same seeds.
+        """
+        seeds = [[result.env.seed for result in many] for many in results.values()]
+        if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
+            named = dict(zip(results, seeds, strict=True))
+            raise ValueError(f"runs to compare must be on the same seeds, at least one, in the same order, got {named}")
+        chosen = {
+            name: [Trial.from_result(name, result.env.seed, {}, result) for result in many]
+            for name, many in results.items()
+        }
+        last = {name: many[-1] for name, many in results.items()}
+        history = next(iter(last.values())).history
+        trials = [trial for many in chosen.values() for trial in many]
+        return cls(trials, chosen, history.higher_is_better, last, history.metric)
+
+    @property
+    def share(self) -> bool:
+        """Whether the metric is a share, which tables show in percent."""
+        return self.metric in SHARES
+
+    def better(self, column: str) -> bool:
+        """Tell whether a larger value of a column is a better one."""
+        return self.higher_is_better and column in METRIC_COLUMNS and column != "std"
+
+    def values(self, method: str, column: str = "mean") -> list[float]:
+        """Return a column of a method's chosen trials, one value per seed."""
+        return [trial.summary[column] for trial in self.chosen[method]]
+
+    def paired(self, method: str, reference: str, column: str = "mean", confidence: float = 0.95) -> PairedDifference:
+        """Return the paired difference of two methods over seeds, with its confidence interval.
+
+        Raises:
+            ValueError: If one of them failed on a seed: the difference over the others would be of those on which it
+                happened to work.
+        """
+        for name in (method, reference):
+            for trial in self.failed(name):
+                raise ValueError(
+                    f"{name!r} failed on seed {trial.seed} ({trial.failure}), so there is no difference to pair: leave "
+                    "the method out, or give it settings that work"
+                )
+        return paired_difference(self.values(method, column), self.values(reference, column), confidence)
+
+    def failed(self, method: str) -> list[Trial]:
+        """Return a method's chosen trials that failed: with them its means have no values."""
+        return [trial for trial in self.chosen[method] if trial.failure]
+
+    def improved(self, method: str, reference: str = "local") -> list[float]:
+        """Return which share of the nodes a method does better for than a reference on the same seed, one per seed.
+
+        A node is improved if the test metric of its model is strictly better; a node that was left behind is not. Nodes
+        for which the reference has no metric are left out. On a seed on which one of the two failed it is NaN.
+
+        Raises:
+            ValueError: If there is no such method, or it was not kept how its nodes did.
+        """
+        for name in (method, reference):
+            if name not in self.chosen:
+                raise ValueError(f"there is no method {name!r} to compare with; there are {sorted(self.chosen)}")
+            if not all(trial.per_node or trial.failure for trial in self.chosen[name]):
+                raise ValueError(f"the trials of {name!r} do not hold each node's metric: give them `per_node`")
+        sign, out = 1 if self.higher_is_better else -1, []
+        for one, other in zip(self.chosen[method], self.chosen[reference], strict=True):
+            if one.failure or other.failure:
+                out.append(math.nan)
+                continue
+            gains = torch.tensor([one.per_node, other.per_node], dtype=torch.float64)  # [2, K]
+            better = (sign * (gains[0] - gains[1]) > 0)[~gains[1].isnan()]
+            out.append(float(better.double().mean()))
+        return out
+
+    def reached(self, method: str, target: float) -> list[Reached | None]:
+        """Return when a method's mean test metric was first as good as a target on every seed; None: never.
+
+        Args:
+            method: Name of the method.
+            target: Value of the metric; a share lies between 0 and 1.
+
+        Raises:
+            ValueError: If the metric is a share and the target is not.
+        """
+        if self.share and not 0 <= target <= 1:
+            raise ValueError(f"{self.metric} is a share: the target must be in [0, 1], got {target}")
+        return [trial.reached(target, self.higher_is_better) for trial in self.chosen[method]]
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Return for every method the mean over seeds of every column, its spread, the setting and the values.
+
+        ``failed`` counts the seeds on which the method failed; then means have no value (NaN). ``nodes`` is over how
+        many nodes means are, the least on any seed, of ``of_nodes``; both are NaN where trials do not say.
+        """
+        out: dict[str, dict[str, Any]] = {}
+        for name, trials in self.chosen.items():
+            row: dict[str, Any] = {c: sum(self.values(name, c)) / len(trials) for c in COLUMNS}
+            spread = torch.tensor(self.values(name), dtype=torch.float64)
+            row["mean_std_over_seeds"] = float(spread.std()) if len(trials) > 1 else math.nan
+            row["failed"] = len(self.failed(name))
+            counts = [(t.summary["nodes"], t.summary["ignored"]) for t in trials if "ignored" in t.summary]
+            row["nodes"], row["of_nodes"] = min(((n, n + i) for n, i in counts), default=(math.nan, math.nan))
+            row["settings"] = [dict(trial.setting) for trial in trials]
+            row["per_seed"] = [_seed_entry(trial) for trial in trials]
+            out[name] = row
+        return out
+
+
+def _seed_entry(trial: Trial) -> dict[str, Any]:
+    """Return what a row says of one seed."""
+    entry = {"seed": trial.seed, "validation": trial.validation, **trial.summary}
+    return {**entry, "failure": trial.failure} if trial.failure else entry

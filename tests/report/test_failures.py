@@ -1,0 +1,80 @@
+"""Methods that failed are shown as such, in all tables and figures of a comparison."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from graphcollab.report import (
+    budget_table,
+    comparison_figures,
+    paired_table,
+    results_json,
+    results_table,
+    time_to_table,
+)
+
+
+def cells(table, name):
+    return " ".join(next(line for line in table.splitlines() if line.startswith(name)).split()[1:])
+
+
+def test_results_table(failing):
+    table = results_table(failing)
+    assert cells(table, "fedavg").startswith("failed on 1 of 2 seeds – – – – –")
+    assert cells(table, "cobo").startswith("failed – – – – –")
+    assert cells(table, "local").startswith("62.50 ± 17.68")
+
+
+def test_results_table_beside_a_reference(failing):
+    with_nodes = {
+        name: [replace(t, per_node=() if t.failure else (0.5, 0.75), test_loss=1.0) for t in trials]
+        for name, trials in failing.chosen.items()
+    }
+    table = results_table(replace(failing, chosen=with_nodes), reference="local")
+    assert cells(table, "cobo").startswith("failed 1 –")
+
+
+def test_results_table_says_over_how_many_nodes(comparison):
+    def counted(trial, nodes):
+        return replace(trial, summary={**trial.summary, "nodes": nodes, "ignored": 4 - nodes})
+
+    chosen = {name: [counted(t, 4 - s) for s, t in enumerate(trials)] for name, trials in comparison.chosen.items()}
+    table = results_table(replace(comparison, chosen=chosen))
+    assert "(%)   nodes" in table
+    assert "3 of 4" in cells(table, "local")
+    assert " nodes  worst" not in results_table(comparison)
+
+
+def test_paired_table(failing):
+    table = paired_table(failing)
+    assert cells(table, "fedavg") == "failed on 1 of 2 seeds – – –"
+    assert cells(table, "cobo") == "failed – – –"
+    assert cells(table, "l2c").startswith("+9.38")
+    table = paired_table(failing, reference="cobo")
+    assert cells(table, "local") == "cobo: failed – – –"
+
+
+def test_time_to_and_budget_tables(failing):
+    assert cells(time_to_table(failing, 0.5), "cobo") == "failed – – 0 of 2"
+    few = replace(failing, chosen={name: failing.chosen[name] for name in ("cobo",)})
+    assert cells(budget_table(few, budget=3), "cobo") == "failed – – – – –"
+
+
+def test_results_json(failing):
+    content = json.loads(results_json(failing, "local"))
+    assert content["methods"]["cobo"]["mean"] is None
+    assert content["methods"]["cobo"]["failed"] == 2
+    assert "node 3" in content["methods"]["fedavg"]["per_seed"][1]["failure"]
+    assert content["paired"]["fedavg"] == {}
+    assert content["paired"]["l2c"]["mean"]["n"] == 2
+
+
+def test_figures(failing):
+    figure = comparison_figures(failing)["accuracy"]
+    names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert sorted(names) == ["fedavg (failed on 1 of 2 seeds)", "l2c", "local"]
+    with pytest.raises(ValueError, match="cobo failed: it has no weights to draw"):
+        comparison_figures(failing, ["cobo"])

@@ -1,0 +1,155 @@
+"""A model that has diverged is found when it is judged, and is never better for it."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from graphcollab import compare, run
+from graphcollab.local import NonFiniteLossError
+from graphcollab.methods import fedavg, local
+from graphcollab.metrics import UserMetric
+from graphcollab.tasks import Tasks
+from graphcollab.train import History, Trial
+from graphcollab.train.run import _out_of_patience, _remember_best
+from graphcollab.watch import EarlyStopping
+
+
+def tasks(scale=1e12, seed=0, **settings):
+    """Four nodes that learn 0 or 1 by squared error; the inputs of node 0 are out of scale."""
+    draw = torch.Generator().manual_seed(seed)
+    nodes = []
+    for k in range(4):
+        x = torch.randn(20, 3, generator=draw)
+        y = (x[:, :1] + 0.5 * torch.randn(20, 1, generator=draw) > 0).float()
+        nodes.append((x * (scale if k == 0 else 1), y))
+    given = {"val": [(x[:10], y[:10]) for x, y in nodes], "test": nodes, **settings}
+    return Tasks.from_samples(nodes, **{"loss": "mse", "metric": "auc", **given})
+
+
+def make():
+    return nn.Linear(3, 1)
+
+
+def test_the_setting_that_breaks_a_node_in_its_last_step_is_never_chosen():
+    grid = {"local": {"lr": [0.3, 1e-30], "steps": [1], "weight_decay": [0.0]}}
+    with pytest.warns(RuntimeWarning, match=r"local.*lr.*0\.3.*seed 0.*node 0: .*not finite"):
+        found = compare({"local": local}, lambda seed: tasks(), make, [0], grid, rounds=1)
+    assert found.chosen["local"][0].setting["lr"] == 1e-30
+    assert found.rows()["local"]["mean"] == pytest.approx(found.chosen["local"][0].summary["mean"])
+
+
+@pytest.mark.parametrize("held", ["val", "test", "train"])
+def test_a_diverged_node_is_named_with_round_and_split(held):
+    broken = tasks(**({"val": None, "val_fraction": 0, "test": None} if held == "train" else {}))
+    if held == "test":
+        broken = tasks(val=None, val_fraction=0)
+    said = rf"^node 0: .*not finite on its {held} samples after 1 round"
+    with pytest.raises(NonFiniteLossError, match=said):
+        run(local(steps=1, lr=0.3), broken, make, rounds=1)
+
+
+def test_predictions_that_are_not_finite_are_found_where_the_loss_does_not_read_them():
+    class Root(nn.Linear):
+        def forward(self, x):
+            return torch.cat([super().forward(x), self.weight.detach().sum().sub(100).sqrt().expand(len(x), 1)], 1)
+
+    def first(outputs, targets):
+        return (outputs[:, :1] - targets).square().mean()
+
+    with pytest.raises(
+        NonFiniteLossError, match=r"node 0 .and 3 more nodes.: loss or predictions are not finite on its val"
+    ):
+        run(
+            local(steps=1),
+            tasks(1.0, loss=first, metric=UserMetric("none", True, lambda o, t: 0.0)),
+            lambda: Root(3, 1),
+            rounds=1,
+        )
+
+
+def test_a_metric_that_is_not_defined_is_no_divergence():
+    one = [(torch.randn(6, 3), torch.ones(6, 1)), *[(torch.randn(6, 3), torch.tensor([[0.0], [1.0]] * 3))] * 2]
+    with pytest.warns(RuntimeWarning, match=r"auc .*not defined.*node 0.*val, test"):
+        result = run(local(steps=1), Tasks.from_samples(one, one, one, loss="mse", metric="auc"), make, rounds=2)
+    summary = result.summary()
+    assert (summary["nodes"], summary["ignored"]) == (2, 1)
+
+
+def history_of(metrics, losses):
+    history = History(("a", "b"))
+    for t, (metric, loss) in enumerate(zip(metrics, losses, strict=True)):
+        history.add(t + 1, 0.0, {"val_metric": torch.tensor(metric), "val_loss": torch.tensor(loss)})
+    return history
+
+
+def test_a_mean_is_not_better_for_a_node_that_diverged():
+    nan, inf = math.nan, math.inf
+    history = history_of([[0.9, nan], [0.9, nan]], [[0.1, 0.2], [0.1, inf]])
+    assert history.mean("val_metric")[0] == pytest.approx(0.9)  # not defined for b
+    assert math.isnan(history.mean("val_metric")[1])  # b has diverged
+    assert history.mean("val_loss")[1] == inf
+    assert math.isnan(history.summary("val_metric")["mean"])
+    assert history.summary("val_metric")["diverged"] == 1
+
+
+def test_undefined_evaluations_use_up_no_patience():
+    nan = math.nan
+    history = history_of(
+        [[nan, nan], [0.5, 0.5], [nan, nan], [nan, nan], [0.4, 0.4], [nan, nan], [0.3, 0.3]], [[1.0, 1.0]] * 7
+    )
+    data, stops, best = Data(), [], []
+    values, losses = history.values["val_metric"], history.values["val_loss"]
+    for t in range(7):
+        part = History(history.names, rounds=history.rounds[: t + 1], seconds=history.seconds[: t + 1])
+        part.values = {"val_metric": values[: t + 1], "val_loss": losses[: t + 1]}
+        data = _remember_best(data, part)
+        stops.append(_out_of_patience(data, part, 2))
+        best.append(data.best["evaluation"] if "best" in data else None)
+    assert best == [None, 1, 1, 1, 1, 1, 1]
+    assert stops == [False] * 6 + [True]
+
+
+def test_early_stopping_does_not_count_undefined_losses(monkeypatch):
+    """Every second validation loss is undefined; with a patience of 2 a node waits for two that are not."""
+    from graphcollab import watch
+
+    scores = iter(
+        [[1.0] * 4, [1.0] * 4] + [[math.nan] * 4] * 4 + [[2.0] * 4] * 2 + [[math.nan] * 4] * 2 + [[2.0] * 4] * 2
+    )
+
+    def scored(engine, rows, split, metric):
+        values = torch.tensor(next(scores), dtype=torch.float64)
+        return values, values
+
+    monkeypatch.setattr(watch, "score_rows", scored)
+    method = local(steps=1, lr=1e-30).replace(watch=EarlyStopping(2))
+    result = run(method, tasks(1.0), make, rounds=50)
+    assert result.data.round == 6
+
+
+def test_a_summary_without_test_samples_says_what_it_is_of():
+    result = run(local(steps=1), tasks(1.0, test=None), make, rounds=1)
+    summary = result.summary()
+    assert summary["of"] == "val_metric"
+    assert summary["mean"] == pytest.approx(result.history.mean("val_metric")[-1])
+    assert "no node has test samples" in summary["missing"]
+    bare = run(local(steps=1), tasks(1.0, test=None, val=None, val_fraction=0), make, rounds=1).summary()
+    assert bare["of"] == "train_loss"
+    assert "validation" in bare["missing"]
+    assert "missing" not in run(local(steps=1), tasks(1.0), make, rounds=1).summary()
+
+
+def test_a_trial_knows_how_many_nodes_its_means_are_over():
+    one = [(torch.randn(6, 3), torch.ones(6, 1)), *[(torch.randn(6, 3), torch.tensor([[0.0], [1.0]] * 3))] * 2]
+    made = Tasks.from_samples(one, one, one, loss="mse", metric="auc")
+    with pytest.warns(RuntimeWarning, match="not defined"):
+        found = compare({"fedavg": partial(fedavg, steps=1)}, lambda seed: made, make, [0], rounds=1)
+    row = found.rows()["fedavg"]
+    assert (row["nodes"], row["of_nodes"]) == (2, 3)
+    assert isinstance(found.trials[0], Trial)
