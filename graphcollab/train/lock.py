@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 __all__ = ["check_free", "check_place", "hold_folder"]
 
 LOCK = ".lock"
+UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
 
 
 def check_place(folder: Path) -> None:
@@ -54,9 +57,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _own(folder)
     except OSError as error:
-        raise ValueError(
-            f"checkpoint={str(folder)!r} cannot be written to ({error.strerror}: {error.filename}): name another folder"
-        ) from error
+        raise ValueError(f"checkpoint={str(folder)!r} cannot be written to ({error}): name another folder") from error
     try:
         yield
     finally:
@@ -102,3 +103,11 @@ def _lock(descriptor: int, folder: Path) -> None:
         raise RuntimeError(
             f"another run is under way in {folder} (process {number}): wait for its end, or use another folder"
         ) from error
+    except OSError as error:
+        if error.errno not in UNKNOWN:
+            raise
+        warnings.warn(
+            f"the disk of {folder} knows no locks ({error}): see to it that no other run uses the folder",
+            RuntimeWarning,
+            stacklevel=2,
+        )

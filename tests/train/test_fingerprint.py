@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from graphcollab import mapl
 from graphcollab.local import AddNoise
 from graphcollab.train.fingerprint import codes_in, fingerprint, settings
 
+ROOT = Path(__file__).parents[2]
 FACTOR = 2.0
 
 
@@ -167,6 +169,7 @@ class Own:
 
 
 SCRIPT = """
+import sys
 import torch
 from torch import nn
 from graphcollab.train.fingerprint import fingerprint, settings
@@ -178,16 +181,25 @@ for thing in things:
     for module in thing.modules() if isinstance(thing, nn.Module) else ():
         print(settings(module))
     print(fingerprint(thing if not isinstance(thing, nn.Module) else type(thing)))
+
+from dataclasses import replace
+from graphcollab import run
+from graphcollab.testing import Scene
+tasks = replace(Scene.small(torch.float32).tasks, loss=lambda o, t: nn.functional.cross_entropy(o, t) * len({'a', 'b'}))
+model = lambda: nn.Sequential(nn.Linear(4, 5), Layer(), nn.Linear(5, 3))
+run(meta_l2c(epochs=1), tasks, model, rounds=int(sys.argv[1]), checkpoint=sys.argv[2])
 """
 
 
-def test_the_same_in_every_process():
+def test_the_same_in_every_process(tmp_path):
     shown = []
-    for seed in ("0", "1", "77"):
+    for rounds, seed in ((1, "0"), (2, "77")):  # the second goes on where the first was, so it must be the same run
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, cwd=os.getcwd())
+        command = [sys.executable, "-c", SCRIPT, str(rounds), str(tmp_path)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         shown.append(done.stdout)
-    assert shown[0] == shown[1] == shown[2]
+    assert shown[0] == shown[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-000001", "round-000002"]
     assert " at 0x" not in shown[0]
     assert len(shown[0].splitlines()) > 10
