@@ -22,9 +22,9 @@ def check_place(folder: Path) -> None:
         ValueError: If a file stands there, or in the way.
     """
     for place in (folder, *folder.parents):
-        if place.is_dir():
+        if os.path.isdir(place):  # False, too, where one may not look
             return
-        if place.exists() or place.is_symlink():
+        if os.path.lexists(place):
             raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
 
 
@@ -34,12 +34,14 @@ def check_free(folder: Path) -> None:
     Raises:
         RuntimeError: If one is.
     """
-    if (folder / LOCK).is_file() and not (folder / LOCK).is_symlink():
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            _lock(descriptor, folder)
-        finally:
-            os.close(descriptor)
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # there is none, or holding it will tell what is wrong
+        return
+    try:
+        _lock(descriptor, folder)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

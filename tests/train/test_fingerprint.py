@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -89,6 +91,9 @@ def test_what_functions_do_counts():
         torch.tanh,
         nn.functional.relu,
         np.exp,
+        np.sin,
+        lambda x: np.exp(x),
+        lambda x: np.sin(x),
         nn.CrossEntropyLoss(),
         nn.CrossEntropyLoss(label_smoothing=0.1),
         nn.CrossEntropyLoss(weight=torch.ones(2)),
@@ -107,6 +112,22 @@ def test_what_functions_use_counts(monkeypatch):
     changed = fingerprint(uses_double)
     monkeypatch.setattr(module, "double", lambda x: x)
     assert len({before, changed, fingerprint(uses_double)}) == 3
+
+
+def test_a_users_file_may_be_named_like_one_of_pythons(tmp_path, monkeypatch):
+    texts = []
+    for factor in (1, 2):
+        (tmp_path / "this.py").write_text(f"def loss(x):\n    return {factor} * x\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "this", raising=False)
+        sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+        try:
+            texts.append(fingerprint(importlib.import_module("this").loss))
+        finally:
+            sys.dont_write_bytecode = before
+            del sys.modules["this"]
+    assert texts[0] != texts[1]
+    assert fingerprint(statistics.mean) == "statistics.mean"
 
 
 def test_what_a_function_counts_does_not():
