@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,7 +89,8 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is not an ``.npz`` file, lacks an array, or holds pickled objects.
+        ValueError: It is not an ``.npz`` file, is damaged or encrypted, lacks an array, holds one that does not fit
+            into memory, or holds pickled objects.
 
     Example:
         >>> import tempfile, numpy as np
@@ -102,7 +106,7 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
     with path.open("rb") as file:  # np.load would leave a damaged file open
         try:
             stored = np.load(file, allow_pickle=False)
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        except (ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
             raise ValueError(f"{path} is not an intact .npz file; write it with numpy.savez") from error
         if not isinstance(stored, np.lib.npyio.NpzFile):
             raise ValueError(f"{path} holds a single array; expected an .npz file, written with numpy.savez")
@@ -124,12 +128,57 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
 
 
 def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
+    """Return one array of a file, once its size was found to be what its header claims."""
     try:
+        _check_size(stored, key)
         return stored[key]
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path}: cannot read {key}: {error}; arrays of Python objects are not read, as that could run code"
-        ) from error
+    except _Misfit as error:
+        reason = str(error)
+    except (zlib.error, EOFError, zipfile.BadZipFile) as error:
+        reason = f"it is damaged ({error}); write the file anew with numpy.savez"
+    except RuntimeError:  # what zipfile raises where a password is asked for
+        reason = "it is encrypted, and passwords are not asked for; write the file with numpy.savez"
+    except NotImplementedError as error:
+        reason = f"{error}; write the file with numpy.savez"
+    except MemoryError:
+        reason = "it does not fit into memory"
+    except ValueError as error:
+        reason = f"{error}; arrays of Python objects are not read, as that could run code"
+    raise ValueError(f"{path}: cannot read {key}: {reason}")
+
+
+class _Misfit(Exception):
+    """An array that is not as large as it claims to be, or too large."""
+
+
+def _check_size(stored: np.lib.npyio.NpzFile, key: str) -> None:
+    """Compare what an array's header claims with the bytes there are, and those with the machine's memory."""
+    archive = stored.zip
+    if archive is None:  # closed; reading says so
+        return
+    name = f"{key}.npy" if f"{key}.npy" in archive.namelist() else key
+    size = archive.getinfo(name).file_size
+    if size > _memory():
+        raise _Misfit(f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes")
+    with archive.open(name) as member:
+        try:
+            major, _ = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+            shape, _, kind = read(member)
+            held = size - member.tell()
+        except ValueError as error:
+            raise _Misfit(f"its header cannot be read ({error}); write the file anew with numpy.savez") from error
+    claimed = math.prod(shape) * kind.itemsize
+    if not kind.hasobject and (claimed != held or min(shape, default=0) < 0):
+        raise _Misfit(f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez")
+
+
+def _memory() -> int:
+    """Return how many bytes of memory this machine has, or a number that is large enough where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return sys.maxsize
 
 
 def _to_tensor(what: str, values: np.ndarray | Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 import shutil
+import struct
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,7 +45,17 @@ FORMAT, VERSION = "graphcollab-checkpoint", 2
 MANIFEST, PART = "manifest.json", "part-00000.safetensors"
 OLD = "graphcollab-run-1"  # single files, up to version 0.1 of the package
 NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number where a round was saved again
-DAMAGES = (KeyError, TypeError, AttributeError, IndexError, ValueError, StopIteration, RecursionError, SafetensorError)
+DAMAGES = (  # what decoding may end in where somebody has made the content up
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    SafetensorError,
+    StopIteration,
+    struct.error,
+    TypeError,
+    ValueError,
+)
 
 Loaded = tuple[Data, History, dict[str, Any]]
 

@@ -7,9 +7,11 @@ import dis
 import functools
 import hashlib
 import sys
+import sysconfig
 import types
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,7 @@ from torch import Tensor, nn
 
 __all__ = ["codes_in", "fingerprint", "layers", "settings"]
 
-STANDARD = sys.stdlib_module_names | {"builtins"}
-KNOWN = STANDARD | {"numpy", "torch", "torch_geometric"}  # their versions say what their code does
+LIBRARIES = frozenset({"numpy", "torch", "torch_geometric"})  # their versions say what their code does
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, Enum, torch.dtype, torch.device)
 INSIDE = frozenset({*vars(nn.Module()), "training"})  # what every module has
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -106,7 +107,7 @@ class _Reader:
     def module(self, module: nn.Module) -> str:
         """Describe a module without its children."""
         kind = type(module)
-        private = _root(kind) not in KNOWN
+        private = not _known(kind)
         names = [name for name in vars(module) if name not in INSIDE and (private or not name.startswith("_"))]
         own = {name: vars(module)[name] for name in names}
         if "forward" in vars(module):
@@ -135,15 +136,16 @@ class _Reader:
             return f"{self.text(value.__func__)} of {self.text(value.__self__)}"
         if isinstance(value, types.FunctionType):
             return self._function(value)
-        if isinstance(value, types.BuiltinFunctionType) or _root(type(value)) in STANDARD:
+        if isinstance(value, types.BuiltinFunctionType) or _standard(_root(type(value))):
             return getattr(value, "__qualname__", type(value).__qualname__)
-        return f"{type(value).__qualname__}({self._fields(getattr(value, '__dict__', {}))}){self._class(type(value))}"
+        kind, name = type(value), getattr(value, "__name__", "")  # a name have NumPy's functions, say
+        return f"{name}{kind.__qualname__}({self._fields(getattr(value, '__dict__', {}))}){self._class(kind)}"
 
     def _fields(self, fields: Mapping[str, Any]) -> str:
         return ", ".join(f"{name}={self.text(fields[name])}" for name in sorted(fields))
 
     def _function(self, function: types.FunctionType) -> str:
-        if _root(function) in KNOWN:
+        if _known(function):
             return f"{function.__module__}.{function.__qualname__}"
         code = function.__code__
         parts = [_code(code, function.__doc__), self.text([function.__defaults__, function.__kwdefaults__])]
@@ -161,7 +163,7 @@ class _Reader:
         """Return the code of a class and of those it inherits from, but for what a library's version says."""
         if kind in self._classes:
             return self._classes[kind]
-        own = [one for one in kind.__mro__ if _root(one) not in KNOWN]
+        own = [one for one in kind.__mro__ if not _known(one)]
         self._classes[kind] = f" code of {kind.__qualname__}"  # while it is read: it may use itself
         parts = []
         for one in own:
@@ -215,6 +217,20 @@ def _array(value: Tensor | np.ndarray | np.generic) -> str:
 
 def _root(value: object) -> str:
     return (getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def _known(value: object) -> bool:
+    """Tell whether a function or class is of a library whose version says what it does."""
+    return _root(value) in LIBRARIES or _standard(_root(value))
+
+
+@functools.cache
+def _standard(root: str) -> bool:
+    """Tell whether a module is of the standard library, and not a file of the user's that has its name."""
+    if root != "builtins" and root not in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules.get(root), "__file__", None)
+    return file is None or any(Path(file).is_relative_to(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib"))
 
 
 def _hash(*texts: str) -> str:

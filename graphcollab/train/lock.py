@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 __all__ = ["check_free", "check_place", "hold_folder"]
 
 LOCK = ".lock"
+UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
 
 
 def check_place(folder: Path) -> None:
@@ -19,9 +22,9 @@ def check_place(folder: Path) -> None:
         ValueError: If a file stands there, or in the way.
     """
     for place in (folder, *folder.parents):
-        if place.is_dir():
+        if os.path.isdir(place):  # False, too, where one may not look
             return
-        if place.exists() or place.is_symlink():
+        if os.path.lexists(place):
             raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
 
 
@@ -31,12 +34,14 @@ def check_free(folder: Path) -> None:
     Raises:
         RuntimeError: If one is.
     """
-    if (folder / LOCK).is_file() and not (folder / LOCK).is_symlink():
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            _lock(descriptor, folder)
-        finally:
-            os.close(descriptor)
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # there is none, or holding it will tell what is wrong
+        return
+    try:
+        _lock(descriptor, folder)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -54,9 +59,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _own(folder)
     except OSError as error:
-        raise ValueError(
-            f"checkpoint={str(folder)!r} cannot be written to ({error.strerror}: {error.filename}): name another folder"
-        ) from error
+        raise ValueError(f"checkpoint={str(folder)!r} cannot be written to ({error}): name another folder") from error
     try:
         yield
     finally:
@@ -102,3 +105,11 @@ def _lock(descriptor: int, folder: Path) -> None:
         raise RuntimeError(
             f"another run is under way in {folder} (process {number}): wait for its end, or use another folder"
         ) from error
+    except OSError as error:
+        if error.errno not in UNKNOWN:
+            raise
+        warnings.warn(
+            f"the disk of {folder} knows no locks ({error}): see to it that no other run uses the folder",
+            RuntimeWarning,
+            stacklevel=2,
+        )

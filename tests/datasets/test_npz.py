@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from graphcollab.datasets import from_arrays, from_npz
+from graphcollab.datasets import from_arrays, from_npz, npz
 
 LABELS = np.array([0, 2])
 
@@ -141,6 +142,73 @@ def test_npz_cut_in_the_middle(tmp_path: Path) -> None:
     whole = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"not an intact \.npz file"):
+        from_npz(tmp_path / "a.npz")
+
+
+def flip_a_byte_of_the_data(path: Path) -> None:
+    """Damage compressed bytes of a member, so that they cannot be decompressed, and mend its checksum."""
+    with zipfile.ZipFile(path) as archive:
+        first = archive.infolist()[0]
+    content = bytearray(path.read_bytes())
+    start = (
+        first.header_offset
+        + 30
+        + len(first.filename)
+        + int.from_bytes(content[first.header_offset + 28 :][:2], "little")
+    )
+    content[start : start + 20] = b"\xff" * 20
+    path.write_bytes(content)
+
+
+def test_npz_that_cannot_be_decompressed(tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(2, 500))
+    np.savez_compressed(tmp_path / "a.npz", x_train=inputs, y_train=LABELS, x_test=inputs, y_test=LABELS)
+    flip_a_byte_of_the_data(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match=r"a\.npz: cannot read x_train: it is damaged \(.*decompress"):
+        from_npz(tmp_path / "a.npz")
+
+
+def test_npz_with_a_flipped_bit(tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(2, 500))
+    np.savez(tmp_path / "a.npz", x_train=inputs, y_train=LABELS, x_test=inputs, y_test=LABELS)
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[2000] ^= 1
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot read x_train: it is damaged \(Bad CRC-32"):
+        from_npz(tmp_path / "a.npz")
+
+
+def test_npz_that_is_encrypted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x_train=LABELS[:, None], y_train=LABELS, x_test=LABELS[:, None], y_test=LABELS)
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag that says so, in both of a member's headers
+        start = content.find(mark)
+        content[start + place] |= 1
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot read x_train: it is encrypted.*numpy\.savez"):
+        from_npz(tmp_path / "a.npz")
+
+
+def header(shape: str) -> bytes:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000,)", "(100000000, 100000000)", "(-5,)"])
+def test_npz_that_claims_to_hold_more_than_it_does(tmp_path: Path, shape: str) -> None:
+    np.savez(tmp_path / "a.npz", y_train=LABELS, x_test=LABELS[:, None], y_test=LABELS)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("x_train.npy", header(shape) + b"1234")
+    with pytest.raises(ValueError, match=r"cannot read x_train: its header (claims|cannot be read)"):
+        from_npz(tmp_path / "a.npz")
+
+
+def test_npz_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npz, "_memory", lambda: 1_000_000)
+    inputs = np.zeros((300, 5000))  # 12 MB, compressed to some thousand bytes
+    labels = np.zeros(300, dtype=np.int64)
+    np.savez_compressed(tmp_path / "a.npz", x_train=inputs, y_train=labels, x_test=inputs, y_test=labels)
+    with pytest.raises(ValueError, match=r"cannot read x_train: its 12000128 bytes do not fit into the memory of"):
         from_npz(tmp_path / "a.npz")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import json
 import pickle
@@ -292,3 +293,11 @@ def test_a_description_that_cannot_be_read(played):
     path.write_bytes(sealed(path.read_bytes().partition(b"\n")[2].replace(b"Stacks", b"Stocks")))
     with pytest.raises(ValueError, match=r"is damaged: KeyError 'Stocks'"):
         load_checkpoint(path.parent)
+
+
+def test_classes_of_others_that_have_our_names_are_not_taken_for_ours():
+    other = dataclasses.make_dataclass("History", ["names"])
+    with pytest.raises(TypeError, match=r"x is a History, which a checkpoint cannot hold"):
+        encoding.encode(other(("a",)), "x", {})
+    with pytest.raises(TypeError, match=r"x has a key of type tuple, which a checkpoint cannot hold"):
+        encoding.encode({(1, 2): 3}, "x", {})

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +17,7 @@ from graphcollab import mapl
 from graphcollab.local import AddNoise
 from graphcollab.train.fingerprint import codes_in, fingerprint, settings
 
+ROOT = Path(__file__).parents[2]
 FACTOR = 2.0
 
 
@@ -87,6 +91,9 @@ def test_what_functions_do_counts():
         torch.tanh,
         nn.functional.relu,
         np.exp,
+        np.sin,
+        lambda x: np.exp(x),
+        lambda x: np.sin(x),
         nn.CrossEntropyLoss(),
         nn.CrossEntropyLoss(label_smoothing=0.1),
         nn.CrossEntropyLoss(weight=torch.ones(2)),
@@ -105,6 +112,22 @@ def test_what_functions_use_counts(monkeypatch):
     changed = fingerprint(uses_double)
     monkeypatch.setattr(module, "double", lambda x: x)
     assert len({before, changed, fingerprint(uses_double)}) == 3
+
+
+def test_a_users_file_may_be_named_like_one_of_pythons(tmp_path, monkeypatch):
+    texts = []
+    for factor in (1, 2):
+        (tmp_path / "this.py").write_text(f"def loss(x):\n    return {factor} * x\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "this", raising=False)
+        sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+        try:
+            texts.append(fingerprint(importlib.import_module("this").loss))
+        finally:
+            sys.dont_write_bytecode = before
+            del sys.modules["this"]
+    assert texts[0] != texts[1]
+    assert fingerprint(statistics.mean) == "statistics.mean"
 
 
 def test_what_a_function_counts_does_not():
@@ -167,6 +190,7 @@ class Own:
 
 
 SCRIPT = """
+import sys
 import torch
 from torch import nn
 from graphcollab.train.fingerprint import fingerprint, settings
@@ -178,16 +202,25 @@ for thing in things:
     for module in thing.modules() if isinstance(thing, nn.Module) else ():
         print(settings(module))
     print(fingerprint(thing if not isinstance(thing, nn.Module) else type(thing)))
+
+from dataclasses import replace
+from graphcollab import run
+from graphcollab.testing import Scene
+tasks = replace(Scene.small(torch.float32).tasks, loss=lambda o, t: nn.functional.cross_entropy(o, t) * len({'a', 'b'}))
+model = lambda: nn.Sequential(nn.Linear(4, 5), Layer(), nn.Linear(5, 3))
+run(meta_l2c(epochs=1), tasks, model, rounds=int(sys.argv[1]), checkpoint=sys.argv[2])
 """
 
 
-def test_the_same_in_every_process():
+def test_the_same_in_every_process(tmp_path):
     shown = []
-    for seed in ("0", "1", "77"):
+    for rounds, seed in ((1, "0"), (2, "77")):  # the second goes on where the first was, so it must be the same run
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, cwd=os.getcwd())
+        command = [sys.executable, "-c", SCRIPT, str(rounds), str(tmp_path)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         shown.append(done.stdout)
-    assert shown[0] == shown[1] == shown[2]
+    assert shown[0] == shown[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-000001", "round-000002"]
     assert " at 0x" not in shown[0]
     assert len(shown[0].splitlines()) > 10

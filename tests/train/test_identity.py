@@ -16,8 +16,8 @@ from graphcollab.nn import Mixer
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool
-from graphcollab.testing import Scene
-from graphcollab.train import Callback, identity
+from graphcollab.testing import Scene, differences
+from graphcollab.train import Callback, identity, load_checkpoint
 from graphcollab.transforms import Ring
 
 METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
@@ -265,13 +265,17 @@ def test_a_run_can_be_prolonged(tmp_path):
 
 
 def test_the_history_of_a_prolonged_run_is_that_of_a_straight_one(tmp_path):
-    short, long = {"rounds": 2, "evaluate_every": 3}, {"rounds": 4, "evaluate_every": 3}
+    short, long = ({"rounds": rounds, "evaluate_every": 3, "checkpoint_every": 1} for rounds in (2, 4))
     assert start(tmp_path / "a", **short).history.rounds == [2]
     longer, straight = start(tmp_path / "a", **long), start(tmp_path / "b", **long)
     assert longer.history.rounds == straight.history.rounds == [3, 4]
     assert len(longer.history.seconds) == 2
     assert longer.history.seconds == sorted(longer.history.seconds)
     assert torch.equal(longer.history.table("val_loss"), straight.history.table("val_loss"))
+    for round_ in (3, 4):  # what was forgotten is not in the checkpoints either
+        saved = load_checkpoint(tmp_path / "a" / f"round-{round_:06d}")[1]
+        assert saved.rounds == [3, 4][: round_ - 2]
+        assert differences(saved.values, {n: v[: round_ - 2] for n, v in straight.history.values.items()}) == []
 
 
 def test_fewer_rounds_than_were_played_are_refused(tmp_path):

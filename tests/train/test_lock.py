@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +83,18 @@ def test_a_run_that_was_killed_leaves_no_lock(tmp_path):
         assert (tmp_path / LOCK).read_text() == str(os.getpid())
 
 
+def test_a_disk_without_locks(tmp_path, monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.warns(RuntimeWarning, match="knows no locks"), hold_folder(tmp_path):
+        (tmp_path / "a").write_text("")
+    monkeypatch.setattr(fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+    with pytest.raises(ValueError, match=r"cannot be written to \(.*broken"), hold_folder(tmp_path):
+        pass
+
+
 def test_a_folder_to_which_nothing_was_written_is_not_left(tmp_path):
     with pytest.raises(KeyError), hold_folder(tmp_path / "new"):
         raise KeyError
@@ -99,7 +114,5 @@ def test_a_planted_link_is_not_followed(tmp_path):
 
 @pytest.mark.parametrize("place", ["/proc/nothing", "/proc"])
 def test_where_nothing_can_be_written(place):
-    from pathlib import Path
-
     with pytest.raises(ValueError, match=rf"checkpoint='{place}' cannot be written to"), hold_folder(Path(place)):
         pass

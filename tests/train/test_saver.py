@@ -80,6 +80,24 @@ def test_saving_takes_a_tenth_of_the_time(tmp_path, clock, monkeypatch):
     assert rounds == [1, 19, 37, 55]  # 18 s of work for every 2 s
 
 
+def test_saving_writes_no_more_in_later_rounds(tmp_path, monkeypatch):
+    data, _ = Scene.small().begin(METHOD)
+    append, written = saver._append, []
+    monkeypatch.setattr(saver, "_append", lambda path, start, new: (written.append(len(new)), append(path, start, new)))
+    one, history, sizes = Saver(tmp_path), History(tuple("abcdef")), []
+    with one.hold({}):
+        for round_ in range(1, 201):
+            data = data.clone()
+            data.round = round_
+            history.add(round_, round_ / 10, {"val_loss": torch.rand(6), "test_loss": torch.rand(6)})
+            history.graphs[round_] = (data.edge_index, data.edge_weight)
+            one.save(data, history)
+            fixed = (path.stat().st_size for path in one.last.iterdir() if path.name != "history.log")
+            sizes.append(written[-1] + sum(fixed))
+    assert max(sizes[3:]) < 1.02 * sizes[9]  # numbers of rounds have more digits
+    assert load_checkpoint(one.last)[1].rounds == history.rounds
+
+
 def test_the_last_state_is_always_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(Saver, "due", lambda self, round_: False)
     play(tmp_path)
