@@ -67,7 +67,7 @@ def fomo(
     return Method(
         "fomo",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        weigh=FirstOrderGain(split, norm, part),
+        weigh=FirstOrderGain(split, norm, part, buffers),
         exchange=Exchange("x_start", "x", part, buffers=buffers, against="x_start"),
         rewire=GreedyPeers(samples, epsilon, decay),
     )

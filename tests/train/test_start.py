@@ -6,6 +6,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.models import MLP
+from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.train import build_graph, build_modules
 from graphcollab.transforms import Ring
