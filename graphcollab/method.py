@@ -186,6 +186,7 @@ class Method:
         if not isinstance(self.exchange, NoExchange):  # it names a part for the weigher only
             if getattr(self.local, "mixed", True):  # CrossGradients says so where models and gradients go together
                 others.append(("part", self.local, "its local update shares"))
+            others.append(("buffers", self.weigh, "its weigher judges"))
             others += [(name, self.rewire, "its rewiring says") for name in ("part", "buffers")]
         for name, slot, does in others:
             wanted = getattr(self.exchange, name, None)

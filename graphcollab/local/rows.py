@@ -23,6 +23,7 @@ class Rows:
         coefficient: Coefficients of the combination, [R, m], where ``index`` is [R, m].
         part: Part of the models that is combined, which all architectures among the rows share; the rest of a row is
             the model's that its index names first. Default: whole rows, buffers too.
+        buffers: Where a part is combined, combine buffers, too.
 
     Example:
         >>> from graphcollab.stack import ParamSpec
@@ -37,6 +38,7 @@ class Rows:
     index: Tensor
     coefficient: Tensor | None = None
     part: str | None = None
+    buffers: bool = False
 
     def __post_init__(self) -> None:
         if len(self.node) != len(self.index):
@@ -57,7 +59,7 @@ class Rows:
         return cls(models, nodes, nodes)
 
     @classmethod
-    def with_part_of(cls, models: Stacks, node: Tensor, owner: Tensor, part: str) -> Rows:
+    def with_part_of(cls, models: Stacks, node: Tensor, owner: Tensor, part: str, buffers: bool = False) -> Rows:
         """Nodes' own models, on their own data, with a part of the models of others put in.
 
         Args:
@@ -65,6 +67,7 @@ class Rows:
             node: Node whose data a row meets, and whose the rest of the model is, [R].
             owner: Node whose part it is, [R].
             part: Part of the models, which all architectures among the rows share.
+            buffers: Whether buffers are the owner's, too.
 
         Example:
             >>> from graphcollab.stack import ParamSpec
@@ -78,7 +81,7 @@ class Rows:
             return cls(models, node, owner)
         index = torch.stack([node, owner], 1)
         coefficient = torch.tensor([0.0, 1.0], dtype=models.dtype, device=node.device).expand(len(index), -1)
-        return cls(models, node, index, coefficient, part)
+        return cls(models, node, index, coefficient, part, buffers)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -107,6 +110,9 @@ class Rows:
                 return combined
             out = tensor[_positions(self.source, stack, index[:, 0])]
             out[:, columns] = combined
+            if self.buffers:
+                kept = self.source.specs[stack].columns("buffers")
+                out[:, kept] = _combine(self.source.part("buffers"), index, self.coefficient[rows])
             return out
         local = _positions(self.source, stack, index)
         if self.coefficient is not None:

@@ -90,10 +90,13 @@ def peer_method(
     """
     if isinstance(optimizer, str):
         optimizer = as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay)
+    metric = weigh.metric
+    if metric is not None and hasattr(metric, "buffers"):  # it judges models as they are going to be mixed
+        metric = replace(metric, buffers=buffers)  # type: ignore[call-arg]
     method = Method(
         name,
         local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),
-        weigh=replace(weigh, part=part),
+        weigh=replace(weigh, metric=metric, part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=rewire,
     )

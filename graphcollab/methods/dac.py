@@ -35,7 +35,8 @@ def dac(
     Deviations, each an argument: similarities that a node knows are brought to [0, 1] before they become probabilities
     (the thesis' "DAC with Min-Max scaling"), since a τ that suits one metric, one size of data or one moment of
     training does not suit others; plain DAC is ``scale=None`` with a ``tau`` tuned for the metric, DAC-var
-    ``scale=None, growth=0.2``. All nodes merge at once, where published code lets one after the other.
+    ``scale=None, growth=0.2``. Nodes tell what they have measured, as in the thesis' code; read literally, its text has
+    them tell all they know (``share="all"``). All nodes merge at once, where published code lets one after the other.
 
     Args:
         metric: ``"inverse_loss"``, ``"cosine_weights"``, ``"cosine_updates"``, ``"inverse_distance"``, or a

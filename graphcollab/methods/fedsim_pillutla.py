@@ -47,7 +47,8 @@ def fedsim_pillutla(
         batch_size: Samples per step.
         optimizer: ``"sgd"`` or ``"adam"``, or an optimiser of `graphcollab.local`. Its state starts afresh every round.
         server_lr: η_s. 1 is plain averaging, as in the authors' scripts. (Momentum and Adam at the server, which their
-            code offers too, are not here.)
+            code offers too, are not here.) Another one needs a u to start from: where architectures start with
+            different ones, it is their mean over the nodes at work.
         fraction: Share of the nodes that works in a round (client sampling).
         weights: ``"counts"``: a node counts by its training samples n_i; ``"uniform"``: all nodes count alike.
         buffers: ``"keep"``: running statistics are personal; ``"mix"``: they are averaged.

@@ -39,7 +39,8 @@ def fomo(
     whom no model helps, its own included, goes back to where the round began. Whom to meet is `GreedyPeers`' choice.
 
     Deviations: nodes download each other's models directly, where the paper's go through a server, and in the same
-    round. Local training is that of the other methods here (the published code: step size 0.1, batches of 50).
+    round. A peer's running affinity grows by its share of the absolute gains, which has a bound, see `update_affinity`.
+    Local training is that of the other methods here (the published code: step size 0.1, batches of 50).
 
     Args:
         samples: Models that a node downloads in a round.
@@ -66,7 +67,7 @@ def fomo(
     return Method(
         "fomo",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        weigh=FirstOrderGain(split, norm, part),
+        weigh=FirstOrderGain(split, norm, part, buffers),
         exchange=Exchange("x_start", "x", part, buffers=buffers, against="x_start"),
         rewire=GreedyPeers(samples, epsilon, decay),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from graphcollab.stack import Stacks
 
-__all__ = ["buffers_travel", "check_buffers"]
+__all__ = ["buffers_travel", "buffers_width", "check_buffers"]
 
 
 def check_buffers(buffers: str) -> None:
@@ -23,3 +23,8 @@ def check_buffers(buffers: str) -> None:
 def buffers_travel(models: Stacks, buffers: str) -> bool:
     """Tell whether buffers are mixed: that is asked for, and every architecture has some."""
     return buffers == "mix" and all("buffers" in spec.parts for spec in models.specs)
+
+
+def buffers_width(models: Stacks, buffers: str) -> int:
+    """Return how many numbers of buffers travel with every model that is exchanged."""
+    return models.part("buffers").shape[1] if buffers_travel(models, buffers) else 0

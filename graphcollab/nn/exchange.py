@@ -118,13 +118,15 @@ class Exchange:
         if self.base != "zero":
             mixed = mixed + _term(data, self.base, self.part)
         new = data.x.with_part(self.part, _unless(keeps, mixed, data.x.part(self.part)))
+        width = message.shape[1]
         if buffers_travel(data.x, self.buffers):
             old = data.x.part("buffers")
             mixed = mix(old, weight, edge_index)
             if self.against is not None:
                 mixed = old + _against(mixed, old, weight, edge_index)
             new = new.with_part("buffers", _unless(keeps, mixed, old))
-        data = copy.copy(self._count(data, env, weight, message.shape[1]))
+            width += old.shape[1]
+        data = copy.copy(self._count(data, env, weight, width))
         data.x, data.x_local = new, data.x
         return data
 

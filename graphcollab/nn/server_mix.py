@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.nn.buffers import buffers_travel
 from graphcollab.nn.exchange import Exchange
 from graphcollab.nn.server_average import connect_servers
 
@@ -56,6 +55,4 @@ class ServerMix(Exchange):
 
     def _count(self, data: Data, env: Env, weight: Tensor, width: int) -> Data:
         """Count the model of every node at work up, and its mixture down."""
-        if buffers_travel(data.x, self.buffers):
-            width += data.x.part("buffers").shape[1]
         return env.comm.count(data, (data.trains & data.serves).nonzero().flatten(), 2 * width)

@@ -48,9 +48,9 @@ class AdaptivePeers(PeerSampler):
             (the authors' code), which explores more.
         epsilon: ε.
         two_step: Whom of several informants to believe, see `update_memory`; None: only what a node measured counts.
-        share: What nodes tell: what they ``"measured"``, or ``"all"`` they know. The text leaves it open; with all, an
-            estimate can come from far away and everybody soon knows everybody.
-
+        share: What nodes tell: what they ``"measured"`` (the thesis' code), or ``"all"`` they know. Read literally,
+            the text is the latter, with estimates kept: a peer shares its whole map s_k, and clients that are not in
+            s_i are added. An estimate can come from far away then, and everybody soon knows everybody.
         limit: Peers that a node remembers at most, the most similar ones; None: all it knows of.
 
     Shapes:

@@ -55,8 +55,9 @@ def update_memory(
             most similar but no more than it is similar itself (``"bounded"``), or nobody (None). Without a bound a few
             nodes that have fallen for another cluster recommend that cluster to their own, highly and one node after
             the other.
-        share: ``"measured"``: nodes tell what they measured, so an estimate is two steps away; ``"all"``: they also
-            pass on what they were told.
+        share: ``"measured"``: nodes tell what they measured, as in the thesis' code, so an estimate is two steps away;
+            ``"all"``: they also pass on what they were told. The default differs from the text, which read literally
+            shares all of s_k and adds to s_i the clients that are not in it.
 
     Example:
         Fig. 2.2 of the thesis: 0 meets 1 and 2, to which it has similarity 1 and 10; 1 knows 3, and 2 knows 3 and 4.

@@ -34,6 +34,7 @@ class PeerWeights:
         choose: In which rounds to measure, and whom to merge with: `AllPeers`, `BestPeers`, `Augment`.
         merge: How the chosen and a node's own model are weighed: `SampleCounts` (FedAvg), `FedSim`, `SoftmaxScores`.
         part: Part of the models that is merged; the exchange's. What is measured may be another one.
+        buffers: Whether running statistics are merged, too; the exchange's, and that of a metric that judges by them.
 
     Raises:
         ValueError: If peers are to be chosen or weighed by similarity, and there is no metric.
@@ -47,9 +48,13 @@ class PeerWeights:
     choose: AllPeers = field(default_factory=AllPeers)
     merge: FixedWeigher = field(default_factory=SampleCounts)
     part: str = "all"
+    buffers: str = "keep"
     learns = False
 
     def __post_init__(self) -> None:
+        judged = getattr(self.metric, "buffers", self.buffers)
+        if judged != self.buffers:
+            raise ValueError(f"PeerWeights merges with buffers {self.buffers!r}, and its metric judges {judged!r}")
         if self.metric is None and (isinstance(self.choose, BestPeers | Augment) or _reads_scores(self.merge)):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
 
@@ -81,7 +86,7 @@ class PeerWeights:
         weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
         data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
         data.edge_weight[kept] = weight
-        return self.metric.charge(data, env, self.part) if measures and self.metric is not None else data
+        return self.metric.charge(data, env, self.part, self.buffers) if measures and self.metric is not None else data
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Nothing is learned."""

@@ -100,17 +100,27 @@ def test_affinities_add_up():
     nothing = Relation(torch.empty(2, 0).long(), torch.empty(0), (3, 3))
     once = update_affinity(nothing, edges, gain)
     assert once.edge_index.tolist() == [[1, 2], [0, 0]]
-    assert once.values.tolist() == pytest.approx([0.25, -0.5])  # .1 and -.2 of .4
+    assert once.values.tolist() == pytest.approx([0.125, -0.25])  # .1 and -.2 of .8
     twice = update_affinity(once, torch.tensor([[2, 1], [0, 2]]), torch.tensor([3.0, -2.0]))
     known = {(j, i): v for j, i, v in zip(*twice.edge_index.tolist(), twice.values.tolist(), strict=True)}
-    assert known == pytest.approx({(1, 0): 0.25, (2, 0): 0.5, (1, 2): -1.0})
+    assert known == pytest.approx({(1, 0): 0.125, (2, 0): 0.75, (1, 2): -1.0})
 
 
-def test_gains_that_cancel_out_say_nothing():
-    nothing = Relation(torch.empty(2, 0).long(), torch.empty(0), (3, 3))
-    third = 1 / 3
-    gain = torch.tensor([third, third, -2 * third + 1e-17], dtype=torch.float64)
-    assert update_affinity(nothing, torch.tensor([[0, 1, 2], [0, 0, 0]]), gain).values.tolist() == [0, 0]
+def test_gains_that_nearly_cancel_out_do_not_settle_a_nodes_peers():
+    """Divided by the absolute value of their sum, .001, they would be 500 and -999."""
+    nothing, edges = Relation(torch.empty(2, 0).long(), torch.empty(0), (3, 3)), torch.tensor([[0, 1, 2], [0, 0, 0]])
+    gain = torch.tensor([0.5, 0.5, -0.999], dtype=torch.float64)
+    once = update_affinity(nothing, edges, gain)
+    assert once.values.tolist() == pytest.approx([0.5 / 1.999, -0.999 / 1.999])
+    none = update_affinity(once, edges, torch.zeros(3))
+    assert torch.equal(none.values, once.values)
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3))
+def test_a_round_changes_an_affinity_by_one_at_most(gain):
+    nothing, edges = Relation(torch.empty(2, 0).long(), torch.empty(0), (3, 3)), torch.tensor([[0, 1, 2], [0, 0, 0]])
+    after = update_affinity(nothing, edges, torch.tensor(gain, dtype=torch.float64)).values
+    assert bool((after.abs() <= 1).all())
 
 
 def test_allowed_edges_bind_and_isolated_nodes_are_left_out():

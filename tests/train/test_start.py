@@ -6,6 +6,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.models import MLP
+from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.train import build_graph, build_modules
 from graphcollab.transforms import Ring
@@ -110,3 +111,10 @@ def test_bad_graphs(tasks):
 def test_a_list_is_no_graph(tasks):
     with pytest.raises(TypeError, match="a graph is a Data, an edge_index tensor"):
         build_graph(tasks, [make()], [[0, 1], [1, 0]])
+
+
+def test_weights_and_losses_have_the_models_number_type():
+    tasks = Tasks.from_samples([(torch.ones(2, 3), torch.zeros(2).long())] * 2)
+    for dtype in (torch.float32, torch.float64):
+        data = build_graph(tasks, [nn.Linear(3, 2, dtype=dtype)])
+        assert (data.edge_weight.dtype, data.train_loss.dtype) == (dtype, dtype)

@@ -41,8 +41,9 @@ class ClassifierSimilarity:
         w_i \leftarrow \Pi_\Delta (w_i - \eta \nabla \ell_i)
 
     with :math:`s_{ij} = -\cos(\phi_i, \phi_j)` of the classifiers, :math:`s_{ii} = -1`, and the confidence
-    :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbours at the start. The logarithm
-    keeps nodes from isolating themselves, the norm with β spreads the weight.
+    :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbours at the start (our reading;
+    the paper's union is over all clients, which on a complete graph is the same). The logarithm keeps nodes from
+    isolating themselves, the norm with β spreads the weight.
 
     What that leads to, with n neighbours that are alike: a node's own weight ends at zero in all but very small groups,
     since the logarithm pulls towards others with :math:`\mu_2 / \deg_i` and similarity towards the node itself with

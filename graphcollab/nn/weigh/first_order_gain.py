@@ -14,6 +14,7 @@ from torch_geometric.utils import scatter
 from graphcollab.comm import Relation
 from graphcollab.local import Rows
 from graphcollab.nn.at_work import edges_in_use
+from graphcollab.nn.buffers import buffers_travel, buffers_width, check_buffers
 from graphcollab.nn.weigh.fixed import FixedWeigher
 from graphcollab.ops import edge_distances
 
@@ -51,15 +52,17 @@ class FirstOrderGain(FixedWeigher):
     Args:
         split: Split of the receiver's samples on which losses are computed.
         norm: ``"l2"`` (the paper's), or ``"l1"`` as in the published code.
-        part: Part of the model that is exchanged, the exchange's. Where it is not all, losses are of the receiver's
-            own model with that part put in.
+        part: Part of the model that is exchanged, the exchange's. Losses are of the receiver's own model with that part
+            put in.
+        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, ``"mix"`` with the
+            sender's, which travel then.
 
     Shapes:
         Reads ``x_start`` and ``x``; writes ``edge_weight`` [E], ``edge_gain`` [E] (g, float64; NaN where a sender does
         not serve or a receiver does not train) and ``scores``, a `Relation` with g of other nodes' models.
 
     Raises:
-        ValueError: If the norm is unknown.
+        ValueError: If the norm or the setting of buffers is unknown.
 
     Example:
         >>> FirstOrderGain(norm="l1").needs
@@ -69,8 +72,10 @@ class FirstOrderGain(FixedWeigher):
     split: str = "val"
     norm: str = "l2"
     part: str = "all"
+    buffers: str = "keep"
 
     def __post_init__(self) -> None:
+        check_buffers(self.buffers)
         if self.norm not in ("l1", "l2"):
             raise ValueError(f"FirstOrderGain: norm must be 'l1' or 'l2', got {self.norm!r}")
 
@@ -96,7 +101,8 @@ class FirstOrderGain(FixedWeigher):
         data.scores = Relation(data.edge_index[:, crossing], gain[crossing], (data.num_nodes, data.num_nodes))
         data.edge_weight = self.weights(data, env).to(data.x.dtype)
         unmixed = crossing & (data.edge_weight == 0)
-        return env.comm.count(data, sender[unmixed], data.x.part(self.part).shape[1])
+        width = data.x.part(self.part).shape[1] + buffers_width(data.x, self.buffers)
+        return env.comm.count(data, sender[unmixed], width)
 
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the gains in ``edge_gain``, [E]."""
@@ -106,11 +112,9 @@ class FirstOrderGain(FixedWeigher):
         """Return g_ij for the edges given, [E'], float64."""
         sender, receiver = edge_index
         nodes, place = receiver.unique(return_inverse=True)
-        if self.part == "all":  # whole models, with their buffers
-            base, rows = data.x_start, Rows(data.x, receiver, sender)
-        else:
-            base = data.x.with_part(self.part, data.x_start.part(self.part))
-            rows = Rows.with_part_of(data.x, receiver, sender, self.part)
+        nothing_else = all(spec.columns(self.part) == slice(0, spec.num_columns) for spec in data.x.specs)
+        base = data.x_start if nothing_else else data.x.with_part(self.part, data.x_start.part(self.part))
+        rows = Rows.with_part_of(data.x, receiver, sender, self.part, buffers_travel(data.x, self.buffers))
         before = env.engine.loss(Rows.own(base, nodes), self.split)[place]
         after = env.comm.at_owner(rows, lambda rows: env.engine.loss(rows, self.split))
         known = ROUNDING * torch.finfo(before.dtype).eps * torch.maximum(before.abs(), after.abs()).double()

@@ -32,7 +32,7 @@ class FixedWeigher:
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``."""
         data = copy.copy(data)
-        data.edge_weight = self.weights(data, env).to(data.x.tensors[0].dtype)
+        data.edge_weight = self.weights(data, env).to(data.x.dtype)
         return data
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
@@ -41,7 +41,7 @@ class FixedWeigher:
 
     @abstractmethod
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return one weight per edge, [E]."""
+        """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Uniform(FixedWeigher):
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return inverse degrees."""
         receiver = data.edge_index[1]
-        return 1.0 / torch.bincount(receiver, minlength=data.num_nodes)[receiver]
+        return 1.0 / torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)[receiver]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Metropolis(FixedWeigher):
         """Return the doubly stochastic weights."""
         sender, receiver = data.edge_index
         loops = sender == receiver
-        degree = torch.bincount(receiver[~loops], minlength=data.num_nodes)
+        degree = torch.bincount(receiver[~loops], minlength=data.num_nodes).to(data.x.dtype)
         weight = (1.0 / (1 + torch.maximum(degree[sender], degree[receiver]))).masked_fill(loops, 0)
         rest = 1 - scatter(weight, receiver, dim_size=data.num_nodes)
         return torch.where(loops, rest[receiver], weight)

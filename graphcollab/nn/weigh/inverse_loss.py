@@ -10,7 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.local import Rows
-from graphcollab.nn.weigh.similarity import Similarity
+from graphcollab.nn.buffers import check_buffers
+from graphcollab.nn.weigh.similarity import Similarity, width
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -35,10 +36,13 @@ class InverseLoss(Similarity):
         split: Split of the receiver's samples: ``"train"`` (the paper's) or ``"val"``.
         reduction: ``"sum"`` or ``"mean"`` over samples.
         eps: Losses below it count as this much, so a loss of 0 has a finite inverse.
+        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, as the mixed model will
+            have, ``"mix"`` with the sender's, which travel then. Between several architectures models are judged with
+            their own, and these travel, in any case.
 
     Raises:
-        ValueError: If the reduction is unknown or ``eps`` not positive; when scoring, if a receiver has no samples in
-            the split or a loss is negative.
+        ValueError: If the reduction or the setting of buffers is unknown, or ``eps`` not positive; when scoring, if a
+            receiver has no samples in the split or a loss is negative.
 
     Example:
         >>> InverseLoss(reduction="mean").needs
@@ -48,8 +52,10 @@ class InverseLoss(Similarity):
     split: str = "train"
     reduction: str = "sum"
     eps: float = 1e-12
+    buffers: str = "keep"
 
     def __post_init__(self) -> None:
+        check_buffers(self.buffers)
         if self.reduction not in ("sum", "mean"):
             raise ValueError(f"InverseLoss: reduction must be 'sum' or 'mean', got {self.reduction!r}")
         if not self.eps > 0:
@@ -60,6 +66,14 @@ class InverseLoss(Similarity):
         """The split that losses are computed on."""
         return (self.split,)
 
+    def statistics(self, data: Data, stack: int) -> int:
+        """Return how many numbers of running statistics travel with a model that is judged."""
+        return width(data, "buffers", stack) if self._whole(data) and "buffers" in data.x.specs[stack].parts else 0
+
+    def _whole(self, data: Data) -> bool:
+        """Tell whether models are judged with their own running statistics."""
+        return self.buffers == "mix" or len(data.x.specs) > 1
+
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the inverse losses, [E'], float64; 0 where a loss is not finite."""
         sender, receiver = edge_index
@@ -67,7 +81,8 @@ class InverseLoss(Similarity):
         count = tasks.sizes(self.split)[receiver]
         if bool((count == 0).any()):
             tasks.require(self.split, "InverseLoss scores other nodes' models on")
-        rows = Rows(data.x, receiver, sender)
+        plain = self._whole(data)
+        rows = Rows(data.x, receiver, sender) if plain else Rows.with_part_of(data.x, receiver, sender, "all")
         loss = env.comm.at_owner(rows, lambda rows: env.engine.loss(rows, self.split)).double()
         if bool((loss < 0).any()):
             edge = int((loss < 0).nonzero()[0])

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.nn.at_work import edges_in_use
+from graphcollab.nn.buffers import buffers_width
 from graphcollab.nn.weigh.fed_sim import fedsim_weights
 from graphcollab.nn.weigh.fixed import FixedWeigher
 
@@ -59,6 +60,10 @@ class Similarity(FixedWeigher):
         """Return how many floats must travel along an edge to score it, besides the sender's model."""
         return 0
 
+    def statistics(self, data: Data, stack: int) -> int:
+        """Return how many numbers of running statistics travel with a model of an architecture to score it."""
+        return 0
+
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return FedSim's weights of the similarities, [E]; self-loops are not scored."""
         crossing = data.edge_index[0] != data.edge_index[1]
@@ -68,9 +73,10 @@ class Similarity(FixedWeigher):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight`` and count what travelled to find it."""
-        return self.charge(super().__call__(data, env), env, getattr(self, "part", "all"))
+        data = super().__call__(data, env)
+        return self.charge(data, env, getattr(self, "part", "all"), getattr(self, "buffers", "keep"))
 
-    def charge(self, data: Data, env: Env, merged: str) -> Data:
+    def charge(self, data: Data, env: Env, merged: str, buffers: str = "keep") -> Data:
         """Count what travelled along all edges to be scored, but is not counted by the exchange.
 
         The exchange counts the part of the models that it mixes, along edges that weigh something. What is scored
@@ -80,6 +86,7 @@ class Similarity(FixedWeigher):
             data: The graph, weighed.
             env: What stages may use.
             merged: Part of the models that the exchange mixes.
+            buffers: Whether the exchange mixes buffers, too: ``"keep"`` or ``"mix"``.
         """
         in_use, (sender, receiver) = edges_in_use(data), data.edge_index
         crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
@@ -89,6 +96,8 @@ class Similarity(FixedWeigher):
             for stack, where, _ in data.x.locate(senders):
                 scored = width(data, getattr(self, "part", "all"), stack)
                 beyond = max(scored - width(data, merged, stack), 0) if known else scored
+                statistics = self.statistics(data, stack)
+                beyond += max(statistics - buffers_width(data.x, buffers), 0) if known else statistics
                 data = env.comm.count(data, senders[where], beyond)
         return data
 

@@ -126,12 +126,12 @@ def test_a_round_by_hand(points):
     data = method.play(data, env)
     assert data.x.part("all").flatten().tolist() == pytest.approx([1.4, 9.5 / 6.5, -1], abs=1e-9)
     assert data.bytes_sent.tolist() == [8, 8, 8]
-    # Gains of node 0 sum to 0 and say nothing; 1.75 and -2.25 of node 1, -.625 and -.75 of node 2.
+    # Shares of the absolute gains: of 1.5 + 1 + 2.5, of 3.5 + 3 + 4.5, and of 2.5 + 3 + 1.5.
     known = {
         (j, i): v for j, i, v in zip(*data.affinity.edge_index.tolist(), data.affinity.values.tolist(), strict=True)
     }
     assert known == pytest.approx(
-        {(1, 0): 0, (2, 0): 0, (0, 1): 1.75, (2, 1): -2.25, (0, 2): -0.625, (1, 2): -0.75}, abs=1e-9
+        {(1, 0): 0.2, (2, 0): -0.5, (0, 1): 3.5 / 11, (2, 1): -4.5 / 11, (0, 2): -2.5 / 7, (1, 2): -3 / 7}, abs=1e-9
     )
 
 
