@@ -9,6 +9,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 __all__ = ["ParamSpec"]
 
@@ -58,9 +59,12 @@ class ParamSpec:
                 ``parts`` attribute, else its direct children, each a part under its own name.
 
         Raises:
-            ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts.
+            ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts; if its numbers
+                do not fit into one row: lazy layers that have no shapes yet, several number types, complex numbers; or
+                if a parameter has a hook that would never be called.
         """
         every = dict(module.named_parameters())
+        _check_types(module, every)
         parameters = {name: tuple(p.shape) for name, p in every.items() if p.requires_grad}
         frozen = {name: tuple(p.shape) for name, p in every.items() if not p.requires_grad and p.is_floating_point()}
         if not parameters:
@@ -167,6 +171,43 @@ class ParamSpec:
         """Return the shapes of the tensors in a part, to tell whether two architectures share it."""
         shapes = dict(zip(self.names, self.shapes, strict=True))
         return tuple(shapes[name] for name in self.names_in(part))
+
+
+def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+    """Check that a module's parameters and running statistics fit into rows of one number type.
+
+    Raises:
+        ValueError: If they do not; see `ParamSpec.from_module`.
+    """
+    kind = type(module).__name__
+    lazy = [name for name, p in [*parameters.items(), *module.named_buffers()] if is_lazy(p)]
+    if lazy:
+        raise ValueError(
+            f"{kind} is lazy: {lazy[0]!r} has no shape before a first forward pass; call the module once on a "
+            "few samples and give it then"
+        )
+    types: dict[torch.dtype, str] = {}
+    state = {name: b for name, b in module.named_buffers() if b.is_floating_point() and _is_state(name, b)}
+    for name, values in [*parameters.items(), *state.items()]:
+        if values.is_complex():
+            raise ValueError(
+                f"{name!r} of {kind} holds complex numbers, which rows cannot: keep the real and the imaginary part as "
+                "two parameters, and join them by torch.complex in the forward pass"
+            )
+        if values.is_floating_point():
+            types.setdefault(values.dtype, name)
+    if len(types) > 1:
+        found = " and ".join(f"{dtype} ({name!r})" for dtype, name in list(types.items())[:2])
+        raise ValueError(
+            f"{kind} has numbers of several number types, {found}, and a row has one: convert the module, for example "
+            "by module.float()"
+        )
+    for name, parameter in parameters.items():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise ValueError(
+                f"{name!r} of {kind} has a hook that runs when its gradient is accumulated, which never happens here: "
+                "use register_hook, or change the gradient in the loss"
+            )
 
 
 def _numel(shape: Iterable[int]) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graphcollab.local.backend import Backend, Feed, Key, batch_groups, keyed_layers
+from graphcollab.local.backend import Backend, Feed, Key, batch_groups, keyed_layers, used
 from graphcollab.local.chain import make_chain
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
@@ -36,8 +36,15 @@ class VmapBackend(Backend):
 
     name = "vmap"
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
-        super().__init__(module, spec, autocast)
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ParamSpec,
+        autocast: bool = False,
+        compile: bool = False,
+        padding: str | None = None,
+    ) -> None:
+        super().__init__(module, spec, autocast, compile, padding)
         self.chain = make_chain(module)
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
@@ -71,7 +78,7 @@ class VmapBackend(Backend):
         key: Key | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P]; see `Backend.gradient`."""
-        self.module.train(key is not None)
+        self.module.eval() if key is None else self.module.train()
         views = self._views(flat)
         count = self.spec.num_named_parameters
         params = [view.requires_grad_() for view in views[:count]]
@@ -120,12 +127,12 @@ class VmapBackend(Backend):
                     if weight is not None and views > 1:
                         weight = weight.repeat(1, views) / views
                     values = self._losses(params, part[count:], inputs, targets, weight, objective, near, given, views)
-                    grads = torch.autograd.grad(values.sum(), params, materialize_grads=True)
+                    grads = torch.autograd.grad(values.sum(), params, allow_unused=True)
                     losses[s, rows] = values.detach()
                     taken = (first if isinstance(first, int) else step[rows]) + s
                     moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
                     with torch.no_grad():
-                        optimizer.update(part[:count], grads, moved, taken)
+                        optimizer.update(*used(part[:count], grads, moved), taken)
                         if not isinstance(rows, slice):  # a copy was changed: write it back
                             for target, source in zip(leaves, part, strict=True):
                                 target[rows] = source
