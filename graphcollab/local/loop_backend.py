@@ -46,6 +46,7 @@ class LoopBackend(Backend):
                 outputs.append(self._whole(self.module(x, **options)))
         return outputs
 
+    @torch.enable_grad()
     def gradient(
         self,
         flat: Tensor,
@@ -69,6 +70,7 @@ class LoopBackend(Backend):
             losses.append(loss.detach())
         return torch.stack(losses), grads
 
+    @torch.enable_grad()
     def fit(
         self,
         flat: Tensor,

@@ -67,6 +67,7 @@ class VmapBackend(Backend):
         with torch.no_grad():
             return Embedded(*self._forward(self._views(flat), inputs, embed=True))
 
+    @torch.enable_grad()
     def gradient(
         self,
         flat: Tensor,
@@ -87,6 +88,7 @@ class VmapBackend(Backend):
             grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
         return losses.detach(), _join(grads)
 
+    @torch.enable_grad()
     def fit(
         self,
         flat: Tensor,

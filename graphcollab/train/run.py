@@ -186,7 +186,7 @@ def run(
     def over() -> bool:
         return method.ends(data) or _out_of_patience(data, history, patience)
 
-    with same_threads(threads), finish_round_on_interrupt() as interrupt:
+    with torch.enable_grad(), same_threads(threads), finish_round_on_interrupt() as interrupt:
         try:
             for watcher in watchers:
                 watcher.on_start(data, history, rounds)
