@@ -169,3 +169,17 @@ def test_all_with_each_backend(name, backend):
             raise
     else:
         assert plan.backend == backend
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+
+
+def test_the_table_of_families():
+    """What the page says is what the plans say: kind of module, and the backends on a CPU."""
+    table = PAGE.read_text(encoding="utf-8").split("<!-- families -->")[1].split("\n\n")[0]
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", table, re.MULTILINE)[1:])
+    found: dict[str, set[str]] = {}
+    for family in FAMILIES.values():
+        found.setdefault(family.kind, set()).add(family.backend or "refused")
+    assert {kind: set(backends.split(", ")) for kind, backends in rows.items()} == found
+    assert len(FAMILIES) >= 60
