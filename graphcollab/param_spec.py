@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 __all__ = ["ParamSpec"]
+
+Tie: TypeAlias = tuple[str | None, str, str]
+"""The other part that a parameter belongs to (None: no part), and its two names."""
 
 
 def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
@@ -36,6 +41,8 @@ class ParamSpec:
         num_parameters: P, the number of leading columns that are trainable parameters.
         parts: Column range ``(start, stop)`` of every part; ``"all"`` is every trainable parameter, ``"frozen"`` and
             ``"buffers"`` are the rest.
+        tied: Parts that share a parameter with another part; a part whose parameters are also elsewhere cannot be taken
+            alone.
 
     Example:
         >>> spec = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)))
@@ -47,6 +54,7 @@ class ParamSpec:
     shapes: tuple[tuple[int, ...], ...]
     num_parameters: int
     parts: Mapping[str, tuple[int, int]]
+    tied: Mapping[str, Tie] = field(default_factory=dict)
 
     @classmethod
     def from_module(cls, module: nn.Module, parts: Mapping[str, Sequence[str]] | None = None) -> ParamSpec:
@@ -58,9 +66,12 @@ class ParamSpec:
                 ``parts`` attribute, else its direct children, each a part under its own name.
 
         Raises:
-            ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts.
+            ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts; if its numbers
+                do not fit into one row: lazy layers that have no shapes yet, several number types, complex numbers; or
+                if a parameter has a hook that would never be called.
         """
         every = dict(module.named_parameters())
+        _check_types(module, every)
         parameters = {name: tuple(p.shape) for name, p in every.items() if p.requires_grad}
         frozen = {name: tuple(p.shape) for name, p in every.items() if not p.requires_grad and p.is_floating_point()}
         if not parameters:
@@ -69,6 +80,7 @@ class ParamSpec:
         if parts is None:
             parts = getattr(module, "parts", None) or {name: [name] for name, _ in module.named_children()}
         owner = {name: _part_of(name, parts) for name in parameters}
+        tied = _ties(module, parts, owner)
         order = [*parts, None]
         names = sorted(parameters, key=lambda name: order.index(owner[name]))
         ranges: dict[str, tuple[int, int]] = {}
@@ -86,7 +98,7 @@ class ParamSpec:
             start = ranges.get("frozen", ranges["all"])[1]
             ranges["buffers"] = (start, start + sum(map(_numel, buffers.values())))
         shapes = (*(parameters[n] for n in names), *frozen.values(), *buffers.values())
-        return cls((*names, *frozen, *buffers), shapes, column, ranges)
+        return cls((*names, *frozen, *buffers), shapes, column, ranges, tied)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -111,12 +123,19 @@ class ParamSpec:
 
         Raises:
             KeyError: If there is no such part; the message lists those there are.
-            ValueError: If parts named together do not lie side by side.
+            ValueError: If parts named together do not lie side by side, or a part shares a parameter with one that is
+                not named.
         """
-        ranges = []
-        for name in part.split("+"):
+        ranges, wanted = [], part.split("+")
+        for name in wanted:
             if name not in self.parts:
                 raise KeyError(f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}")
+            if name in self.tied and self.tied[name][0] not in wanted and "all" not in wanted:
+                other, one, same = self.tied[name]
+                raise ValueError(
+                    f"part {name!r} cannot be taken alone: {one!r} is tied to {same!r}, which is outside of it; name "
+                    f"{'all' if other is None else f'{name}+{other}'!r}, or untie them"
+                )
             ranges.append(self.parts[name])
         ranges.sort()
         for (_, stop), (start, _) in itertools.pairwise(ranges):
@@ -167,6 +186,59 @@ class ParamSpec:
         """Return the shapes of the tensors in a part, to tell whether two architectures share it."""
         shapes = dict(zip(self.names, self.shapes, strict=True))
         return tuple(shapes[name] for name in self.names_in(part))
+
+
+def _ties(module: nn.Module, parts: Mapping[str, Sequence[str]], owner: Mapping[str, str | None]) -> dict[str, Tie]:
+    """Return the parts that share a trainable parameter with another part, with that part and the two names."""
+    tied: dict[str, Tie] = {}
+    first = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
+    for alias, parameter in module.named_parameters(remove_duplicate=False):
+        name = first.get(id(parameter), alias)
+        if name == alias or name not in owner:
+            continue
+        here, there = _part_of(alias, parts), owner[name]
+        if here != there:
+            for part, other in ((here, there), (there, here)):
+                if part is not None:
+                    tied[part] = other, alias, name
+    return tied
+
+
+def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+    """Check that a module's parameters and running statistics fit into rows of one number type.
+
+    Raises:
+        ValueError: If they do not; see `ParamSpec.from_module`.
+    """
+    kind = type(module).__name__
+    lazy = [name for name, p in [*parameters.items(), *module.named_buffers()] if is_lazy(p)]
+    if lazy:
+        raise ValueError(
+            f"{kind} is lazy: {lazy[0]!r} has no shape before a first forward pass; call the module once on a "
+            "few samples and give it then"
+        )
+    types: dict[torch.dtype, str] = {}
+    state = {name: b for name, b in module.named_buffers() if b.is_floating_point() and _is_state(name, b)}
+    for name, values in [*parameters.items(), *state.items()]:
+        if values.is_complex():
+            raise ValueError(
+                f"{name!r} of {kind} holds complex numbers, which rows cannot: keep the real and the imaginary part as "
+                "two parameters, and join them by torch.complex in the forward pass"
+            )
+        if values.is_floating_point():
+            types.setdefault(values.dtype, name)
+    if len(types) > 1:
+        found = " and ".join(f"{dtype} ({name!r})" for dtype, name in list(types.items())[:2])
+        raise ValueError(
+            f"{kind} has numbers of several number types, {found}, and a row has one: convert the module, for example "
+            "by module.float()"
+        )
+    for name, parameter in parameters.items():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise ValueError(
+                f"{name!r} of {kind} has a hook that runs when its gradient is accumulated, which never happens here: "
+                "use register_hook, or change the gradient in the loss"
+            )
 
 
 def _numel(shape: Iterable[int]) -> int:

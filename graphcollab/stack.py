@@ -78,7 +78,8 @@ class Stacks:
             shared = sorted(
                 p
                 for p in set.intersection(*(set(spec.parts) for spec in self.specs))
-                if len({spec.part_layout(p) for spec in self.specs}) == 1
+                if not any(p in spec.tied for spec in self.specs)
+                and len({spec.part_layout(p) for spec in self.specs}) == 1
             )
             raise ValueError(
                 f"part {name!r} has different shapes in the {len(self.specs)} architectures and cannot be shared; "

@@ -247,3 +247,39 @@ def test_rows_of_some_nodes_are_taken_from_others():
     for node, replaced in enumerate(mask.tolist()):
         row, own = mixed.row(node)[1], old.row(node)[1]
         assert torch.equal(row, torch.zeros_like(own) if replaced else own)
+
+
+class TiedParts(nn.Module):
+    """A head that is the embedding's matrix, with a bias of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone, self.middle, self.head = nn.Embedding(5, 3), nn.Linear(3, 3), nn.Linear(3, 5)
+        self.head.weight = self.backbone.weight
+
+
+def test_a_part_that_is_tied_to_another_cannot_be_taken_alone():
+    spec = ParamSpec.from_module(TiedParts())
+    for part, other in (("head", "backbone"), ("backbone", "head")):
+        with pytest.raises(ValueError, match=rf"part '{part}' cannot be taken alone.*'{part}\+{other}', or untie"):
+            spec.columns(part)
+    with pytest.raises(ValueError, match="cannot be taken alone"):
+        Stacks.single(spec, torch.zeros(2, spec.num_columns)).part("middle+head")
+    assert spec.columns("middle") == slice(15, 27)
+    assert spec.columns("all") == spec.columns("backbone+middle+head") == slice(0, 32)
+
+
+def test_what_does_not_fit_into_one_row_is_refused_by_name():
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    average = nn.BatchNorm1d(2)
+    average.running_mean = average.running_mean.double()
+    turning = nn.Linear(2, 2)
+    turning.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    for module, message in (
+        (mixed, r"Sequential has numbers of several number types, torch.float32 \('0.weight'\) and torch.float64"),
+        (average, r"float32 \('weight'\) and torch.float64 \('running_mean'\)"),
+        (turning, "'turn' of Linear holds complex numbers"),
+        (nn.Sequential(nn.LazyLinear(3)), "Sequential is lazy: '0.weight' has no shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ParamSpec.from_module(module)

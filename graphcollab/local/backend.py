@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.keyed import keyed_seed
+from graphcollab.local.copy_module import copy_module
 from graphcollab.local.latents import embed_arguments, has_latents
 from graphcollab.local.objective import Objective
 from graphcollab.local.optimizer import RowOptimizer
@@ -31,9 +31,10 @@ __all__ = [
     "batch_groups",
     "draws_keyed",
     "is_random",
-    "is_samplewise",
     "keyed_layers",
+    "padding_by_type",
     "training_failure",
+    "used",
 ]
 
 _LAYER_STREAM = 105
@@ -135,16 +136,33 @@ class Backend(ABC):
         spec: Its columns.
         autocast: Compute forward passes in bfloat16.
         compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
+        padding: Where batches may be padded to one length: ``"always"``, only in ``"evaluation"`` (predictions), or
+            ``"never"``. Default: by the types of layers, `padding_by_type`.
     """
 
     name: str
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
-        self.module = copy.deepcopy(module)
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ParamSpec,
+        autocast: bool = False,
+        compile: bool = False,
+        padding: str | None = None,
+    ) -> None:
+        self.module = copy_module(module)
+        for layer in self.module.modules():
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                layer.sparse = False  # a row's gradient is dense
         self.spec = spec
+        self.padding = padding or padding_by_type(module, spec)
         self.autocast = autocast
         self.draws = Draws(twice=compile)
-        self.samplewise = is_samplewise(module) and "buffers" not in spec.parts  # padding would enter the averages
+
+    @property
+    def samplewise(self) -> bool:
+        """Whether samples may be padded in training and for gradients."""
+        return self.padding == "always"
 
     def keyed(self, *keys: int) -> AbstractContextManager[None]:
         """Key what is drawn inside, in a method that is `draws_keyed`."""
@@ -253,12 +271,32 @@ def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice
     return [((size == length).nonzero().flatten().to(like.device), length, None) for length in lengths]
 
 
-def is_samplewise(module: nn.Module) -> bool:
-    """Tell whether a sample's output does not depend on the others in its batch (no batch normalisation)."""
-    return not any(
-        isinstance(m, nn.modules.batchnorm._NormBase) and not isinstance(m, nn.modules.instancenorm._InstanceNorm)
+def used(
+    params: Sequence[Tensor], grads: Sequence[Tensor | None], state: Mapping[str, Sequence[Tensor]]
+) -> tuple[list[Tensor], list[Tensor], dict[str, list[Tensor]]]:
+    """Return parameters, gradients and optimiser state of what the loss depends on.
+
+    The others rest, as in ``torch.optim``, which skips parameters without a gradient: they do not even decay.
+    """
+    some = [n for n, grad in enumerate(grads) if grad is not None]
+    kept = {slot: [values[n] for n in some] for slot, values in state.items()}
+    return [params[n] for n in some], [grad for grad in grads if grad is not None], kept
+
+
+def padding_by_type(module: nn.Module, spec: ParamSpec) -> str:
+    """Return where batches may be padded as far as the types of layers tell; see `Backend`.
+
+    Batch normalisation looks across the batch in training, and without running statistics in evaluation too. Whatever
+    has buffers may average over the batch.
+    """
+    norms = [
+        m
         for m in module.modules()
-    )
+        if isinstance(m, nn.modules.batchnorm._NormBase) and not isinstance(m, nn.modules.instancenorm._InstanceNorm)
+    ]
+    if any(m.running_mean is None or m.running_var is None for m in norms):
+        return "never"
+    return "evaluation" if norms or "buffers" in spec.parts else "always"
 
 
 def is_random(module: nn.Module, inputs: Tensor) -> bool:
@@ -270,7 +308,7 @@ def is_random(module: nn.Module, inputs: Tensor) -> bool:
     with keyed_layers(_JUDGING):
         embeds = has_latents(module, inputs)
     with keyed_layers(0) as randomness, torch.no_grad():
-        copy.deepcopy(module).train()(inputs, **embed_arguments(embeds))
+        copy_module(module).train()(inputs, **embed_arguments(embeds))
     return randomness.draws > 0
 
 
@@ -284,7 +322,7 @@ def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) ->
     """
     try:
         with keyed_layers(0), torch.no_grad():
-            copy.deepcopy(module).train()(inputs, **embed_arguments(embeds))
+            copy_module(module).train()(inputs, **embed_arguments(embeds))
     except (RuntimeError, ValueError, IndexError) as error:
         return str(error)
     return None

@@ -44,7 +44,8 @@ def make_chain(module: nn.Module) -> Chain | None:
     """Return the chain a module is, or None where vmap is needed.
 
     A chain is an ``nn.Sequential`` (nested ones too, and subclasses that keep its ``forward``) of ``nn.Linear``,
-    ``nn.Flatten`` and elementwise activations, without hooks. Anything else may do what only its own code tells.
+    ``nn.Flatten`` and elementwise activations, without hooks on layers or gradients, and with the ``forward`` of their
+    types. Anything else may do what only its own code tells.
 
     Example:
         >>> make_chain(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU())) is None
@@ -71,6 +72,8 @@ def _writes(module: nn.Module) -> bool:
 def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[Step] | None:
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
         return None
+    if "forward" in vars(module) or any(p._backward_hooks for p in module.parameters(recurse=False)):
+        return None  # this one instance does something else than its type
     if type(module) is nn.Linear:
         weight, bias = f"{prefix}weight", None if module.bias is None else f"{prefix}bias"
         return [_linear(weight, bias)] if {weight, bias or weight} <= names else None  # else shared under another name

@@ -11,7 +11,7 @@ from graphcollab.local.backend import Backend, Feed
 from graphcollab.local.losses import as_objective
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
-from graphcollab.local.plan import BACKENDS, Plan, make_plan
+from graphcollab.local.plan import BACKENDS, Plan, check_plan, make_plan
 from graphcollab.local.row_results import Fitted, Outputs
 from graphcollab.local.rows import Rows
 from graphcollab.local.samples import take_samples
@@ -34,7 +34,7 @@ class Engine:
         specs: Their columns.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``; see `make_plan`.
         chunk: Rows at a time. Default: by `make_plan`'s rule.
-        plans: Stored plans to repeat, instead of choosing anew.
+        plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
         autocast: Compute forward passes in bfloat16.
         compile: Compile stacked forward passes with ``torch.compile``.
     """
@@ -53,16 +53,16 @@ class Engine:
     ) -> None:
         self.tasks = tasks
         self.objective = as_objective(tasks.loss)
-        split = tasks.splits["train"]
-        pool = tasks.pools[split.pool]
-        sample = pool.inputs[split.index[:2]], pool.targets[split.index[:2]]
-        self.plans = tuple(
-            plans
-            or (make_plan(m, s, sample, self.objective, backend, chunk) for m, s in zip(modules, specs, strict=True))
-        )
+        sample, pairs = _sample(tasks), list(zip(modules, specs, strict=True))
+        if plans is None:
+            plans = [make_plan(module, spec, sample, self.objective, backend, chunk) for module, spec in pairs]
+        else:
+            for plan, (module, spec) in zip(plans, pairs, strict=True):
+                check_plan(plan, module, spec, sample, self.objective)
+        self.plans = tuple(plans)
         self.backends: tuple[Backend, ...] = tuple(
-            BACKENDS[plan.backend](m, s, autocast, compile)
-            for plan, m, s in zip(self.plans, modules, specs, strict=True)
+            BACKENDS[plan.backend](module, spec, autocast, compile, plan.padding)
+            for plan, (module, spec) in zip(plans, pairs, strict=True)
         )
 
     def fit(
@@ -190,17 +190,25 @@ class Engine:
         for s, take in self.chunks(rows, sizes):
             if int(sizes[take].max()) == 0:
                 continue
-            flat = rows.parameters(s, take)
-            backend, spec = self.backends[s], self.backends[s].spec
+            yield from self._predict(s, rows, take, split, embed)
+
+    def _predict(self, s: int, rows: Rows, take: Tensor, split: str, embed: bool) -> Iterator[Outputs]:
+        """Yield the outputs of one chunk: padded, or, of models that look across the batch, for every batch length."""
+        backend, spec, counts = self.backends[s], self.backends[s].spec, self.tasks.sizes(split)[rows.node[take]]
+        groups, padded = [take], backend.padding != "never"
+        if not padded:
+            groups = [take[counts == count] for count in counts.unique().tolist() if count]
+        shared = backend.only_reads and not embed
+        for group in groups:
+            flat = rows.parameters(s, group)
             outputs, targets, masks = [], [], []
-            shared = backend.only_reads and not embed
-            for inputs, target, mask in take_samples(self.tasks, rows.node[take], split, shared=shared):
+            for inputs, target, mask in take_samples(self.tasks, rows.node[group], split, not padded, shared):
                 outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
                 targets.append(target)
                 masks.append(mask)
             logits, *latents = (torch.cat(pieces, 1) for pieces in zip(*outputs, strict=True))
             params = dict(zip(spec.names[: spec.num_named_parameters], spec.views(flat), strict=False))
-            yield Outputs(take, logits, torch.cat(targets, 1), torch.cat(masks, 1), params, spec, *latents)
+            yield Outputs(group, logits, torch.cat(targets, 1), torch.cat(masks, 1), params, spec, *latents)
 
     def loss(self, rows: Rows, split: str) -> Tensor:
         """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
@@ -261,6 +269,16 @@ class Engine:
         order = work.argsort(descending=True, stable=True)
         pieces = -(-len(order) // self.plans[stack].chunk)
         yield from order.tensor_split(pieces) if pieces else ()
+
+
+def _sample(tasks: Tasks) -> tuple[Tensor, Tensor]:
+    """Return up to two training samples of the node with the fewest, but one if possible, and three of the largest."""
+    split = tasks.splits["train"]
+    pool, sizes = tasks.pools[split.pool], split.sizes
+    several = torch.where(sizes > 1, sizes, sizes.max() + 1)
+    few, many = int(several.argmin()), int(sizes.argmax())
+    index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
+    return pool.inputs[index], pool.targets[index]
 
 
 def _view(values: Tensor, rows: Tensor) -> Tensor | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from graphcollab.local.copy_module import copy_module
 from graphcollab.typing import Embedded
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _no_latents(module: nn.Module, inputs: Tensor) -> str | None:
         return "its forward pass takes no argument embed"
     with torch.no_grad():
         try:
-            found = copy.deepcopy(module).eval()(inputs, embed=True)
+            found = copy_module(module).eval()(inputs, embed=True)
         except TypeError as error:
             return str(error)
     if not isinstance(found, Embedded) or not all(isinstance(part, Tensor) for part in found):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, Key, draws_keyed
+from graphcollab.local.backend import Backend, Feed, Key, draws_keyed, used
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
@@ -43,10 +43,11 @@ class LoopBackend(Backend):
         outputs = []
         with torch.no_grad(), self._autocast(flat.device), self.keyed():
             for row, x in zip(flat, inputs, strict=True):
-                self._bind(row)
+                self._bind(row.clone())  # a module may write to its parameters
                 outputs.append(self._whole(self.module(x, **options)))
         return outputs
 
+    @torch.enable_grad()
     @draws_keyed
     def gradient(
         self,
@@ -59,10 +60,10 @@ class LoopBackend(Backend):
         key: Key | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P]; see `Backend.gradient`."""
-        self.module.train(key is not None)
+        self.module.eval() if key is None else self.module.train()
         losses, grads = [], flat.new_empty(len(flat), self.spec.num_parameters)
         for r, row in enumerate(flat):
-            params = self._bind(row)
+            params = self._bind(row.clone())
             near = None if anchor is None else anchor[r]
             with self.keyed() if key is None else self.keyed(key[0], int(key[1][r]), key[2]):
                 loss = self._loss(params, inputs[r], targets[r], None if weight is None else weight[r], objective, near)
@@ -71,6 +72,7 @@ class LoopBackend(Backend):
             losses.append(loss.detach())
         return torch.stack(losses), grads
 
+    @torch.enable_grad()
     @draws_keyed
     def fit(
         self,
@@ -101,9 +103,9 @@ class LoopBackend(Backend):
                         break
                     inputs, targets = feed.batch(r, s, size)
                     loss = self._loss(params, inputs, targets, None, objective, near, feed.given_to(r), feed.num_views)
-                    grads = torch.autograd.grad(loss, params, materialize_grads=True)
+                    grads = torch.autograd.grad(loss, params, allow_unused=True)
                     with torch.no_grad():
-                        optimizer.update(params, grads, moved, first[r] + s)
+                        optimizer.update(*used(params, grads, moved), first[r] + s)
                     seen.append(loss.detach())
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)

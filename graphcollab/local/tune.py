@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -55,21 +56,22 @@ def tune(
     """
     best = []
     for a, members in enumerate(models.members):
-        candidates: list[tuple[float, str, int]] = []
+        candidates: list[tuple[float, Plan]] = []
         for backend in BACKENDS:
-            for chunk in sorted({min(chunk, len(members)) for chunk in (*CHUNKS, len(members))}):
-                if backend == "loop" and candidates and candidates[-1][1] == "loop":
-                    break  # one row at a time: the chunk hardly matters
-                try:
-                    engine = Engine(tasks, modules, specs, backend=backend, chunk=chunk, autocast=autocast)
-                except ValueError:  # this architecture has no stacked form
-                    break
+            try:
+                engine = Engine(tasks, modules, specs, backend=backend, autocast=autocast)
+            except ValueError:  # this architecture has no stacked form
+                continue
+            chunks = sorted({min(chunk, len(members)) for chunk in (*CHUNKS, len(members))})
+            for chunk in chunks if backend == "vmap" else chunks[:1]:  # one row at a time: the chunk hardly matters
+                engine.plans = tuple(replace(plan, chunk=chunk) for plan in engine.plans)
                 rows = Rows.own(models, members)
                 seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + 1)][1:])
-                candidates.append((seconds, backend, chunk))
-        seconds, backend, chunk = min(candidates)
+                candidates.append((seconds, engine.plans[a]))
+        seconds, plan = min(candidates, key=lambda candidate: (candidate[0], candidate[1].backend))
         milliseconds = 1000 * seconds / steps
-        best.append(Plan(backend, chunk, f"fastest of {len(candidates)}: {milliseconds:.2f} ms a step of stack {a}"))
+        reason = f"fastest of {len(candidates)}: {milliseconds:.2f} ms a step of stack {a}"
+        best.append(replace(plan, reason=reason))
     return tuple(best)
 
 

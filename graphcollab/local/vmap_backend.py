@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graphcollab.local.backend import Backend, Feed, Key, batch_groups, draws_keyed
+from graphcollab.local.backend import Backend, Feed, Key, batch_groups, draws_keyed, used
 from graphcollab.local.chain import make_chain
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
@@ -35,8 +35,15 @@ class VmapBackend(Backend):
 
     name = "vmap"
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, autocast: bool = False, compile: bool = False) -> None:
-        super().__init__(module, spec, autocast, compile)
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ParamSpec,
+        autocast: bool = False,
+        compile: bool = False,
+        padding: str | None = None,
+    ) -> None:
+        super().__init__(module, spec, autocast, compile, padding)
         self.chain = make_chain(module)
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
@@ -61,6 +68,7 @@ class VmapBackend(Backend):
         with torch.no_grad(), self.keyed():
             return Embedded(*self._forward(self._views(flat), inputs, embed=True))
 
+    @torch.enable_grad()
     @draws_keyed
     def gradient(
         self,
@@ -73,7 +81,7 @@ class VmapBackend(Backend):
         key: Key | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P]; see `Backend.gradient`."""
-        self.module.train(key is not None)
+        self.module.eval() if key is None else self.module.train()
         views = self._views(flat)
         count = self.spec.num_named_parameters
         params = [view.requires_grad_() for view in views[:count]]
@@ -82,6 +90,7 @@ class VmapBackend(Backend):
             grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
         return losses.detach(), _join(grads)
 
+    @torch.enable_grad()
     @draws_keyed
     def fit(
         self,
@@ -123,12 +132,12 @@ class VmapBackend(Backend):
                     if weight is not None and views > 1:
                         weight = weight.repeat(1, views) / views
                     values = self._losses(params, part[count:], inputs, targets, weight, objective, near, given, views)
-                    grads = torch.autograd.grad(values.sum(), params, materialize_grads=True)
+                    grads = torch.autograd.grad(values.sum(), params, allow_unused=True)
                     losses[s, rows] = values.detach()
                     taken = (first if isinstance(first, int) else step[rows]) + s
                     moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
                     with torch.no_grad():
-                        optimizer.update(part[:count], grads, moved, taken)
+                        optimizer.update(*used(part[:count], grads, moved), taken)
                         if not isinstance(rows, slice):  # a copy was changed: write it back
                             for target, source in zip(leaves, part, strict=True):
                                 target[rows] = source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import operator
 import warnings
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from graphcollab.local import Context, as_objective
 from graphcollab.local.backend import keyed_layers
+from graphcollab.local.copy_module import copy_module
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.nn import Everyone
@@ -36,8 +36,11 @@ def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinit
 
     Raises:
         TypeError: If the method, the tasks or ``attend`` are something else.
+        RuntimeError: Inside ``torch.inference_mode()``, where nothing can be trained.
         ValueError: If a setting is unknown, or a node has no validation samples where they are needed.
     """
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("nothing can be trained inside torch.inference_mode(): call run outside of it")
     if not isinstance(method, Method | Phases):
         hint = f": call it, as in {method.__name__}()" if inspect.isfunction(method) else ""
         raise TypeError(f"expected a Method or Phases, got {type(method).__name__}{hint}")
@@ -134,7 +137,7 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             "objective to the local update, Fit(objective=...)"
         )
     for module in modules:
-        judged, kind = copy.deepcopy(module).eval(), type(module).__name__
+        judged, kind = copy_module(module).eval(), type(module).__name__
         for name, split in tasks.splits.items():
             if len(split.index) == 0:
                 continue
@@ -143,11 +146,11 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             inputs, targets = tasks.pools[split.pool].inputs[split.index[pair]], labels[pair]
             outputs = _outputs(judged, inputs, name)
             objective.check(outputs, labels, kind, name)
-            objective(outputs, targets, Context(None, dict(module.named_parameters())))
+            objective(outputs.clone(), targets.clone(), Context(None, dict(module.named_parameters())))
             if metric is not None:
                 metric(outputs[None], targets[None])
             if name == "train":
-                _check_training(module, inputs)
+                _check_training(module, inputs.clone())
 
 
 def _pair(labels: Tensor) -> Tensor:
@@ -161,7 +164,7 @@ def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
     kind = type(module).__name__
     try:
         with keyed_layers(0), torch.no_grad():
-            outputs = module(inputs)
+            outputs = module(inputs.clone())
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(f"{kind} cannot take inputs of shape {tuple(inputs.shape[1:])} ({split}): {error}") from error
     if not isinstance(outputs, Tensor):
@@ -174,7 +177,7 @@ def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
 
 def _check_training(module: nn.Module, inputs: Tensor) -> None:
     """Check that a module can be trained, and that nothing changes then that nodes would share."""
-    trained, kind = copy.deepcopy(module).train(), type(module).__name__
+    trained, kind = copy_module(module).train(), type(module).__name__
     try:
         with keyed_layers(0), torch.no_grad():
             trained(inputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ from torch_geometric.utils import softmax
 
 from graphcollab.comm import Comm
 from graphcollab.local import Engine
+from graphcollab.local.copy_module import copy_module
 from graphcollab.method import settle
 from graphcollab.nn import ChannelAttention
 from graphcollab.ops import edge_products, mix
@@ -54,7 +54,7 @@ class Joined:
                 raise KeyError(f"there is no new node {node!r}; they are {', '.join(self.names[:5])}, …")
             node = self.names.index(node)
         spec, row = self.stacks.row(node)
-        return spec.load_into(copy.deepcopy(self.modules[0]), row).eval()
+        return spec.load_into(copy_module(self.modules[0]), row).eval()
 
 
 def join(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_networkx
 
+from graphcollab.local.copy_module import copy_module
 from graphcollab.method import Method, last_graph
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
@@ -72,7 +72,7 @@ class Result:
             node = self.tasks.names.index(node)
         stacks = self.stacks
         spec, row = stacks.row(node)
-        module = copy.deepcopy(self.modules[next(a for a, s in enumerate(stacks.specs) if s is spec)])
+        module = copy_module(self.modules[next(a for a, s in enumerate(stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()
 
     def models(self) -> dict[str, nn.Module]:

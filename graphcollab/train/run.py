@@ -205,7 +205,7 @@ def run(
             saver.finish(data, history)
             raise
 
-    with same_threads(threads), saver.hold(about), finish_round_on_interrupt() as interrupt:
+    with torch.enable_grad(), same_threads(threads), saver.hold(about), finish_round_on_interrupt() as interrupt:
         try:
             for watcher in watchers:
                 watcher.on_start(data, history, rounds)

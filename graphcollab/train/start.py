@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -12,6 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.keyed import keyed_seed
+from graphcollab.local.copy_module import copy_module
 from graphcollab.local.randomness import own_randomness
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -51,13 +51,14 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
 
     Raises:
         TypeError: If it is none of these.
+        ValueError: If none was given, or its parameters do not fit into a row; see `ParamSpec.from_module`.
     """
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
         raise ValueError("no model was given: give a module, a function that makes one, or several")
     modules: list[nn.Module] = []
     for a, one in enumerate(many):
-        made: object = copy.deepcopy(one) if isinstance(one, nn.Module) else one
+        made: object = copy_module(one) if isinstance(one, nn.Module) else one
         if not isinstance(made, nn.Module) and callable(made):
             with own_randomness(keyed_seed(_MODEL_STREAM, seed, a) % 2**63):
                 made = made()
@@ -65,6 +66,7 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
             if not isinstance(module, nn.Module):
                 hint = ": make one by build_model(name, input_shape, num_classes)" if isinstance(module, str) else ""
                 raise TypeError(f"model must be a module, a function that makes one, or several, got {module!r}{hint}")
+            ParamSpec.from_module(module)  # what does not fit into a row is refused by name
             modules.append(module.to(device))
     return modules
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import CrossEntropy, UserLoss, make_plan
+from graphcollab.local import CrossEntropy, Plan, UserLoss, make_plan
+from graphcollab.local.plan import BACKENDS, check_plan
 from graphcollab.models import MLP, FedAvgCNN
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
@@ -145,3 +146,88 @@ def test_planning_leaves_module_and_generator_alone():
 def test_refusals(settings, message):
     with pytest.raises(ValueError, match=message):
         plan(MLP(2, 4, 3), **settings)
+
+
+# What a plan is tried on, and what becomes of it.
+
+
+def tokens(**settings):
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(5, 4, **settings), nn.Linear(8, 3)
+
+        def forward(self, inputs):
+            return self.head(self.table(inputs).flatten(1))
+
+    return Words(), (torch.tensor([[1, 0], [2, 1], [3, 3], [0, 4], [1, 1]]), torch.tensor([0, 1, 2, 0, 1]))
+
+
+def plan_of(module, sample, backend="auto"):
+    return make_plan(module, ParamSpec.from_module(module), sample, CrossEntropy(), backend)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"padding_idx": 0}, "an embedding's padding_idx is trained under vmap"),
+        ({"scale_grad_by_freq": True}, "counts the tokens of all nodes"),
+        ({"max_norm": 0.1}, "changes its weights in the forward pass"),
+    ],
+)
+def test_embeddings_that_do_more_than_look_up(settings, reason):
+    module, sample = tokens(**settings)
+    chosen = plan_of(module, sample)
+    assert chosen.backend == "loop"
+    assert reason in chosen.reason
+    with pytest.raises(ValueError, match=rf"Words cannot be stacked \(.*{reason}"):
+        plan_of(module, sample, "vmap")
+
+
+def test_a_stored_plan_is_checked():
+    module, sample = tokens(padding_idx=0)
+    spec = ParamSpec.from_module(module)
+    check_plan(Plan("loop", 3, "stored"), module, spec, sample, CrossEntropy())
+    with pytest.raises(ValueError, match="Words cannot be computed node by node with backend 'vmap': its gradient"):
+        check_plan(Plan("vmap", 3, "stored"), module, spec, sample, CrossEntropy())
+    centred = Centred(2, 3)
+    sample = torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1])
+    with pytest.raises(ValueError, match="the plan for Centred pads batches \\('always'\\)"):
+        check_plan(Plan("vmap", 3, "stored"), centred, ParamSpec.from_module(centred), sample, CrossEntropy())
+
+
+class Centred(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs - inputs.mean(0))
+
+
+class Counts(nn.Linear):
+    """Counts its calls, and makes nothing of it."""
+
+    calls = 0
+
+    def forward(self, inputs):
+        self.calls += 1
+        return super().forward(inputs)
+
+
+def test_a_count_that_nodes_would_share_is_mentioned():
+    with pytest.warns(UserWarning, match="the attribute 'calls' of Counts changes in a forward pass; nodes share it"):
+        plan(Counts(2, 3))
+
+
+def test_rounding_is_no_difference():
+    """Batch normalisation of two alike samples blows rounding up; it stays stacked."""
+    module = nn.Sequential(nn.Linear(2, 50), nn.BatchNorm1d(50), nn.Tanh(), nn.Linear(50, 50), nn.BatchNorm1d(50))
+    sample = torch.full((5, 2), 0.1) + 1e-5 * torch.arange(10).view(5, 2), torch.tensor([0, 1, 2, 0, 1])
+    assert plan_of(nn.Sequential(*module, nn.Linear(50, 3)), sample).backend == "vmap"
+
+
+def test_chains_with_a_patched_forward_are_none():
+    module = MLP(2, 4, 3)
+    module.head.forward = lambda inputs: nn.functional.linear(inputs, torch.ones(3, 4))
+    chosen = make_plan(module, ParamSpec.from_module(module), (torch.randn(5, 2), torch.arange(5) % 3), CrossEntropy())
+    inputs = torch.randn(2, 4, 2)
+    flat = ParamSpec.from_module(module).flatten(module).repeat(2, 1)
+    outputs = BACKENDS[chosen.backend](module, ParamSpec.from_module(module)).predict(flat, inputs)
+    torch.testing.assert_close(outputs, torch.stack([module(own).detach() for own in inputs]))

@@ -55,6 +55,13 @@ def test_a_tuned_run_gives_the_same_models_and_a_resumed_one_repeats_the_choice(
     assert again.env.engine.plans == tuned.env.engine.plans
 
 
+def test_a_tuned_run_of_a_model_that_must_not_be_padded():
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2))
+    (plan,) = plans_of(module)
+    assert plan.padding == "never"
+    assert run(local(), TASKS, module, rounds=1, tuned=True).env.engine.plans[0].padding == "never"
+
+
 def test_tuned_refuses_a_choice_made_already():
     with pytest.raises(ValueError, match="leave them out"):
         run(local(), TASKS, nn.Linear(3, 2), rounds=1, tuned=True, backend="loop")

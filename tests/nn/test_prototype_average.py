@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from graphcollab.local import SGD, FitToPrototypes
 from graphcollab.method import Method
@@ -15,12 +16,13 @@ from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 
 
-def plain(samples, classes=2, weights="counts", targets=None):
+def plain(samples, classes=2, weights="counts", loss="cross_entropy"):
     """Begin a run of nodes whose latents are their inputs: samples is, by node, a list of (class, latent)."""
     many = [([c for c, _ in own], torch.tensor([z for _, z in own])) for own in samples]
     pairs = [(inputs, torch.tensor(labels)) for labels, inputs in many]
     scene = Scene(
-        Tasks.from_samples(pairs, pairs), [SplitModel(nn.Identity(), pairs[0][0].shape[1:], classes, norm="none")]
+        Tasks.from_samples(pairs, pairs, loss=loss),
+        [SplitModel(nn.Identity(), pairs[0][0].shape[1:], classes, norm="none")],
     )
     method = Method("m", FitToPrototypes(), exchange=PrototypeAverage(weights), global_state=True)
     data, env = scene.begin(method)
@@ -115,7 +117,8 @@ def test_nobody_at_work_changes_nothing():
 
 def test_labels_that_are_no_class_are_left_out():
     """A user's loss may ignore some, as PyTorch's does -100."""
-    data = received([[(0, [1.0]), (-100, [50.0]), (7, [50.0])]])
+    loss = lambda outputs, labels: F.cross_entropy(outputs, torch.where(labels < 2, labels, -100))  # noqa: E731
+    data = received([[(0, [1.0]), (-100, [50.0]), (7, [50.0])]], loss=loss)
     assert data.prototypes[0].flatten().tolist() == [1.0, 0.0]
     assert data.prototype_known[0].tolist() == [True, False]
 
