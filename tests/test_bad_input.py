@@ -31,6 +31,7 @@ from graphcollab import (
 )
 from graphcollab.local import SGD, Adam, CrossEntropy, Fit, UserLoss, as_row_optimizer
 from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
+from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
 from graphcollab.nn import CenterAverage, Exchange, Receive, ServerAverage
 from graphcollab.stack import ParamSpec
@@ -207,7 +208,7 @@ BAD = {
     "model": (lambda: build_model("mpl", (4,), 3), "unknown model 'mpl'; did you mean 'mlp'"),
     "metric of unknown direction": (
         lambda: nodes(metric=lambda outputs, targets: 0.0),
-        "<lambda> is a function that does not say whether larger .* UserMetric.* or set .* higher_is_better",
+        "<lambda> is a function that does not say whether larger .* UserMetric.* or set .* attribute higher_is_better",
     ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), "unknown metric 'acuracy'; did you mean 'accuracy'"),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), "unknown loss 'crossentropy'; did you mean 'cross_entropy'"),

@@ -80,8 +80,8 @@ class Tasks:
             name = getattr(self.metric, "__name__", type(self.metric).__name__)
             raise ValueError(
                 f"metric {name} is a function that does not say whether larger values are better ones: give "
-                f"graphcollab.metrics.UserMetric({name!r}, higher_is_better, function), or set the function's attribute "
-                "higher_is_better to True or False"
+                f"graphcollab.metrics.UserMetric({name!r}, higher_is_better, function), or set the function's "
+                "attribute higher_is_better to True or False"
             )
         if "train" not in self.splits:
             raise ValueError(f"tasks need a split 'train', got {sorted(self.splits)}")
