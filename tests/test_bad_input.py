@@ -208,7 +208,7 @@ BAD = {
     "model": (lambda: build_model("mpl", (4,), 3), "unknown model 'mpl'; did you mean 'mlp'"),
     "metric of unknown direction": (
         lambda: nodes(metric=lambda outputs, targets: 0.0),
-        "<lambda> is a function that does not say whether larger .* UserMetric.* or set .* attribute higher_is_better",
+        "<lambda> is a function that does not say whether larger .*UserMetric.* or set .* attribute higher_is_better",
     ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), "unknown metric 'acuracy'; did you mean 'accuracy'"),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), "unknown loss 'crossentropy'; did you mean 'cross_entropy'"),
