@@ -38,8 +38,9 @@ class Isolate:
     - its update leaves the region in which gradients mean anything: it promised to lower the loss by
       :math:`p = \langle \nabla L(x^0), x^0 - x \rangle > f \max(b, L(x^0))`, more than there is, and has not lowered it
       by p / f. That finds models that are ruined but whose own loss is fine, such as those whose units are all dead.
-    - in three of its last ten rounds its own update has at least doubled its loss, and by more than b / f. That finds
-      nodes whose steps are too large for them and that are pulled back by the others, whom they take along.
+    - in three of its last ten rounds its own update has at least doubled its loss, and by more than b / f² (b / f where
+      it steps along what others answer, as under CGA). That finds nodes whose steps are too large for them and that are
+      pulled back by the others, whom they take along.
 
     The bound b is f times the larger of L at the run's initial model and L for outputs of zero (log C for
     cross-entropy, the mean of y² for squared errors), so it goes with the scale of each node's data, and with
@@ -67,13 +68,14 @@ class Isolate:
             raise ValueError(f"factor must be a finite number above 1, got {self.factor!r}")
 
 
-def judge(data: Data, env: Env, serves_start: bool = False) -> tuple[Data, dict[int, str]]:
+def judge(data: Data, env: Env, serves_start: bool = False, alone: bool = True) -> tuple[Data, dict[int, str]]:
     """Return which of the nodes that train have diverged in their local update, and why.
 
     Args:
         data: The graph after the local update; ``x_start`` has the models from before.
         env: What stages may use.
         serves_start: Whether others hear the models from before.
+        alone: Whether updates are nodes' own, and not steps along what others answered.
 
     Returns:
         The data with what judging keeps: ``loss_bound`` [K], ``raised`` [K] (a bit for each of the last rounds), and as
@@ -110,7 +112,8 @@ def judge(data: Data, env: Env, serves_start: bool = False) -> tuple[Data, dict[
                 lied = ~(promise <= factor * allowed) & ~(start - loss >= promise / factor)
                 text = "its local update was to lower its loss by {}, and took it from {} to {}"
                 blame(lied, text, promise, start, loss)
-                data.raised, often = _count_raised(data, nodes, loss - start > start.abs().fmax(bound / factor))
+                much = bound / factor ** (2 if alone else 1)
+                data.raised, often = _count_raised(data, nodes, loss - start > start.abs().fmax(much))
                 text = f"its update doubled its loss in {RAISED} of its last {WINDOW} rounds, now from {{}} to {{}}"
                 blame(often >= RAISED, text, start, loss)
         if serves_start:

@@ -161,7 +161,8 @@ class Method:
         data.x_start = data.x
         before = data
         data = began = sift(attend(data, env), self.local, env)
-        data = settle(self.local(data, env), env, getattr(self.exchange, "serves_start", False))
+        serves_start, alone = getattr(self.exchange, "serves_start", False), not hasattr(self.local, "alone")
+        data = settle(self.local(data, env), env, serves_start, alone)
         data = self.watch.before(data, env)
         data = self.weigh(data, env)
         along_edges = self.along_edges and not getattr(self.exchange, "through_server", False)
@@ -230,16 +231,17 @@ def sift(data: Data, local: Stage, env: Env) -> Data:
     return isolate(data, why) if why else data
 
 
-def settle(data: Data, env: Env, serves_start: bool = False) -> Data:
+def settle(data: Data, env: Env, serves_start: bool = False, alone: bool = True) -> Data:
     """Stop at a loss that is not finite, or isolate the nodes that have diverged where the run asks for that.
 
     Args:
         data: The graph after the local update.
         env: What stages may use.
         serves_start: Whether others hear the models that the round began with.
+        alone: Whether updates are nodes' own, and not steps along what others answered.
     """
     if env.isolate:
-        data, why = judge(data, env, serves_start)
+        data, why = judge(data, env, serves_start, alone)
         return isolate(data, why) if why else data
     bad = (data.bad_step >= 0).nonzero().flatten()
     if not len(bad):

@@ -157,7 +157,7 @@ def test_an_update_that_doubles_the_loss_is_forgiven_twice():
     data.loss_bound = torch.tensor([40.0, 250.0]).double()
     for expected in ([], [], [0]):
         data.x_start = data.x.like([torch.tensor([[3.0], [3.0]]).double()])
-        data.x = data.x.like([torch.tensor([[4.0], [3.0]]).double()])  # from 4 to 9: doubled, and by more than 4
+        data.x = data.x.like([torch.tensor([[4.0], [3.0]]).double()])  # from 4 to 9: doubled, and by more than 0.4
         data, why = judge(data, env)
         assert list(why) == expected
 
