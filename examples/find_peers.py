@@ -84,7 +84,8 @@ def main() -> None:
     with tqdm(total=trials * args.seeds * args.rounds, unit="round") as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
-            graphs[id(trial)] = result.history.graphs
+            if result is not None:  # it is None where the trial failed
+                graphs[id(trial)] = result.history.graphs
             bar.update(args.rounds)
             bar.set_postfix_str(f"{trial.method} on problem {trial.seed + 1}")
 
@@ -92,7 +93,8 @@ def main() -> None:
         play |= {"rounds": args.rounds, "evaluate_every": args.rounds}
         found = compare(makers, lambda seed: draw(seed=seed), model, range(args.seeds), grids, **play)
     cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
-    seen = {name: [graphs[id(trial)] for trial in many] for name, many in found.chosen.items() if name != "none"}
+    seen = {n: [graphs[id(t)] for t in many if not t.failure] for n, many in found.chosen.items() if n != "none"}
+    seen = {name: many for name, many in seen.items() if many}
     print(report.results_table(found))
     print(f"\nwho listened to whom, in the last {math.ceil(args.rounds / 3)} of {args.rounds} rounds")
     print(report.peer_table(seen, cluster))

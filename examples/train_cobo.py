@@ -115,9 +115,10 @@ def main() -> None:
     with tqdm(total=runs * args.seeds * args.rounds, unit="round") as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
-            graphs, state = result.history.graphs, result.data
-            last = server_graph(state) if "server" in state else graphs[max(graphs)] if graphs else None
-            kept[id(trial)] = state.get("pairs_compared"), graphs, last
+            if result is not None:  # it is None where the trial failed
+                graphs, state = result.history.graphs, result.data
+                last = server_graph(state) if "server" in state else graphs[max(graphs)] if graphs else None
+                kept[id(trial)] = state.get("pairs_compared"), graphs, last
             bar.update(args.rounds)
             bar.set_postfix_str(f"{trial.method} on problem {trial.seed + 1}")
 
@@ -125,9 +126,11 @@ def main() -> None:
     print(report.results_table(found, reference="local"))
     print("\n" + report.paired_table(found, "local"))
     target = found.rows()["local"]["mean"] if args.target is None else args.target
-    print("\n" + report.time_to_table(found, target))
+    if target == target:  # not NaN, as where local training failed
+        print("\n" + report.time_to_table(found, target))
     cluster = draw(seed=0).cluster
-    seen = {name: [kept[id(trial)] for trial in many] for name, many in found.chosen.items() if name != "local"}
+    seen = {n: [kept[id(t)] for t in many if not t.failure] for n, many in found.chosen.items() if n != "local"}
+    seen = {name: many for name, many in seen.items() if many}
     print("\nwho listens to whom in the end")
     print(report.weight_table({name: [last for _, _, last in many] for name, many in seen.items()}, cluster))
     for name, many in seen.items():

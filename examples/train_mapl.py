@@ -83,7 +83,7 @@ def main() -> None:
     with tqdm(total=len(args.methods) * args.seeds, unit="run") as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
-            learned.extend([result] if trial.method == "mapl" else [])
+            learned.extend([result] if trial.method == "mapl" and not trial.failure else [])
             bar.update()
             bar.set_postfix_str(f"{trial.method}, seed {trial.seed}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.comm import Relation
+from graphcollab.guard import judge
 from graphcollab.local import NonFiniteLossError, Rows
 from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights, ServerAverage, attend, dismiss
 from graphcollab.nn.at_work import count_messages
@@ -158,8 +160,10 @@ class Method:
                 del data[name]
         data.x_start = data.x
         before = data
-        data = began = attend(data, env)
-        data = self.watch.before(settle(self.local(data, env), env), env)
+        data = began = sift(attend(data, env), self.local, env)
+        serves_start, alone = getattr(self.exchange, "serves_start", False), not hasattr(self.local, "alone")
+        data = settle(self.local(data, env), env, serves_start, alone)
+        data = self.watch.before(data, env)
         data = self.weigh(data, env)
         along_edges = self.along_edges and not getattr(self.exchange, "through_server", False)
         data = self.exchange(count_messages(data, along_edges), env)
@@ -200,7 +204,7 @@ class Method:
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
         bad = (~torch.isfinite(losses) & ~data.isolated).nonzero().flatten()
         if len(bad) and env.isolate:
-            data = isolate(data, bad)
+            data = isolate(data, dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
         elif len(bad):
             raise NonFiniteLossError(
                 f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
@@ -217,31 +221,58 @@ def last_graph(data: Data) -> tuple[Tensor, Tensor]:
     return data.edge_index, data.edge_weight
 
 
-def settle(data: Data, env: Env) -> Data:
-    """Stop at a loss that is not finite, or isolate its node where the run asks for that."""
+def sift(data: Data, local: Stage, env: Env) -> Data:
+    """Isolate nodes whose own step diverges, where nodes hear of each other in the local update already."""
+    alone = getattr(local, "alone", None)
+    if alone is None or not env.isolate:
+        return data
+    tried, why = judge(alone(data, env), env, serves_start=True)
+    data = copy.copy(data)
+    data.good, data.loss_bound = tried.good, tried.loss_bound  # the round is judged again after the local update
+    return isolate(data, why) if why else data
+
+
+def settle(data: Data, env: Env, serves_start: bool = False, alone: bool = True) -> Data:
+    """Stop at a loss that is not finite, or isolate the nodes that have diverged where the run asks for that.
+
+    Args:
+        data: The graph after the local update.
+        env: What stages may use.
+        serves_start: Whether others hear the models that the round began with.
+        alone: Whether updates are nodes' own, and not steps along what others answered.
+    """
+    if env.isolate:
+        data, why = judge(data, env, serves_start, alone)
+        return isolate(data, why) if why else data
     bad = (data.bad_step >= 0).nonzero().flatten()
     if not len(bad):
         return data
     node, step = int(bad[0]), int(data.bad_step[bad[0]])
-    if not env.isolate:
-        others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
-        raise NonFiniteLossError(
-            f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
-            "use a smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
-        )
-    return isolate(data, bad)
+    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
+    raise NonFiniteLossError(
+        f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
+        "use a smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
+    )
 
 
-def isolate(data: Data, nodes: Tensor) -> Data:
-    """Take nodes out of the collaboration: they get their last good models back, rest, and lose their edges."""
-    apart = data.isolated.index_fill(0, nodes, True)
+def isolate(data: Data, why: Mapping[int, str]) -> Data:
+    """Take nodes out of the collaboration: they get their last good models back, rest, and lose their edges.
+
+    Args:
+        data: The graph, with what `judge` keeps.
+        why: The nodes, and what was found with each of them.
+    """
+    nodes = torch.tensor(sorted(why), dtype=torch.int64, device=data.node_id.device)
+    new = torch.zeros_like(data.isolated).index_fill(0, nodes, True) & ~data.isolated
+    apart = data.isolated | new
     sender, receiver = data.edge_index
-    data = select_edges(data, (sender == receiver) | ~(apart[sender] | apart[receiver]))
-    tensors = []
-    for tensor, old, members in zip(data.x.tensors, data.x_start.tensors, data.x.members, strict=True):
-        tensors.append(torch.where(apart[members][:, None], old, tensor))
-    data.x = data.x.like(tensors)
+    data = copy.copy(select_edges(data, (sender == receiver) | ~(apart[sender] | apart[receiver])))
+    for name, models in data.good.items():
+        data[name] = data[name].where(new, models)
+    if "x_start" in data:
+        data.x_start = data.x_start.where(new, data.x)  # with it others would multiply, if only by zero
     data.isolated = apart
+    data.isolated_because = {**data.get("isolated_because", {}), **why}
     data.train_loss = data.train_loss.masked_fill(apart, float("nan"))
     data.trains, data.serves = data.trains & ~apart, data.serves & ~apart
     return data

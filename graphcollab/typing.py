@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 if TYPE_CHECKING:
     from graphcollab.comm import Comm
+    from graphcollab.guard import Isolate
     from graphcollab.local import Engine
     from graphcollab.nn import Everyone
     from graphcollab.stack import Stacks
@@ -23,14 +24,14 @@ class Env(NamedTuple):
         engine: Row primitives, bound to the nodes' tasks.
         comm: Communication between nodes.
         seed: Seed of the run.
-        isolate: Whether a node whose loss is not finite is left behind; else the run stops.
+        isolate: Whether a node that diverges is left behind, and when it is said to (`Isolate`); else the run stops.
         attend: Who takes part in which round. None: everyone.
     """
 
     engine: Engine
     comm: Comm
     seed: int
-    isolate: bool = False
+    isolate: Isolate | bool = False
     attend: Everyone | None = None
 
 

@@ -18,7 +18,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("tasks",),
     ("datasets", "models", "local", "ops"),
     ("nn", "transforms", "metrics"),
-    ("peers", "watch"),
+    ("peers", "watch", "guard"),
     ("method",),
     ("phases",),
     ("methods", "train"),

@@ -31,6 +31,7 @@ from graphcollab import (
 )
 from graphcollab.local import SGD, Adam, CrossEntropy, Fit, UserLoss, as_row_optimizer
 from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
+from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
 from graphcollab.nn import CenterAverage, Exchange, Receive, ServerAverage
 from graphcollab.stack import ParamSpec
@@ -205,6 +206,10 @@ BAD = {
     "method": (lambda: get_method("l3c"), "unknown method 'l3c'; did you mean 'l2c'"),
     "dataset": (lambda: load_dataset("digit"), "unknown dataset 'digit'; did you mean 'digits'"),
     "model": (lambda: build_model("mpl", (4,), 3), "unknown model 'mpl'; did you mean 'mlp'"),
+    "metric of unknown direction": (
+        lambda: nodes(metric=lambda outputs, targets: 0.0),
+        "<lambda> is a function that does not say whether larger .*UserMetric.* or set .* attribute higher_is_better",
+    ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), "unknown metric 'acuracy'; did you mean 'accuracy'"),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), "unknown loss 'crossentropy'; did you mean 'cross_entropy'"),
     "backend": (lambda: go(backend="vamp"), "unknown backend 'vamp'; did you mean 'vmap'"),
@@ -300,8 +305,8 @@ WRONG_TYPES = {
         r"a loss must return one number per batch .* got \(2,\): average it",
     ),
     "metric of several numbers": (
-        lambda: go(tasks=nodes(metric=lambda o, t: (o.argmax(1) == t).tolist())),
-        "metric <lambda>: expected one number",
+        lambda: go(tasks=nodes(metric=UserMetric("hits", True, lambda o, t: (o.argmax(1) == t).tolist()))),
+        "metric hits: expected one number",
     ),
     "metric that is none": (lambda: go(tasks=nodes(metric=3)), "a metric must be a name, a Metric or a function"),
 }
@@ -378,7 +383,7 @@ def test_what_a_users_loss_and_metric_can_take_is_not_refused():
 
     ignoring = partial(F.cross_entropy, ignore_index=-1)
     with pytest.raises(pytest.fail.Exception, match="training has begun"):
-        go(local(), with_labels("train", -1, loss=ignoring, metric=spread))
+        go(local(), with_labels("train", -1, loss=ignoring, metric=UserMetric("spread", True, spread)))
 
 
 def test_compare_checks_before_it_runs():

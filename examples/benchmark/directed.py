@@ -97,6 +97,8 @@ def main() -> None:
             def tell(trial: Any, result: Any, number: int, total: int, seen: Any = seen, bar: Any = bar) -> None:
                 bar.total = total
                 bar.update(1)
+                if result is None:  # the trial failed, which compare has said
+                    return
                 graph = result.graph()
                 weight = to_dense_adj(graph.edge_index.flip(0), None, graph.edge_weight, graph.num_nodes)[0]
                 seen[id(trial)] = weight, result.history.final("test_metric")
@@ -110,11 +112,15 @@ def main() -> None:
         print(report.results_table(comparison))
         told[name] = {}
         for key, trials in comparison.chosen.items():
+            if comparison.failed(key) or comparison.failed("directed"):
+                continue
             weight, score = (torch.stack(many).mean(0) for many in zip(*(seen[id(t)] for t in trials), strict=True))
             told[name][key] = {"values": comparison.values(key), "nodes": score.tolist(), "weights": weight.tolist()}
             gain = f"directed is better by {interval(comparison.values('directed'), comparison.values(key))}"
             shown = "  ".join(f"{100 * value:.2f}" for value in score.tolist())
             print(f"{key:9} % per node: {shown}", "" if key == "directed" else f"  {gain}")
+        if "directed" not in told[name]:
+            continue
         print("learned weights (row: who listens), mean over seeds:")
         print("\n".join("  " + "  ".join(f"{w:.2f}" for w in row) for row in told[name]["directed"]["weights"]))
     print("\nall settings together")

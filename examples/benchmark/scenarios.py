@@ -147,9 +147,11 @@ def main() -> None:
     with tqdm(total=runs * len(args.lrs) * args.seeds, unit="run") as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
+            bar.update()
+            if result is None:  # the trial failed, which compare has said
+                return
             cluster, graph = result.env.engine.tasks.cluster, (result.data.edge_index, result.data.edge_weight)
             learned[id(trial)] = recovery_auc(*graph, cluster), in_cluster_share(*graph, cluster)
-            bar.update()
             mean = 100 * trial.summary["mean"]
             bar.write(f"{trial.method} {dict(trial.setting)} seed {trial.seed}: {mean:.2f}, graph {learned[id(trial)]}")
 
@@ -174,7 +176,8 @@ def main() -> None:
     print("\n" + report.budget_table(found, budget=budget))
     print("\nmethod: area under the ROC curve of weights for same-cluster pairs, weight inside the cluster; every seed")
     for name in [name for name in wanted if name in FORMS]:
-        print(f"{name}: " + ", ".join("{:.3f} {:.1%}".format(*learned[id(trial)]) for trial in found.chosen[name]))
+        kept = [trial for trial in found.chosen[name] if not trial.failure]
+        print(f"{name}: " + ", ".join("{:.3f} {:.1%}".format(*learned[id(trial)]) for trial in kept))
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(found, wanted[0], arguments=vars(args)).encode()))
 

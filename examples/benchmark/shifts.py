@@ -163,6 +163,8 @@ def main() -> None:
         def note(trial: Any, result: Any, number: int, total: int) -> None:
             bar.total = total
             bar.update(1)
+            if result is None:  # the trial failed, which compare has said
+                return
             found[id(trial)] = {"seed": trial.seed, **trial.setting, **look(result, setting)}
             scores = ", ".join(f"{100 * score:.2f}" for score in found[id(trial)]["clusters"])
             how = f"{dict(trial.setting)} seed {trial.seed}: validation {100 * trial.validation:.2f} %"
@@ -186,7 +188,8 @@ def main() -> None:
             checkpoint=args.checkpoint,
             callbacks=[RecordGraph()],
         )
-    seen = {name: [found[id(trial)] for trial in trials] for name, trials in comparison.chosen.items()}
+    kept = {name: trials for name, trials in comparison.chosen.items() if not comparison.failed(name)}
+    seen = {name: [found[id(trial)] for trial in trials] for name, trials in kept.items()}
     print(report.results_table(comparison, markdown=True))
     tell(seen, setting, deal["nodes"])
     if args.out:

@@ -14,10 +14,10 @@ __all__ = ["metric_of", "score_rows"]
 
 
 def metric_of(tasks: Tasks) -> Metric:
-    """Return the metric that tasks are judged by; a user's function is better when bigger unless it says otherwise."""
+    """Return the metric that tasks are judged by; a user's function says itself which way it goes."""
     if isinstance(tasks.metric, str | Metric):
         return as_metric(tasks.metric)
-    return as_metric(tasks.metric, bool(getattr(tasks.metric, "higher_is_better", True)))
+    return as_metric(tasks.metric, bool(getattr(tasks.metric, "higher_is_better", None)))
 
 
 def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[Tensor, Tensor]:

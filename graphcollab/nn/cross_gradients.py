@@ -141,6 +141,10 @@ class CrossGradients:
         taken = self._count(taken, env, asked)
         return self._step(taken, data, gradients.with_part(self.part, direction))
 
+    def alone(self, data: Data, env: Env) -> Data:
+        """Return the data after the steps that nodes would take by their own gradients, to find those that diverge."""
+        return self._fit(self.optimizer)(data, env)
+
     def _fit(self, optimizer: RowOptimizer) -> Fit:
         return Fit(steps=1, batch_size=self.batch_size, optimizer=optimizer, keep_state=True)
 

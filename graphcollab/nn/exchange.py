@@ -101,6 +101,11 @@ class Exchange:
         if not 0 < self.scale < math.inf:
             raise ValueError(f"scale must be a positive finite number, got {self.scale}")
 
+    @property
+    def serves_start(self) -> bool:
+        """Whether others hear models as they were when the round began."""
+        return self.message in ("x_start", "update")
+
     def init(self, data: Data, env: Env) -> Data:
         """Check that the part can be shared."""
         data.x.part(self.part)

@@ -116,6 +116,7 @@ def shard_tasks(
     classes: Sequence[int] | None = None,
     shard_size: int | None = None,
     val_fraction: float = 0.2,
+    stratify: bool = True,
     **kwargs: Any,
 ) -> Tasks:
     """Draw K = M P / N non-IID tasks, each with samples of N of M classes.
@@ -135,6 +136,7 @@ def shard_tasks(
         classes: The M classes used. Default: all that occur.
         shard_size: Samples of a shard. Default: all samples are dealt out.
         val_fraction: Share of a node's samples set aside for validation.
+        stratify: Whether some of every class are; see `Tasks.hold_out`.
         kwargs: ``loss``, ``metric`` and other fields of `Tasks`.
 
     Raises:
@@ -169,8 +171,7 @@ def shard_tasks(
         data,
         [[classes[m] for m in members] for members, _ in dealt],
         [i for _, i in dealt],
-        seed,
-        val_fraction,
+        (val_fraction, seed, stratify),
         **kwargs,
     )
 
@@ -184,6 +185,7 @@ def grouped_tasks(
     classes: Sequence[int] | None = None,
     shard_size: int | None = None,
     val_fraction: float = 0.2,
+    stratify: bool = True,
     **kwargs: Any,
 ) -> Tasks:
     """Split the classes at random into groups and give every group's task to several nodes (Fig. 4 of L2C).
@@ -198,6 +200,7 @@ def grouped_tasks(
         classes: The classes used. Default: all that occur.
         shard_size: Samples of one class at one node. Default: all samples are dealt out.
         val_fraction: Share of a node's samples set aside for validation.
+        stratify: Whether some of every class are; see `Tasks.hold_out`.
         kwargs: Fields of `Tasks`.
 
     Raises:
@@ -214,11 +217,11 @@ def grouped_tasks(
     index = [torch.cat([cut[m][k] for m in group]) for group in members for k in range(nodes_per_group)]
     labels = [[classes[m] for m in group] for group in members for _ in range(nodes_per_group)]
     cluster = torch.arange(groups).repeat_interleave(nodes_per_group)
-    return _with_tests(data, labels, index, seed, val_fraction, cluster=cluster, **kwargs)
+    return _with_tests(data, labels, index, (val_fraction, seed, stratify), cluster=cluster, **kwargs)
 
 
 def _with_tests(
-    data: Labelled, labels: list[list[int]], index: list[Tensor], seed: int, val_fraction: float, **kwargs: Any
+    data: Labelled, labels: list[list[int]], index: list[Tensor], held: tuple[float, int, bool], **kwargs: Any
 ) -> Tasks:
     """Attach all test samples of every node's classes and hold out validation samples."""
     of_class = {c: (data.test_targets == c).nonzero().flatten() for group in labels for c in group}
@@ -228,4 +231,4 @@ def _with_tests(
     pools = {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
     tests = [torch.cat([of_class[c] for c in sorted(group)]) for group in labels]
     splits = {"train": Split.from_lists("train", index), "test": Split.from_lists("test", tests)}
-    return Tasks(pools, splits, **kwargs).hold_out(val_fraction, seed)
+    return Tasks(pools, splits, **kwargs).hold_out(*held)

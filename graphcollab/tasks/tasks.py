@@ -11,15 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from graphcollab.keyed import keyed_order
+from graphcollab.tasks._hold_out import hold_out
 from graphcollab.tasks.pool import Pool, Split
 
 __all__ = ["Samples", "Tasks"]
 
 Samples = tuple[Any, Any] | Dataset[Any]
 """A node's samples: a pair (inputs, targets) of arrays or tensors, or a torch ``Dataset`` of such pairs."""
-
-_SPLIT_STREAM = 101
 
 
 def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
@@ -53,13 +51,14 @@ class Tasks:
         loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's
             batch.
         metric: ``"accuracy"``, ``"mse"``, ``"mae"``, ``"auc"``, or a function ``(outputs, targets) -> number`` of one
-            node's samples (bigger is better unless it has an attribute ``higher_is_better = False``).
+            node's samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have, or a
+            ``graphcollab.metrics.UserMetric``.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
 
     Raises:
-        ValueError: If a node has no training samples, an index is outside its pool, names are not one per node, or
-            two nodes have the same ``node_id``.
+        ValueError: If a node has no training samples, an index is outside its pool, names are not one per node, two
+            nodes have the same ``node_id``, or a function as metric does not say which way it goes.
 
     Example:
         >>> x, y = torch.randn(20, 3), torch.randint(2, (20,))
@@ -77,6 +76,13 @@ class Tasks:
     cluster: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if callable(self.metric) and getattr(self.metric, "higher_is_better", None) is None:
+            name = getattr(self.metric, "__name__", type(self.metric).__name__)
+            raise ValueError(
+                f"metric {name} is a function that does not say whether larger values are better ones: give "
+                f"graphcollab.metrics.UserMetric({name!r}, higher_is_better, function), or set the function's "
+                "attribute higher_is_better to True or False"
+            )
         if "train" not in self.splits:
             raise ValueError(f"tasks need a split 'train', got {sorted(self.splits)}")
         count = self.splits["train"].num_nodes
@@ -117,6 +123,7 @@ class Tasks:
         *,
         val_fraction: float = 0.2,
         seed: int = 0,
+        stratify: bool = True,
         **kwargs: Any,
     ) -> Tasks:
         """Build tasks from every node's own arrays or datasets.
@@ -127,6 +134,7 @@ class Tasks:
             test: Test samples per node, if there are any.
             val_fraction: Share of training samples set aside for validation when ``val`` is not given.
             seed: Seed of that draw.
+            stratify: Whether it holds out some of every class; see `hold_out`.
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``, ``cluster``.
         """
         if not len(train):
@@ -149,7 +157,7 @@ class Tasks:
             pools[name] = Pool(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
             splits[name] = Split(name, torch.arange(int(bounds[-1])), bounds)
         tasks = cls(pools, splits, **{**kwargs, "names": given})
-        return tasks if val is not None else tasks.hold_out(val_fraction, seed)
+        return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
 
     @property
     def ids(self) -> Tensor:
@@ -199,24 +207,27 @@ class Tasks:
             )
         return self.cluster.unique(return_inverse=True)[1]
 
-    def hold_out(self, fraction: float = 0.2, seed: int = 0) -> Tasks:
+    def hold_out(self, fraction: float = 0.2, seed: int = 0, stratify: bool = True) -> Tasks:
         """Set a random share of every node's training samples aside for validation (at least one of two or more).
+
+        Where samples have one whole-number label each, every class of a node is held out in proportion: at least one
+        sample of each class that has several, as far as the node's total allows it, and never all.
+
+        Args:
+            fraction: Share of a node's samples.
+            seed: Seed of the draw.
+            stratify: False draws without regard to classes, as was done before there was a choice.
 
         Raises:
             ValueError: If the fraction is not in [0, 1).
         """
         if not 0 <= fraction < 1:
             raise ValueError(f"the validation fraction must be in [0, 1), got {fraction}")
-        split, train, val = self.splits["train"], [], []
-        for node, ident in enumerate(self.ids.tolist()):
-            index = split.of(node)
-            index = index[keyed_order(seed, _SPLIT_STREAM, ident, torch.arange(len(index), device=index.device))]
-            held = max(round(fraction * len(index)), 1) if len(index) > 1 and fraction > 0 else 0
-            held = min(held, len(index) - 1)
-            train.append(index[held:])
-            val.append(index[:held])
-        splits = {**self.splits, "train": Split.from_lists(split.pool, train), "val": Split.from_lists(split.pool, val)}
-        return replace(self, splits=splits)
+        split = self.splits["train"]
+        targets = self.pools[split.pool].targets
+        classes = stratify and not targets.is_floating_point() and targets.dim() == 1
+        train, val = hold_out(split, self.ids, fraction, seed, targets[split.index] if classes else None)
+        return replace(self, splits={**self.splits, "train": train, "val": val})
 
     def require(self, split: str, why: str) -> None:
         """Check that every node has samples in a split.

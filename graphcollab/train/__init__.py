@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphcollab.guard import Isolate
 from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
@@ -23,6 +24,7 @@ __all__ = [
     "Finding",
     "HealthCheck",
     "History",
+    "Isolate",
     "Joined",
     "JsonLog",
     "Progress",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from graphcollab.guard import Isolate
 from graphcollab.local import Context, as_objective
 from graphcollab.local.backend import keyed_layers
 from graphcollab.local.copy_module import copy_module
@@ -31,7 +32,9 @@ __all__ = [
 ]
 
 
-def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinite: str, attend: object = None) -> None:
+def check_settings(
+    method: object, tasks: object, stops_early: bool, on_nonfinite: object, attend: object = None
+) -> None:
     """Check what is to be run.
 
     Raises:
@@ -46,8 +49,10 @@ def check_settings(method: object, tasks: object, stops_early: bool, on_nonfinit
         raise TypeError(f"expected a Method or Phases, got {type(method).__name__}{hint}")
     if not isinstance(tasks, Tasks):
         raise TypeError(f"expected Tasks, got {type(tasks).__name__}: make them by Tasks.from_samples or shard_tasks")
-    if on_nonfinite not in ("stop", "isolate"):
-        raise ValueError(f"on_nonfinite must be 'stop' or 'isolate', got {on_nonfinite!r}")
+    if not isinstance(on_nonfinite, Isolate) and on_nonfinite not in ("stop", "isolate"):
+        raise ValueError(
+            f"on_nonfinite must be 'stop' or 'isolate', got {on_nonfinite!r} (or Isolate(factor), for other bounds)"
+        )
     if attend is not None and not isinstance(attend, Everyone):
         raise TypeError(f"attend must be Stragglers(...), Membership(...) or None, got {attend!r}")
     if stops_early:

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole, without_warnings
 from graphcollab.comm import Comm
+from graphcollab.guard import Isolate
 from graphcollab.local import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import metric_of
@@ -61,7 +62,7 @@ def run(
     checkpoint_every: int | None = None,
     resume: bool = True,
     patience: int | None = None,
-    on_nonfinite: str = "stop",
+    on_nonfinite: str | Isolate = "stop",
     attend: Everyone | None = None,
     device: torch.device | str = "cpu",
     backend: str = "auto",
@@ -101,7 +102,9 @@ def run(
         patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
-            node keeps its last good model, rests, and loses its edges.
+            node keeps its last good model, rests, and loses its edges. Nodes are judged before others hear of their
+            models; `graphcollab.train.Isolate` says by which bounds, and ``Isolate(factor)`` asks for others. Judging
+            takes a gradient and a loss on all training samples a round. A resumed run keeps the bounds it began with.
         attend: Who takes part in which round, with any method: `graphcollab.nn.Stragglers` drops and delays nodes,
             `graphcollab.nn.Membership` lets them join and leave. Default: everyone always does.
         device: Where to compute.
@@ -154,7 +157,8 @@ def run(
     engine = Engine(
         tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
     )
-    env = Env(engine, Comm(), seed, on_nonfinite == "isolate", attend)
+    isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
+    env = Env(engine, Comm(), seed, isolate, attend)
     method.check(tasks)
     threads = _threads(saved[2]["threads"] if saved else None, threads, engine)
     # a resumed run is started only to be compared; the run that was begun has said what there is to say
@@ -269,12 +273,11 @@ def _report_isolated(data: Data, before: Tensor, history: History) -> None:
     """Warn of the nodes that were left behind in this round, and note them in the history."""
     for node in (data.isolated & ~before).nonzero().flatten().tolist():
         name = history.names[node]
-        history.isolated[name] = data.round
-        step = int(data.bad_step[node])
-        where = f"at local step {step}" if step >= 0 else "on its validation data"
+        history.isolated[name], why = data.round, data.isolated_because[node]
+        history.isolated_because[name] = why
         warnings.warn(
-            f"{name} was isolated in round {data.round - 1} because its loss was not finite {where}: it keeps its last "
-            "good model and takes no further part",
+            f"{name} was isolated in round {data.round - 1} because {why}: it keeps its last good model and takes no "
+            "further part",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -11,6 +11,7 @@ from torch import nn
 from graphcollab import ifca, l2c, local, meta_l2c, run
 from graphcollab.local import SGD, Fit, UserLoss, Views
 from graphcollab.method import Method
+from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.phases import Phases
@@ -65,7 +66,7 @@ OTHERS = {
     "names": ({"tasks": lambda: replace(small(), names=tuple("abcdef"))}, "node names"),
     "ids": ({"tasks": lambda: replace(small(), node_id=torch.arange(6) + 1)}, "node ids"),
     "loss": ({"tasks": lambda: replace(small(), loss=nn.functional.cross_entropy)}, "loss .*cross_entropy"),
-    "metric": ({"tasks": lambda: replace(small(), metric=lambda o, t: 0.0)}, "metric"),
+    "metric": ({"tasks": lambda: replace(small(), metric=UserMetric("zero", True, lambda o, t: 0.0))}, "metric"),
     "edges": ({"graph": Ring()}, "edge_index at the start"),
     "pretrained": (
         {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=Mixer.create(SPEC, seed=9))},

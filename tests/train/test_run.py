@@ -23,6 +23,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
 from graphcollab.train.run import _out_of_patience, _remember_best
+from graphcollab.watch import NoWatch
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
@@ -304,14 +305,21 @@ def test_non_finite_loss_names_node_round_and_step_and_keeps_the_checkpoint(tmp_
 
 @pytest.mark.parametrize("method", [meta_l2c(**QUICK), l2c(**QUICK), fedavg(**QUICK), fedavg(**QUICK, fraction=0.7)])
 def test_isolated_node_keeps_its_last_good_model(method):
+    """That is the last one which was judged on its samples as they were: after a local update, before merging."""
     tasks = named()
-    states = {}
+    states, learned = {}, {}
 
     class Keep(Callback):
         def on_round(self, data, history):
             states[data.round] = data.x.tensors[0].clone()
 
-    callbacks = [Keep(), Poison(tasks, 3, 2)]
+    class Watch(NoWatch):
+        def before(self, data, env):
+            if bool(data.trains[3]):
+                learned["dot"] = data.x.tensors[0][3].clone()
+            return data
+
+    callbacks, method = [Keep(), Poison(tasks, 3, 2)], method.replace(watch=Watch())
     with pytest.warns(RuntimeWarning, match=r"^dot was isolated in round \d .* at local step \d: .*last good model"):
         result = run(method, tasks, make, rounds=6, on_nonfinite="isolate", callbacks=callbacks)
     (name, round_) = next(iter(result.history.isolated.items()))
@@ -319,7 +327,8 @@ def test_isolated_node_keeps_its_last_good_model(method):
     assert name == "dot"
     assert round_ >= 3
     rows = result.data.x.tensors[0]
-    assert torch.equal(rows[3], states[round_ - 1][3])
+    assert torch.equal(rows[3], learned["dot"])
+    assert "loss was not finite at local step" in result.history.isolated_because["dot"]
     assert bool(torch.isfinite(rows).all())
     assert bool((rows[[0, 1, 2, 4, 5]] != states[round_ - 1][[0, 1, 2, 4, 5]]).any())
     sender, receiver = result.data.edge_index
