@@ -31,7 +31,7 @@ from graphcollab.train.guards import finish_round_on_interrupt, same_threads
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result
-from graphcollab.train.start import Graph, Model, build_graph, build_modules, starting_graph
+from graphcollab.train.start import Graph, Model, build_graph, build_modules
 from graphcollab.typing import Env
 
 __all__ = ["run"]
@@ -122,8 +122,7 @@ def run(
     modules = build_modules(model, seed, device)
     metric = metric_of(tasks)
     check_outputs(tasks, modules, metric)
-    data = build_graph(tasks, modules, starting_graph(method, graph), architecture)
-    data.all_pairs = graph is None and method.finds_peers
+    data = build_graph(tasks, modules, graph, architecture, method)
     path = latest_checkpoint(checkpoint) if checkpoint is not None and resume else None
     saved = None if path is None else load_checkpoint(path, device)
     about = {} if checkpoint is None else describe_run(method, tasks, data, seed, autocast, compile, attend)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from graphcollab.methods import fedavg, random_peers
 from graphcollab.models import MLP
 from graphcollab.testing import Scene
 from graphcollab.train import build_graph, build_modules
@@ -110,3 +111,15 @@ def test_bad_graphs(tasks):
 def test_a_list_is_no_graph(tasks):
     with pytest.raises(TypeError, match="a graph is a Data, an edge_index tensor"):
         build_graph(tasks, [make()], [[0, 1], [1, 0]])
+
+
+def test_edges_that_are_given_are_remembered():
+    given = build_graph(Scene.small().tasks, [make()], torch.tensor([[1, 0, 0, 3], [0, 1, 0, 4]]))
+    assert given.allowed.edge_index.tolist() == [[1, 0, 3], [0, 1, 4]]  # as they are kept, without self-loops
+    assert given.component[0] == given.component[1]
+    assert given.component.unique().numel() == 5
+    assert "allowed" not in build_graph(Scene.small().tasks, [make()])
+    for method in (fedavg(), random_peers()):  # no pairs are listed
+        everybody = build_graph(Scene.small().tasks, [make()], method=method)
+        assert everybody.num_edges == 0
+        assert "allowed" not in everybody
