@@ -140,18 +140,17 @@ class ChooseCenter:
         best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
         if not self.redraws:
             return best
-        most = torch.full((groups,), -1.0, device=group.device)
+        most = torch.full((groups,), -1.0, dtype=torch.float64, device=group.device)
         done = most > 0
         for attempt in range(self.redraws + 1):
             centers = self._drawn(data, env, attempt)
             chosen = center_losses(data, env, centers, data.round, self.samples).argmin(1)
             users = self._users(data, _placed(chosen, group, self.clusters), groups)
-            share = users.amin(1) / users.sum(1).clamp(min=1)
+            share = users.amin(1).double() / users.sum(1).clamp(min=1)
             better = ~done & (share > most)
             for part, rows in centers.items():
-                best[part] = torch.where(better[:, None, None], rows, best[part].view(groups, *rows.shape)).flatten(
-                    0, 1
-                )
+                before = best[part].view(groups, *rows.shape)  # [G, C, P]
+                best[part] = torch.where(better[:, None, None], rows, before).flatten(0, 1)
             most, done = torch.where(better, share, most), done | (share >= wanted)
             if bool(done.all()):
                 break
