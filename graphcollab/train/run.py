@@ -74,7 +74,9 @@ def run(
             may make several, such as one that calls `graphcollab.models.split_models`.
         graph: Allowed edges: a ``Data``, an ``edge_index``, a topology transform, or None for all pairs (for no edges
             where the method sends nothing along edges, such as ``local`` and ``fedavg``; all pairs, without listing
-            them, where nodes look for their peers, such as ``dac``).
+            them, where nodes look for their peers, such as ``dac``). Nobody hears along another edge, whatever route
+            models take: servers average inside connected components, whose nodes must all be allowed to hear each other
+            (``fedavg(incomplete="average")`` takes others too), and a node without neighbours sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K], where there are several.
