@@ -17,6 +17,7 @@ from graphcollab.comm import Relation
 from graphcollab.guard import judge
 from graphcollab.local import NonFiniteLossError, Rows
 from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights, ServerAverage, attend, dismiss
+from graphcollab.nn.allowed import forbidden_edges
 from graphcollab.nn.at_work import count_messages
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -147,10 +148,10 @@ class Method:
         if "server" in data:  # of an earlier phase; parts that use servers connect the nodes to theirs
             del data.server
         if self.prepare is not None:
-            data = self.prepare(data)
+            data = allowed_only(self.prepare(data))
         for part in (self.local, self.weigh, self.exchange, self.watch, self.rewire, self.personal):
             data = part.init(data, env)
-        return data
+        return allowed_only(data)
 
     def play(self, data: Data, env: Env) -> Data:
         """Play one round."""
@@ -165,8 +166,7 @@ class Method:
         data = settle(self.local(data, env), env, serves_start, alone)
         data = self.watch.before(data, env)
         data = self.weigh(data, env)
-        along_edges = self.along_edges and not getattr(self.exchange, "through_server", False)
-        data = self.exchange(count_messages(data, along_edges), env)
+        data = self.exchange(count_messages(data, self.exchange.at_server(data)), env)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
@@ -177,6 +177,7 @@ class Method:
                 del data[name]
         if data.edge_index is not edge_index:
             data.last_graph = Relation(edge_index, edge_weight, (data.num_nodes, data.num_nodes))
+            data = allowed_only(data)
         data.round = data.round + 1
         return data
 
@@ -212,6 +213,12 @@ class Method:
             )
         cotangent = cotangent.masked_fill(data.isolated[:, None], 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
+
+
+def allowed_only(data: Data) -> Data:
+    """Take out the edges that may not exist, whoever made them."""
+    forbidden = forbidden_edges(data)
+    return data if forbidden is None else select_edges(data, ~forbidden)
 
 
 def last_graph(data: Data) -> tuple[Tensor, Tensor]:

@@ -95,6 +95,9 @@ class Exchanger(Stage, Protocol):
     def part(self) -> str:
         """Part of the model that is mixed."""
 
+    def at_server(self, data: Data) -> Tensor | None:
+        """Return who sends to a server in this round, [K]; None if models travel along the edges instead."""
+
     def weight_gradient(self, data: Data, env: Env, cotangent: Any) -> Tensor:
         """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part]."""
 

@@ -78,7 +78,7 @@ def main() -> None:
         for name, method in METHODS.items():
             clock, rounds = Clock(args.device), args.repeats + 1
             # The one evaluation comes after the last round.
-            edges = None if method.finds_peers else graph
+            edges = graph if method.along_edges and not method.finds_peers else None
             result = run(
                 method, tasks, lambda: MLP(64, 32, CLASSES), edges, rounds=rounds, evaluate_every=rounds,
                 callbacks=[clock], device=args.device,

@@ -57,7 +57,7 @@ def dac(
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If a setting is unknown or out of range, or more peers are asked for than there are.
+        ValueError: If a setting is unknown or out of range, or there is only one node.
 
     Example:
         >>> dac("inverse_loss", merge="fedsim", tau=30, scale=None).rewire.tau

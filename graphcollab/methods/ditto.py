@@ -22,6 +22,7 @@ def ditto(
     part: str = "all",
     buffers: str = "mix",
     weights: str = "uniform",
+    incomplete: str = "refuse",
 ) -> Method:
     r"""Ditto: every node trains a personal model that is pulled towards the global one.
 
@@ -48,6 +49,8 @@ def ditto(
         part: Part of the model that is averaged, and in which the personal model is pulled.
         buffers: ``"mix"`` or ``"keep"`` running statistics of the global model; the personal ones stay with the node.
         weights: ``"uniform"``, or ``"counts"``: nodes count by their training samples.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
+            although not all of them may hear each other.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -60,7 +63,7 @@ def ditto(
     return Method(
         "ditto",
         local=FitPersonal(epochs, steps, batch_size, optimizer, lam=lam, part=part),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights),
+        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
         rewire=sample_nodes(fraction),
         personal=PersonalModel(),
         global_state=True,

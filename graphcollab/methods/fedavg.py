@@ -22,6 +22,7 @@ def fedavg(
     steps: int | None = None,
     weights: str = "counts",
     within: str | None = None,
+    incomplete: str = "refuse",
 ) -> Method:
     r"""FedAvg: average all models, weighted by sample counts.
 
@@ -31,7 +32,9 @@ def fedavg(
     .. math::
         x \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} x_k
 
-    over the nodes S at work, through a server node; every node then holds the average and is judged by it. Inside true
+    over the nodes S at work, through a server node; every node then holds the average and is judged by it. Where edges
+    are given, every connected component has a server, and its nodes must all be allowed to hear each other; a node
+    without neighbours trains alone. Inside true
     clusters (``within="cluster"``) every cluster has a server of its own, and the method is named
     ``fedavg_in_clusters``: what a method that finds the clusters could reach (the oracle that CoBo, NeurIPS 2024, is
     measured against).
@@ -48,6 +51,8 @@ def fedavg(
         steps: Local steps per round, instead of ``epochs``.
         weights: ``"counts"``, or ``"uniform"``: all nodes count alike.
         within: ``"cluster"``: average inside the true clusters, which the tasks must know; None: over all nodes.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
+            although not all of them may hear each other.
 
     Example:
         >>> fedavg(fraction=0.1).rewire
@@ -59,7 +64,7 @@ def fedavg(
     return Method(
         "fedavg_in_clusters" if within == "cluster" else "fedavg",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, within=within),
+        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, within=within, incomplete=incomplete),
         rewire=sample_nodes(fraction),
         global_state=True,
     )

@@ -23,6 +23,7 @@ def fedavg_finetuned(
     buffers: str = "mix",
     steps: int | None = None,
     weights: str = "counts",
+    incomplete: str = "refuse",
 ) -> Method:
     """FedAvg, whose nodes are judged by the average after a few local steps on their own data.
 
@@ -43,13 +44,15 @@ def fedavg_finetuned(
         buffers: ``"mix"`` or ``"keep"`` running statistics.
         steps: Local steps per round, instead of ``epochs``.
         weights: ``"counts"``, or ``"uniform"``: all nodes count alike.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
+            although not all of them may hear each other.
 
     Example:
         >>> fedavg_finetuned(finetune_steps=40).personal.local.steps
         40
     """
     average = fedavg(
-        epochs, lr, weight_decay, batch_size, momentum, fraction, part, buffers, steps=steps, weights=weights
+        epochs, lr, weight_decay, batch_size, momentum, fraction, part, buffers, steps, weights, incomplete=incomplete
     )
     optimizer = SGD(lr=lr if finetune_lr is None else finetune_lr, weight_decay=weight_decay, momentum=momentum)
     tuned = FineTuned(Fit(epochs=finetune_epochs, steps=finetune_steps, batch_size=batch_size, optimizer=optimizer))

@@ -27,6 +27,7 @@ def fedclassavg(
     weights: str = "counts",
     part: str = "head",
     buffers: str = "keep",
+    incomplete: str = "refuse",
 ) -> Method:
     r"""FedClassAvg: nodes with models of any architecture average their classifiers.
 
@@ -76,6 +77,8 @@ def fedclassavg(
         weights: ``"counts"``: a node counts by its training samples; ``"uniform"``: all nodes count alike.
         part: The classifier: the part of the model that is averaged and pulled.
         buffers: ``"keep"`` or ``"mix"`` running statistics.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
+            although not all of them may hear each other.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -101,7 +104,7 @@ def fedclassavg(
             views=Views(augment, 2),
             first_view=True,
         ),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights),
+        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
         rewire=sample_nodes(fraction),
         global_state=True,
     )

@@ -21,6 +21,7 @@ def fedproto(
     fraction: float = 1.0,
     weights: str = "counts",
     predict: str = "prototype",
+    incomplete: str = "refuse",
 ) -> Method:
     r"""FedProto: nodes with models of any architecture share the mean latents of their classes.
 
@@ -50,6 +51,8 @@ def fedproto(
         weights: ``"counts"``: a node's prototype of a class counts by its samples of that class, as in the paper;
             ``"uniform"``: nodes that have the class count alike, as in the authors' code.
         predict: ``"prototype"``: nodes are judged by the nearest prototype; ``"head"``: by their own heads.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
+            although not all of them may hear each other.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -69,7 +72,7 @@ def fedproto(
             optimizer=SGD(lr=lr, momentum=momentum, weight_decay=weight_decay),
             objective=PrototypeDistance(lam),
         ),
-        exchange=PrototypeAverage(weights),
+        exchange=PrototypeAverage(weights, incomplete),
         rewire=sample_nodes(fraction),
         personal=NearestPrototype() if predict == "prototype" else OwnModel(),
         global_state=True,

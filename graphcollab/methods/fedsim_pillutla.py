@@ -22,6 +22,7 @@ def fedsim_pillutla(
     fraction: float = 1.0,
     weights: str = "counts",
     buffers: str = "keep",
+    incomplete: str = "refuse",
 ) -> Method:
     r"""FedSim: nodes train shared and personal parameters simultaneously, and average the shared ones.
 
@@ -52,6 +53,8 @@ def fedsim_pillutla(
         fraction: Share of the nodes that works in a round (client sampling).
         weights: ``"counts"``: a node counts by its training samples n_i; ``"uniform"``: all nodes count alike.
         buffers: ``"keep"``: running statistics are personal; ``"mix"``: they are averaged.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
+            although not all of them may hear each other.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -65,7 +68,7 @@ def fedsim_pillutla(
     return Method(
         "fedsim_pillutla",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, lr=server_lr),
+        exchange=ServerAverage(part, buffers, weights, lr=server_lr, incomplete=incomplete),
         rewire=sample_nodes(fraction),
         global_state=True,
     )

@@ -57,7 +57,7 @@ def fomo(
         steps: Local steps per round, instead of ``epochs``.
 
     Raises:
-        ValueError: If a setting is unknown or out of range, or more peers are asked for than there are.
+        ValueError: If a setting is unknown or out of range, or there is only one node.
 
     Example:
         >>> fomo(samples=3).exchange.against

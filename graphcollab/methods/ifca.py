@@ -30,6 +30,7 @@ def ifca(
     redraws: int = 0,
     least_share: float | None = None,
     patience: int = 5,
+    incomplete: str = "refuse",
 ) -> Method:
     r"""IFCA: choose a cluster's model by its loss, train it, and average with those who chose the same.
 
@@ -69,6 +70,8 @@ def ifca(
         redraws: How often other centres may be drawn at the start, until every one gets ``least_share`` of the nodes.
         least_share: Default: half of an equal share.
         patience: Rounds after which a centre that nobody chooses is reported.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
+            although not all of them may hear each other.
 
     Raises:
         TypeError: If the centres given are no tensor.
@@ -84,7 +87,16 @@ def ifca(
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
         exchange=CenterAverage(part=part, buffers=buffers, weights=weights, divide=divide),
         rewire=ChooseCenter(
-            clusters, part, buffers, centers, samples, redraws, least_share, patience, also=sample_nodes(fraction)
+            clusters,
+            part,
+            buffers,
+            centers,
+            samples,
+            redraws,
+            least_share,
+            patience,
+            sample_nodes(fraction),
+            incomplete,
         ),
         global_state=True,
     )

@@ -27,7 +27,7 @@ def oracle(samples: int = 5, deluded: Sequence[int] = (), **training: Unpack[Tra
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If more peers are asked for than there are, or the tasks do not say which cluster nodes are in.
+        ValueError: If there is only one node, or the tasks do not say which cluster nodes are in.
 
     Example:
         >>> oracle().rewire.within

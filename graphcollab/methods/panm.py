@@ -49,7 +49,7 @@ def panm(
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If a number is smaller than 1, or more peers are asked for than there are.
+        ValueError: If a number is smaller than 1, or there is only one node.
 
     Example:
         >>> panm(neighbors=3).next.rewire.listens

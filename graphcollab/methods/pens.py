@@ -35,7 +35,7 @@ def pens(
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If more peers are to be chosen than are met, or more are asked for than there are.
+        ValueError: If more peers are to be chosen than are met, or there is only one node.
 
     Example:
         >>> pens(explore_rounds=20).until

@@ -25,6 +25,7 @@ def pfedsim(
     fraction: float = 1.0,
     buffers: str = "mix",
     cap: float = 0.9999,
+    incomplete: str = "refuse",
 ) -> Method | Phases:
     r"""pFedSim: first FedAvg; then every node gets a backbone of its own, averaged by the similarity of classifiers.
 
@@ -42,6 +43,7 @@ def pfedsim(
         \alpha_{ij} \propto -\log\big(1 - \max(0, \cos(\phi_i, \phi_j))\big)
 
     while classifiers stay with their nodes. A graph that is given says whose backbones a node may get; by default, all.
+    The averages of the warm-up are then over connected components, whose nodes must all be allowed to hear each other.
 
     Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone;
     under client sampling a mixture is of the nodes at work, not of what others sent long ago; nodes are judged by their
@@ -61,6 +63,8 @@ def pfedsim(
         fraction: Share of the nodes that works in a round (client sampling).
         buffers: ``"mix"``: running statistics are averaged with the backbones; ``"keep"``: they stay with the node.
         cap: The greatest similarity that counts.
+        incomplete: ``"refuse"``, or ``"average"``: where edges are given, the warm-up averages
+            nodes of a connected component although not all of them may hear each other.
 
     Raises:
         ValueError: If a setting is out of its range.
@@ -88,7 +92,7 @@ def pfedsim(
     average = Method(
         "pfedsim",
         local=personalised.local,
-        exchange=ServerAverage(every, buffers),
+        exchange=ServerAverage(every, buffers, incomplete=incomplete),
         rewire=personalised.rewire,
         global_state=True,
     )

@@ -23,7 +23,7 @@ def random_peers(samples: int = 5, **training: Unpack[Training]) -> Method:
             ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If more peers are asked for than there are.
+        ValueError: If a number is smaller than 1, or there is only one node.
 
     Example:
         >>> random_peers(samples=3).rewire.samples

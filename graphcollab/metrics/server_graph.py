@@ -37,8 +37,8 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     if "server" not in data:
         raise ValueError("there are no servers: the method does not average through any")
     node, place = data.server.edge_index
-    home = torch.empty_like(place).index_copy_(0, node, place)
-    there = data.present & ~data.isolated
+    home = torch.full_like(data.node_id, -1).index_copy_(0, node, place)
+    there = data.present & ~data.isolated & (home >= 0)
     together = (home[:, None] == home) & there[:, None] & there
     receiver, sender = together.fill_diagonal_(False).nonzero().T
     return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype, device=sender.device)

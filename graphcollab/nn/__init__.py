@@ -12,6 +12,7 @@ from graphcollab.nn.keep_own import KeepOwn
 from graphcollab.nn.laplacian_pull import LaplacianPull
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.mixers import Mixers
 from graphcollab.nn.nearest_prototype import NearestPrototype
 from graphcollab.nn.neighborhood_average import NeighborhoodAverage
 from graphcollab.nn.projected_gradient import ProjectedGradient
@@ -77,6 +78,7 @@ __all__ = [
     "Metropolis",
     "Mix",
     "Mixer",
+    "Mixers",
     "NearestPrototype",
     "NeighborhoodAverage",
     "NoExchange",

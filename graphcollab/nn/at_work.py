@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-__all__ = ["count_messages", "edges_in_use", "weights_in_use"]
+__all__ = ["count_messages", "edges_in_use", "has_neighbors", "weights_in_use"]
 
 
 def edges_in_use(data: Data) -> Tensor | None:
@@ -23,27 +23,33 @@ def edges_in_use(data: Data) -> Tensor | None:
     return (sender == receiver) | (data.serves[sender] & data.trains[receiver])
 
 
-def count_messages(data: Data, along_edges: bool = True) -> Data:
+def count_messages(data: Data, at_server: Tensor | None = None) -> Data:
     """Add the messages that this round's exchange sends to ``data.messages_sent`` [K], by sender.
 
     A message is an edge j -> i between different nodes that is in use and whose weight is not 0, however much travels
-    along it. Through a server, every node at work sends one up and is sent one down, and both are counted as its own.
-    What is only measured, and not merged, is no message; bytes count it.
+    along it. Through a server, every node that sends one up is sent one down, and both are counted as its own. What is
+    only measured, and not merged, is no message; bytes count it.
 
     Args:
         data: The graph with the weights of the round.
-        along_edges: Whether models travel along the edges.
+        at_server: Who sends to a server, [K]. Default: models travel along the edges.
     """
-    if along_edges:
+    if at_server is None:
         in_use, (sender, receiver) = edges_in_use(data), data.edge_index
         crossing = (sender != receiver) & (data.edge_weight != 0)
         crossing = crossing if in_use is None else crossing & in_use
         sent = torch.bincount(sender[crossing], minlength=data.num_nodes)
     else:
-        sent = 2 * (data.trains & data.serves).long() * ("server" in data)
+        sent = 2 * at_server.long()
     data = copy.copy(data)
     data.messages_sent = data.messages_sent + sent
     return data
+
+
+def has_neighbors(data: Data) -> Tensor:
+    """Return which nodes have an edge to or from another one, [K]."""
+    ends = data.edge_index[:, data.edge_index[0] != data.edge_index[1]]
+    return torch.zeros_like(data.trains).index_fill_(0, ends.flatten(), True)
 
 
 def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:

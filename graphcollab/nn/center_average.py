@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.nn.centers import take_centers
-from graphcollab.nn.server_average import ServerAverage, parts_that_travel, per_server
+from graphcollab.nn.server_average import ServerAverage, parts_that_travel, per_server, places
 from graphcollab.ops import mix
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class CenterAverage(ServerAverage):
         = \theta_j - \frac{\gamma}{m} \sum_{i \in S_j} g_i
 
     A centre that nobody at work has chosen stays. Every node then holds the centre it had chosen, until it chooses
-    again. A node that sends is charged all C centres down and d floats up.
+    again. A node that sends is charged all C centres down and d floats up. Where edges were given, all of this holds
+    for every connected component by itself, see `ChooseCenter`.
 
     Args:
         part: Part of the model that centres are of; the rest stays with the node.
@@ -55,6 +56,7 @@ class CenterAverage(ServerAverage):
     weights: str = "uniform"
     within: str | None = field(default=None, init=False, repr=False)
     lr: float = field(default=1.0, init=False, repr=False)
+    incomplete: str = field(default="refuse", init=False, repr=False)  # ChooseCenter connects nodes to servers
     divide: str = "cluster"
 
     def __post_init__(self) -> None:
@@ -80,7 +82,9 @@ class CenterAverage(ServerAverage):
         node, place = server.edge_index
         total = per_server(sent, server)
         tiny = torch.finfo(sent.dtype).tiny
-        of_all, of_cluster = sent / sent.sum().clamp(min=tiny), sent / total[place].clamp(min=tiny)
+        of_part = total.view(-1, data.center_count).sum(1)  # what counts in every connected component
+        of_all = sent / of_part[place // data.center_count].clamp(min=tiny)
+        of_cluster = sent / total[place].clamp(min=tiny)
         centers, width = {}, 0
         for part in parts:
             rows, old = data.x.part(part), data.centers[part]
@@ -90,8 +94,9 @@ class CenterAverage(ServerAverage):
             mixed = mix(env.comm.halo(up, server.edge_index), weight, server.edge_index, server.size[1])
             centers[part] = old + mixed if steps else torch.where(total[:, None] > 0, mixed, old)
             width += old.shape[1]
-        data = env.comm.count(data, node[sent > 0], (server.size[1] + 1) * width)
+        data = env.comm.count(data, node[sent > 0], (data.center_count + 1) * width)
         data = copy.copy(data)
-        data.x, data.x_local = take_centers(data.x, centers, place).where(data.isolated, data.x), data.x
+        home = places(server)
+        data.x, data.x_local = take_centers(data.x, centers, home).where(data.isolated | (home < 0), data.x), data.x
         data.centers = centers
         return data

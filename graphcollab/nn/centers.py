@@ -83,9 +83,15 @@ def take_centers(models: Stacks, centers: Mapping[str, Tensor], place: Tensor) -
 
 
 def center_losses(
-    data: Data, env: Env, centers: Mapping[str, Tensor], round_: int, samples: int | None = None
+    data: Data,
+    env: Env,
+    centers: Mapping[str, Tensor],
+    round_: int,
+    samples: int | None = None,
+    first: Tensor | None = None,
+    count: int | None = None,
 ) -> Tensor:
-    """Return every centre's training loss on every node's data, in evaluation mode, [K, C]; inf where it has no value.
+    """Return the centres' training losses on every node's data, in evaluation mode, [K, C]; inf where one has no value.
 
     What is not part of the centres is the node's own. One centre is computed at a time, so no more than [K, P]
     parameters exist at once, and where centres are whole models they are never repeated.
@@ -96,12 +102,15 @@ def center_losses(
         centers: Centres by part, [C, P_part] each.
         round_: Round; with the run's seed and the node's identity it fixes which samples are looked at.
         samples: How many of a node's training samples are looked at. Default: all.
+        first: Where every node's C centres begin, [K]. Default: all nodes have the same.
+        count: C. Default: all there are.
     """
     engine = env.engine if samples is None else _on_samples(env.engine, samples, env.seed, round_)
-    count = len(next(iter(centers.values())))
+    count = len(next(iter(centers.values()))) if count is None else count
     losses = []
     for center in torch.arange(count, device=data.node_id.device):
-        losses.append(engine.loss(Rows.own(take_centers(data.x, centers, center)), "train"))
+        place = center if first is None else first + center
+        losses.append(engine.loss(Rows.own(take_centers(data.x, centers, place)), "train"))
     return torch.stack(losses, 1).nan_to_num(nan=torch.inf)
 
 

@@ -12,10 +12,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole
+from graphcollab.nn.allowed import check_incomplete, server_groups
 from graphcollab.nn.buffers import check_buffers
 from graphcollab.nn.centers import center_losses, draw_centers, take_centers
 from graphcollab.nn.rewire import Keep
-from graphcollab.nn.server_average import connect_servers, parts_that_travel
+from graphcollab.nn.server_average import connect_servers, parts_that_travel, places
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env, Stage
@@ -42,6 +43,9 @@ class ChooseCenter:
     Centres that begin badly stay bad: one that fits nobody best is never trained. When a centre was chosen by nobody
     for ``patience`` rounds in a row, a warning says, once, how many of them are in use.
 
+    Where edges were given, every connected component has C centres of its own, all from the same start, and its nodes
+    must all be allowed to hear each other. A node without neighbours has no centres: it keeps what it has learned.
+
     Args:
         clusters: C.
         part: Part of the model that centres are of; the rest of it is the node's own.
@@ -53,15 +57,19 @@ class ChooseCenter:
         least_share: Share of the nodes that every centre should get then. Default: half of an equal share.
         patience: Rounds after which an unused centre is reported.
         also: What else is rewired, for example `SampleNodes`.
+        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share centres although not all of
+            them are allowed to hear each other.
 
     Shapes:
-        Keeps ``centers``, by part [C, P_part] each, ``server``, every node's link to its centre, and ``unused``: for
-        how many rounds in a row nobody chose a centre, [C], and whether that was said. Writes ``x``.
+        Keeps ``centers``, by part [C, P_part] each, one component's after the other's, ``center_count``, C, ``server``,
+        every node's link to its centre, and ``unused``: for how many rounds in a row nobody chose a centre, [C], and
+        whether that was said. Writes ``x``.
 
     Raises:
         TypeError: If the centres given are no tensor.
         ValueError: If a setting is out of its range, there are more centres than nodes, or the centres given do not
-            fit, are not finite, or are not all different (nobody could choose the second of two).
+            fit, are not finite, or are not all different (nobody could choose the second of two), or nodes that are
+            connected may not hear each other.
 
     Example:
         >>> ChooseCenter(clusters=4, redraws=10).redraws
@@ -77,9 +85,11 @@ class ChooseCenter:
     least_share: float | None = None
     patience: int = 5
     also: Stage = field(default_factory=Keep)
+    incomplete: str = "refuse"
 
     def __post_init__(self) -> None:
         check_buffers(self.buffers)
+        check_incomplete(self.incomplete)
         check_whole(clusters=self.clusters, patience=self.patience)
         check_whole(0, redraws=self.redraws)
         check_whole(optional=True, samples=self.samples)
@@ -106,32 +116,43 @@ class ChooseCenter:
         if self.centers is not None and self.centers.shape[1] != width:
             raise ValueError(f"centers has {self.centers.shape[1]} columns, the part {self.part!r} has {width}")
         data = self.also.init(copy.copy(data), env)
+        group = server_groups(data, env, incomplete=self.incomplete)
+        many = self.clusters * max(int(group.max()) + 1, 1)
         parts = parts_that_travel(data.x, self.part, self.buffers)
-        wanted = {name: (self.clusters, data.x.part(name).shape[1]) for name in parts}
+        wanted = {name: (many, data.x.part(name).shape[1]) for name in parts}
         known = {name: tuple(rows.shape) for name, rows in data.get("centers", {}).items()}
-        centers = data.centers if self.centers is None and known == wanted else self._begin(data, env)
+        centers = data.centers if self.centers is None and known == wanted else self._begin(data, env, group)
         data = copy.copy(data)
-        data.unused = {"rounds": torch.zeros(self.clusters, dtype=torch.int64, device=data.x.device), "said": False}
-        return self._choose(data, env, centers, data.round)
+        data.center_count = self.clusters
+        data.unused = {"rounds": torch.zeros(many, dtype=torch.int64, device=data.x.device), "said": False}
+        return self._choose(data, env, centers, group, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Choose for the next round, and see whether centres are out of use."""
-        data = self._choose(data, env, data.centers, data.round + 1)
+        group = places(data.server).div(self.clusters, rounding_mode="floor")
+        data = self._choose(data, env, data.centers, group, data.round + 1)
         return self.also(self._report(data), env)
 
-    def _begin(self, data: Data, env: Env) -> Centers:
-        """Return the centres to start from."""
+    def _begin(self, data: Data, env: Env, group: Tensor) -> Centers:
+        """Return the centres to start from; where others are drawn, every group of nodes has those that suit it."""
         wanted = self.least_share or 0.5 / self.clusters
-        best, most = self._drawn(data, env, 0), -1.0
+        groups = max(int(group.max()) + 1, 1)
+        best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
         if not self.redraws:
             return best
+        most = torch.full((groups,), -1.0, dtype=torch.float64, device=group.device)
+        done = most > 0
         for attempt in range(self.redraws + 1):
             centers = self._drawn(data, env, attempt)
             chosen = center_losses(data, env, centers, data.round, self.samples).argmin(1)
-            share = float(self._users(data, chosen).min()) / max(int(_there(data).sum()), 1)
-            if share > most:
-                best, most = centers, share
-            if share >= wanted:
+            users = self._users(data, _placed(chosen, group, self.clusters), groups)
+            share = users.amin(1).double() / users.sum(1).clamp(min=1)
+            better = ~done & (share > most)
+            for part, rows in centers.items():
+                before = best[part].view(groups, *rows.shape)  # [G, C, P]
+                best[part] = torch.where(better[:, None, None], rows, before).flatten(0, 1)
+            most, done = torch.where(better, share, most), done | (share >= wanted)
+            if bool(done.all()):
                 break
         return best
 
@@ -146,24 +167,33 @@ class ChooseCenter:
             centers["buffers"] = start.part("buffers")[:1].expand(self.clusters, -1)
         return centers
 
-    def _choose(self, data: Data, env: Env, centers: Centers, round_: int) -> Data:
+    def _choose(self, data: Data, env: Env, centers: Centers, group: Tensor, round_: int) -> Data:
         """Connect every node to the centre with the smallest loss, and give it that one; isolated nodes keep theirs."""
-        chosen = center_losses(data, env, centers, round_, self.samples).argmin(1)
-        data = connect_servers(data, env, chosen, self.clusters)
+        many = len(centers[self.part])
+        first = None if many == self.clusters else group.clamp(min=0) * self.clusters
+        chosen = center_losses(data, env, centers, round_, self.samples, first, self.clusters).argmin(1)
+        place = _placed(chosen, group, self.clusters)
+        data = connect_servers(data, env, place, many)
         data.centers = centers
-        data.x = take_centers(data.x, centers, chosen).where(data.isolated, data.x)
+        data.x = take_centers(data.x, centers, place).where(data.isolated | (place < 0), data.x)
         return data
 
-    def _users(self, data: Data, chosen: Tensor) -> Tensor:
-        """Return how many nodes of the collaboration have chosen every centre, [C]."""
-        return torch.bincount(chosen[_there(data)], minlength=self.clusters)
+    def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:
+        """Return how many nodes of the collaboration have chosen every centre, [G, C]."""
+        there = data.present & ~data.isolated & (place >= 0)
+        return torch.bincount(place[there], minlength=groups * self.clusters).view(groups, -1)
 
     def _report(self, data: Data) -> Data:
         """Count for how long centres have been out of use, and warn, once, when it is too long."""
-        users = self._users(data, data.server.edge_index[1])
-        rounds = torch.where(users == 0, data.unused["rounds"] + 1, 0)
+        users = self._users(data, places(data.server), data.server.size[1] // self.clusters)  # [G, C]
+        rounds = torch.where(users == 0, data.unused["rounds"].view_as(users) + 1, 0)
         said = data.unused["said"]
-        idle, used = int((rounds >= self.patience).sum()), int((users > 0).sum())
+        idle_in = (rounds >= self.patience).sum(1)
+        if len(users) > 1:  # groups of fewer nodes than centres cannot use them all
+            idle_in = idle_in.masked_fill(users.sum(1) < self.clusters, 0)
+        worst = int(idle_in.argmax())
+        users, idle = users[worst], int(idle_in[worst])
+        used = int((users > 0).sum())
         if idle and used and not said:
             said = True
             warnings.warn(
@@ -175,7 +205,7 @@ class ChooseCenter:
                 stacklevel=2,
             )
         data = copy.copy(data)
-        data.unused = {"rounds": rounds, "said": said}
+        data.unused = {"rounds": rounds.flatten(), "said": said}
         return data
 
 
@@ -197,6 +227,6 @@ def _check_centers(centers: object, clusters: int) -> None:
             )
 
 
-def _there(data: Data) -> Tensor:
-    """Return the nodes that belong to the collaboration, [K]."""
-    return data.present & ~data.isolated
+def _placed(chosen: Tensor, group: Tensor, clusters: int) -> Tensor:
+    """Return the place of every node's choice among the centres of all groups, [K]; -1 if it is in none."""
+    return torch.where(group < 0, -1, group * clusters + chosen)

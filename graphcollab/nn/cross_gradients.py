@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.local import SGD, Fit, RowOptimizer, Rows, as_row_optimizer, batch_gradient
+from graphcollab.nn.allowed import require_both_ways
 from graphcollab.nn.at_work import edges_in_use
 from graphcollab.stack import Stacks
 
@@ -79,7 +80,8 @@ class CrossGradients:
         Charged are P_part floats from i to j and as many back.
 
     Raises:
-        ValueError: If the batch size is no whole number of at least 1, or the optimiser has no form per row.
+        ValueError: If the batch size is no whole number of at least 1, the optimiser has no form per row, or an allowed
+            edge has no allowed edge back.
         TypeError: If the optimiser is something else.
 
     Example:
@@ -99,7 +101,8 @@ class CrossGradients:
         self._fit(self.optimizer)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check part and batches, and create the optimiser's state."""
+        """Check part, edges and batches, and create the optimiser's state."""
+        require_both_ways(data, env, "a model travels to the neighbour whose data it meets, and its gradient back")
         data.x.part(self.part)
         return self._fit(self.optimizer).init(data, env)
 

@@ -40,6 +40,10 @@ class NoExchange:
         """Leave every model as it is."""
         return data
 
+    def at_server(self, data: Data) -> Tensor | None:
+        """Nobody sends anything."""
+        return torch.zeros_like(data.trains)
+
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """There is no dependence on weights."""
         return torch.zeros_like(data.edge_weight)
@@ -134,6 +138,10 @@ class Exchange:
         data = copy.copy(self._count(data, env, weight, width))
         data.x, data.x_local = new, data.x
         return data
+
+    def at_server(self, data: Data) -> Tensor | None:
+        """Models travel along the edges."""
+        return None
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return ∂L_i/∂w_ij = ⟨∂L_i/∂x_i, m_j⟩ for every edge, [E]; call it in the round of the exchange."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
+from torch_geometric.data import Data
+
 from graphcollab.nn.exchange import NoExchange
 
 __all__ = ["KeepOwn"]
@@ -26,3 +29,7 @@ class KeepOwn(NoExchange):
 
     part: str = "all"
     along_edges: ClassVar[bool] = True  # type: ignore[misc]
+
+    def at_server(self, data: Data) -> Tensor | None:
+        """Models travel along the edges."""
+        return None

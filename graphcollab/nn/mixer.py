@@ -106,6 +106,10 @@ class Mixer:
             codes.append(F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1))
         return torch.cat(codes, 1)
 
+    def of(self, node: int) -> Mixer:
+        """Return a node's mixer: this one, which all share; `Mixers` are several."""
+        return self
+
     @property
     def num_parameters(self) -> int:
         """Parameters of all encoders."""

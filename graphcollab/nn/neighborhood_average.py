@@ -12,7 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.keyed import keyed_bits
-from graphcollab.nn.server_average import ServerAverage, parts_that_travel
+from graphcollab.nn.allowed import components, without_the_alone
+from graphcollab.nn.at_work import has_neighbors
+from graphcollab.nn.server_average import ServerAverage, connect_servers, parts_that_travel
 from graphcollab.ops import edge_products, mix
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class NeighborhoodAverage(ServerAverage):
 
     As under `ServerAverage`, nodes at rest get their average too and are judged by it, a node of whose neighbours none
     is at work keeps its model, and a node at work is charged d floats up and d down, whatever the number of its
-    neighbours.
+    neighbours. One without neighbours sends nothing.
 
     Args:
         part: Part of the model that is averaged.
@@ -51,6 +53,13 @@ class NeighborhoodAverage(ServerAverage):
     weights: str = field(default="counts", init=False, repr=False)  # the weigher says what edges weigh
     within: str | None = field(default=None, init=False, repr=False)
     lr: float = field(default=1.0, init=False, repr=False)
+    incomplete: str = field(default="average", init=False, repr=False)  # edges say who is averaged with whom
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that the part can be shared, and connect nodes that may have neighbours to the server."""
+        for part in self.part.split("+"):
+            data.x.part(part)
+        return connect_servers(data, env, without_the_alone(components(data, mutual=False)))
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Average up, send down."""
@@ -68,10 +77,14 @@ class NeighborhoodAverage(ServerAverage):
             average = mix(env.comm.halo(old, edges), share, edges, len(first))
             new = new.with_part(part, torch.where(reached[:, None], average[group], old))
             width += old.shape[1]
-        data = env.comm.count(data, (data.trains & data.serves).nonzero().flatten(), 2 * width)
+        data = env.comm.count(data, self.at_server(data).nonzero().flatten(), 2 * width)
         data = copy.copy(data)
         data.x, data.x_local = new, data.x
         return data
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have neighbours."""
+        return data.trains & data.serves & has_neighbors(data)
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return ∂L_i/∂w_ij = ⟨∂L_i/∂x_i, x_j − x_i⟩ / Σ_l w_il with the models sent and the new one, [E]."""

@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 
 from graphcollab.local import Rows
 from graphcollab.local.fit_to_prototypes import with_prototypes
-from graphcollab.nn.server_average import connect_servers
+from graphcollab.nn.allowed import check_incomplete, server_groups
+from graphcollab.nn.server_average import connect_servers, linked, places
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -37,6 +38,9 @@ class PrototypeAverage:
     has keeps the prototype it had, and one that nobody ever had has none. What the server sends reaches all nodes but
     isolated ones, so that a node at rest begins its next round with what there is. Models are not changed.
 
+    Where edges were given, every connected component has a server of its own, and all its nodes must be allowed to hear
+    each other. A node without neighbours has no server: it sends nothing, and there are no prototypes for it.
+
     Two deviations:
 
     - Latents are of the model after the local update, in evaluation mode, of all training samples. The authors' code
@@ -48,6 +52,8 @@ class PrototypeAverage:
     Args:
         weights: ``"counts"``, the paper's, as above; ``"uniform"``, of the authors' code: nodes that have the class
             count alike.
+        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share prototypes although not all of
+            them are allowed to hear each other.
 
     Shapes:
         Writes ``prototypes`` [K, C, d_z], what every node has received, and ``prototype_known`` [K, C], for which
@@ -56,49 +62,62 @@ class PrototypeAverage:
 
     Raises:
         ValueError: If ``weights`` is neither, models have no latents, latents or outputs differ in size between
-            architectures, or targets are not class labels.
+            architectures, targets are not class labels, or nodes that are connected may not hear each other.
     """
 
     weights: str = "counts"
+    incomplete: str = "refuse"
     part: ClassVar[str] = "all"
     along_edges: ClassVar[bool] = False
     embeds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_incomplete(self.incomplete)
         if self.weights not in ("counts", "uniform"):
             raise ValueError(f"weights must be 'counts' or 'uniform', got {self.weights!r}")
 
     def init(self, data: Data, env: Env) -> Data:
-        """Connect every node to the server, and begin without prototypes."""
-        return connect_servers(with_prototypes(data, env), env, torch.zeros_like(data.node_id), 1)
+        """Connect every node to its server, and begin without prototypes."""
+        return connect_servers(with_prototypes(data, env), env, server_groups(data, env, incomplete=self.incomplete))
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Average up, send down."""
-        nodes = (data.trains & data.serves).nonzero().flatten()
+        nodes = self.at_server(data).nonzero().flatten()
         if len(nodes) == 0:
             return data
         _, classes, width = data.prototypes.shape
         means, counts = class_means(data, env, nodes, classes, width)
         weight = counts if self.weights == "counts" else (counts > 0).to(counts.dtype)
-        total = env.comm.reduce(weight.sum(0))  # [C]
-        share = weight / total.clamp(min=1)  # [n, C]
-        average = env.comm.reduce(torch.einsum("nc,ncd->cd", share, means))  # [C, d_z]
-        return self._send_down(data, env, nodes, (counts > 0).sum(1), average, total > 0)
+        place, servers = places(data.server)[nodes], data.server.size[1]
+        total = weight.new_zeros(servers, classes).index_add_(0, place, weight)
+        total = env.comm.reduce(total)  # [G, C]
+        share = weight / total[place].clamp(min=1)  # [n, C]
+        if servers == 1:
+            average = torch.einsum("nc,ncd->cd", share, means)[None]
+        else:
+            average = means.new_zeros(servers, classes, width).index_add_(0, place, share[..., None] * means)
+        return self._send_down(data, env, nodes, (counts > 0).sum(1), env.comm.reduce(average), total > 0)
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have a server."""
+        return data.trains & data.serves & linked(data)
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return zeros: models do not depend on edge weights."""
         return torch.zeros_like(data.edge_weight)
 
     def _send_down(self, data: Data, env: Env, nodes: Tensor, sent: Tensor, average: Tensor, heard: Tensor) -> Data:
-        """Return the graph in which all but isolated nodes have the new averages [C, d_z] of the classes heard of."""
-        news = ~data.isolated[:, None] & heard  # [K, C]
-        if bool(data.isolated.any()):
-            prototypes = torch.where(news[..., None], average, data.prototypes)
+        """Return the graph in which all but isolated nodes have the new averages [G, C, d_z] of classes heard of."""
+        place = places(data.server)
+        reached = (place >= 0) & ~data.isolated
+        if len(average) == 1 and bool(reached.all()):  # all have the same, which is stored once
+            prototypes = torch.where(heard[0, :, None], average[0], data.prototypes[0]).expand_as(data.prototypes)
+            known = (data.prototype_known[0] | heard[0]).expand_as(data.prototype_known)
+        else:
+            news = reached[:, None] & heard[place]  # [K, C]
+            prototypes = torch.where(news[..., None], average[place], data.prototypes)
             known = data.prototype_known | news
-        else:  # all have the same, which is stored once
-            prototypes = torch.where(heard[:, None], average, data.prototypes[0]).expand_as(data.prototypes)
-            known = (data.prototype_known[0] | heard).expand_as(data.prototype_known)
-        floats = average.shape[1] * (sent + known[nodes[0]].sum())
+        floats = average.shape[2] * (sent + known[nodes].sum(1))
         data = copy.copy(env.comm.count(data, nodes, floats))
         data.prototypes, data.prototype_known = prototypes, known
         return data

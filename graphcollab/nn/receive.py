@@ -59,6 +59,10 @@ class Receive:
         crossing = (sender != receiver) & (weight != 0)
         return env.comm.count(data, sender[crossing], data.received.shape[1])
 
+    def at_server(self, data: Data) -> Tensor | None:
+        """Models travel along the edges."""
+        return None
+
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return zeros: this round's models do not depend on the weights yet."""
         return torch.zeros_like(data.edge_weight)

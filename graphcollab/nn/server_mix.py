@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.nn.allowed import components, without_the_alone
+from graphcollab.nn.at_work import has_neighbors
 from graphcollab.nn.exchange import Exchange
 from graphcollab.nn.server_average import connect_servers
 
@@ -26,8 +27,9 @@ class ServerMix(Exchange):
         x_i \leftarrow \sum_{j \to i} w_{ij} x_j
 
     The server knows the weights, so a node sends its model once, whoever is to hear it, and gets one mixture back. As
-    under `ServerAverage`, nodes at work (those that both train and serve) are charged d floats up and d down; edges
-    cost nothing. What a node would have given nodes at rest goes to its own model, see `Exchange`.
+    under `ServerAverage`, nodes at work (those that both train and serve) are charged d floats up and d down, if they
+    have a neighbour; edges cost nothing. What a node would have given nodes at rest goes to its own model, see
+    `Exchange`.
 
     Args:
         part: Part of the model that is mixed.
@@ -47,12 +49,15 @@ class ServerMix(Exchange):
     neighbors_only: bool = field(default=False, init=False, repr=False)
     against: str | None = field(default=None, init=False, repr=False)
     scale: float = field(default=1.0, init=False, repr=False)
-    through_server: ClassVar[bool] = True
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be shared, and connect every node to the server."""
-        return connect_servers(super().init(data, env), env, torch.zeros_like(data.node_id), 1)
+        """Check that the part can be shared, and connect every node with neighbours to the server."""
+        return connect_servers(super().init(data, env), env, without_the_alone(components(data, mutual=False)))
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have neighbours."""
+        return data.trains & data.serves & has_neighbors(data)
 
     def _count(self, data: Data, env: Env, weight: Tensor, width: int) -> Data:
         """Count the model of every node at work up, and its mixture down."""
-        return env.comm.count(data, (data.trains & data.serves).nonzero().flatten(), 2 * width)
+        return env.comm.count(data, self.at_server(data).nonzero().flatten(), 2 * width)

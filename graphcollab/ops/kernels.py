@@ -32,8 +32,17 @@ def _dense(structure: Structure, weight: Tensor) -> Tensor:
 
 
 def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
-    """Multiply with W as a dense matrix: the fastest where most pairs are edges."""
-    return _dense(structure, weight) @ x
+    """Multiply with W as a dense matrix: the fastest where most pairs are edges.
+
+    Numbers that are not finite reach only those with an edge to them, as in the other kernels, although 0 · ∞ is NaN.
+    """
+    matrix = _dense(structure, weight)
+    out = matrix @ x
+    if len(out) == 0 or bool(out[0].isfinite().all()):  # each such number would be in the first row too
+        return out
+    lost = ~x.isfinite()
+    heard = _dense(structure, torch.ones_like(weight)) @ lost.to(x.dtype) > 0
+    return (matrix @ x.masked_fill(lost, 0)).masked_fill(heard, torch.nan)
 
 
 def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:

@@ -62,9 +62,11 @@ def project_simplex(
     sizes = torch.bincount(group, minlength=count)
     first = (sizes.cumsum(0) - sizes)[group[order]]
     place = torch.arange(len(v), device=v.device) - first
-    total = v[order].cumsum(0)
-    before = torch.cat([total.new_zeros(1), total])[first]  # of the groups in front
-    theta = (total - before - 1) / (place + 1)
+    # In whole numbers, so that the sums of the groups in front are taken away exactly (beyond 2⁶³ they come round).
+    unit = 2.0 ** min(52, 62 - int(sizes.max()).bit_length())
+    total = (v[order] * unit).round().long().cumsum(0)
+    before = torch.cat([total.new_zeros(1), total])[first]
+    theta = ((total - before).double() / unit - 1) / (place + 1)
     above = v[order] > theta  # of a group's entries the first ones
     last = scatter(above.long(), group[order], dim_size=count)
     threshold = v.new_zeros(count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -12,7 +11,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole
-from graphcollab.comm import Relation
 from graphcollab.peers.candidates import Candidates
 from graphcollab.peers.draw import draw_peers
 from graphcollab.peers.edges import connect
@@ -35,7 +33,7 @@ class PeerSampler:
         samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
 
     Raises:
-        ValueError: If it is not a whole number of at least 1, or there are not so many other nodes.
+        ValueError: If it is not a whole number of at least 1, or there is only one node.
     """
 
     samples: int = 5
@@ -45,19 +43,9 @@ class PeerSampler:
         check_whole(samples=self.samples)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Remember who may meet whom, and draw the first round's edges."""
-        data = copy.copy(data)
-        if "allowed" not in data and not data.get("all_pairs", False):
-            sender, receiver = data.edge_index
-            edges = data.edge_index[:, sender != receiver]
-            data.allowed = Relation(edges, torch.ones_like(edges[0]), (data.num_nodes, data.num_nodes))
+        """Draw the first round's edges."""
         if data.num_nodes == 1:
             raise ValueError("there is only one node, which has nobody to meet: train it by the method local")
-        if self.samples > data.num_nodes - 1:
-            raise ValueError(
-                f"samples={self.samples} peers were asked for, but there are only {data.num_nodes - 1} other nodes: "
-                f"ask for at most {data.num_nodes - 1}"
-            )
         return self.propose(self.prepare(data, env), env, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole
-from graphcollab.comm import Relation
+from graphcollab.nn.allowed import components, require_both_ways, without_the_alone
 from graphcollab.nn.rewire import Keep
 from graphcollab.peers.edges import connect
 from graphcollab.peers.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
 from graphcollab.tasks import Tasks
-from graphcollab.transforms._edges import edge_keys
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env, Stage
@@ -62,9 +61,11 @@ class TaskPeers:
     ``reduce=umap.UMAP(random_state=0).fit_transform`` here. They train a convolutional autoencoder on other, public
     data and fine-tune it at the nodes; here no encoder is trained.
 
-    Edges that are given say who may be connected; where there are none, as is the default, anybody may. A node that
-    joins later sends its centres in its first round; the server then compares all anew, and from the next round on the
-    node has neighbours. A later phase begins with a look of its own.
+    Edges that are given say who may be connected; without a graph, as is the default, anybody may. Tasks are then
+    compared inside connected components only, in which there must be a path back for every edge, and the gap is looked
+    for among the pairs that may be connected; groups are made of all distances inside a component. A node without
+    neighbours sends nothing. A node that joins later sends its centres in its first round; the server then compares all
+    anew, and from the next round on the node has neighbours. A later phase begins with a look of its own.
 
     Without an encoder, what travels are means of raw samples. They show what a node's samples look like on average.
 
@@ -79,7 +80,7 @@ class TaskPeers:
             Default: nothing.
         threshold: Nodes below this d are connected. Default: ``window`` decides.
         window: Between which r the threshold lies; see above. Twice the same number is a threshold by itself.
-        groups: Number of disjoint groups, instead of a threshold.
+        groups: Number of disjoint groups, in every connected component, instead of a threshold.
         also: What else is rewired, for example `SampleNodes`.
 
     Shapes:
@@ -88,7 +89,7 @@ class TaskPeers:
     Raises:
         TypeError: If the encoder is no function.
         ValueError: If a setting is out of its range, both a threshold and groups are asked for, there are fewer nodes
-            than groups, or no node has two centres and no threshold was given.
+            than groups, no node has two centres and no threshold was given, or an edge that is given has no path back.
 
     Example:
         >>> x, y = torch.tensor([[0.0], [1.0], [8.0], [9.0]]), torch.tensor([0, 1, 2, 3])
@@ -126,11 +127,8 @@ class TaskPeers:
 
     def init(self, data: Data, env: Env) -> Data:
         """Look at the tasks and connect the nodes."""
+        require_both_ways(data, env, "tasks are compared for both nodes of a pair", by_path=True)
         data = copy.copy(data)
-        sender, receiver = data.edge_index
-        edges = data.edge_index[:, sender != receiver]
-        if "allowed" not in data and edges.shape[1] and not data.get("all_pairs", False):
-            data.allowed = Relation(edges, torch.ones_like(edges[0]), (data.num_nodes, data.num_nodes))
         data.coded = torch.zeros_like(data.isolated)
         return self._connect(self.also.init(data, env), env, data.present)
 
@@ -159,29 +157,31 @@ class TaskPeers:
     def _connect(self, data: Data, env: Env, there: Tensor) -> Data:
         """Return the graph with edges between near tasks, those of nodes that are there, or were before, [K]."""
         known = data.coded | (there & ~data.isolated)
-        nodes = known.nonzero().flatten()
+        part = without_the_alone(components(data))
+        nodes = (known & (part >= 0)).nonzero().flatten()
         nodes = nodes[data.node_id[nodes].argsort()]
-        centers = env.comm.at_owner(nodes, lambda nodes: self._centers(env.engine.tasks, nodes, env.seed))
-        near = self._near(center_distances(centers, self.reduce)).to(nodes.device)
-        apart = data.isolated[nodes]
-        near &= ~(torch.eye(len(nodes), dtype=torch.bool, device=nodes.device) | apart | apart[:, None])
-        edges = nodes[near.nonzero().T.flip(0)]
-        if "allowed" in data:
-            allowed = edge_keys(data.allowed.edge_index, data.num_nodes)
-            edges = edges[:, torch.isin(edge_keys(edges, data.num_nodes), allowed)]
-        floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + _size(self.encoder)
-        new = ~data.coded[nodes]
-        data = connect(env.comm.count(data, nodes[new], floats[new]), edges)
+        edges = [data.edge_index[:, :0]]
+        if self.groups is not None and self.groups > int(known.sum()):
+            raise ValueError(f"groups={self.groups} were asked for, but there are only {int(known.sum())} nodes")
+        if len(nodes):
+            centers = env.comm.at_owner(nodes, lambda nodes: self._centers(env.engine.tasks, nodes, env.seed))
+            floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + _size(self.encoder)
+            new = ~data.coded[nodes]
+            data = env.comm.count(data, nodes[new], floats[new])
+        for p in part[nodes].unique():
+            some = (part[nodes] == p).nonzero().flatten()
+            may = _may_hear(data, nodes[some])
+            near = self._near(center_distances(centers[some.to(centers.device)], self.reduce), (may | may.T).cpu())
+            edges.append(nodes[some][(near.to(may.device) & may).nonzero().T.flip(0)])
+        data = connect(data, torch.cat(edges, 1))
         data.coded = known
         return data
 
-    def _near(self, distances: TaskDistances) -> Tensor:
-        """Return whose tasks are near, A [K, K]."""
+    def _near(self, distances: TaskDistances, pairs: Tensor) -> Tensor:
+        """Return whose tasks are near, A [n, n]; ``pairs`` [n, n] are those among which a gap is looked for."""
         count = len(distances.distance)
         if self.groups is not None:
-            if self.groups > count:
-                raise ValueError(f"groups={self.groups} were asked for, but there are only {count} nodes")
-            group = _groups(distances.distance, self.groups)
+            group = _groups(distances.distance, min(self.groups, count))
             return group[:, None] == group
         if self.threshold is not None:
             return distances.published < self.threshold
@@ -191,7 +191,23 @@ class TaskPeers:
                 "groups=... or centers=2"
             )
         ratio = distances.distance / distances.spacing
-        return ratio < _widest_gap(ratio[tuple(torch.triu_indices(count, count, 1))], *self.window)
+        first, second = torch.triu_indices(count, count, 1)
+        looked_at = pairs[first, second]
+        return ratio < _widest_gap(ratio[first, second][looked_at], *self.window)
+
+
+def _may_hear(data: Data, nodes: Tensor) -> Tensor:
+    """Return which of some nodes may hear which others, receivers in rows, [n, n]."""
+    count, there = len(nodes), ~data.isolated[nodes]
+    if "allowed" in data:
+        place = torch.full_like(data.node_id, -1).index_copy_(0, nodes, torch.arange(count, device=nodes.device))
+        sender, receiver = place[data.allowed.edge_index]
+        inside = (sender >= 0) & (receiver >= 0)
+        may = torch.zeros(count, count, dtype=torch.bool, device=nodes.device)
+        may[receiver[inside], sender[inside]] = True
+    else:
+        may = ~torch.eye(count, dtype=torch.bool, device=nodes.device)
+    return may & there & there[:, None]
 
 
 def _widest_gap(values: Tensor, low: float, high: float) -> float:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from graphcollab.testing.compare_values import differences, leaves
 from graphcollab.testing.contract import (
     CONTRACT,
+    NotApplicable,
     check_alone_equals_local,
     check_backends_agree,
     check_chunks_agree,
     check_contract,
+    check_direction,
+    check_forbidden_edges,
     check_input_untouched,
     check_keeps_dtype,
     check_membership,
@@ -17,17 +20,19 @@ from graphcollab.testing.contract import (
     check_runs,
     check_stragglers,
     check_two_architectures,
-    check_unconnected_parts,
 )
 from graphcollab.testing.scene import Scene
 
 __all__ = [
     "CONTRACT",
+    "NotApplicable",
     "Scene",
     "check_alone_equals_local",
     "check_backends_agree",
     "check_chunks_agree",
     "check_contract",
+    "check_direction",
+    "check_forbidden_edges",
     "check_input_untouched",
     "check_keeps_dtype",
     "check_membership",
@@ -36,7 +41,6 @@ __all__ = [
     "check_runs",
     "check_stragglers",
     "check_two_architectures",
-    "check_unconnected_parts",
     "differences",
     "leaves",
 ]

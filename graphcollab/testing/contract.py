@@ -2,7 +2,7 @@
 
 Every check takes a method, plays it on a small scene, and raises ``AssertionError`` with a message if it does not hold.
 None asks which method it is: where a rule does not apply to all, the method declares it (``global_state``, ``part``),
-and also what models it needs (``embeds``).
+and also what models it needs (``embeds``). A check that says nothing about a method raises `NotApplicable`.
 """
 
 from __future__ import annotations
@@ -10,28 +10,35 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.method import Method
-from graphcollab.nn import Keep, Membership, NoExchange, NoWeights, Stragglers
-from graphcollab.phases import Phases
-from graphcollab.stack import Stacks
-from graphcollab.tasks import Pool
+from graphcollab.nn import Membership, Stragglers
+from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rows
 from graphcollab.testing.compare_values import differences
+from graphcollab.testing.edge_checks import (
+    PARTS,
+    accepted,
+    check_alone_equals_local,
+    check_direction,
+    check_forbidden_edges,
+    local_only,
+    ring,
+)
 from graphcollab.testing.scene import Scene
 from graphcollab.train import History, load_checkpoint, save_checkpoint
 from graphcollab.typing import Env
 
 __all__ = [
     "CONTRACT",
+    "NotApplicable",
     "check_alone_equals_local",
     "check_backends_agree",
     "check_chunks_agree",
     "check_contract",
+    "check_direction",
+    "check_forbidden_edges",
     "check_input_untouched",
     "check_keeps_dtype",
     "check_membership",
@@ -40,13 +47,9 @@ __all__ = [
     "check_runs",
     "check_stragglers",
     "check_two_architectures",
-    "check_unconnected_parts",
 ]
 
-AnyMethod = Method | Phases
-
 WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalisation
-TOLERANCE = 1e-9  # relative to one: scenes are in double precision
 
 
 def check_runs(method: AnyMethod) -> None:
@@ -54,12 +57,12 @@ def check_runs(method: AnyMethod) -> None:
     scene = Scene.small(embeds=method.embeds)
     start, _ = scene.begin(method)
     data, env = scene.play(method)
-    _require(data.round == 2, f"after two rounds data.round is {data.round}")
+    require(data.round == 2, f"after two rounds data.round is {data.round}")
     for name, tensor in (("x", data.x), ("models", method.models(data, env))):
-        _require(all(bool(torch.isfinite(t).all()) for t in tensor.tensors), f"{name} is not finite after two rounds")
+        require(all(bool(torch.isfinite(t).all()) for t in tensor.tensors), f"{name} is not finite after two rounds")
     moved = any(not torch.equal(a, b) for a, b in zip(start.x.tensors, data.x.tensors, strict=True))
-    _require(moved, "no model has changed after two rounds")
-    _require(data.edge_weight.shape == (data.edge_index.shape[1],), "edge_weight is not one number per edge")
+    require(moved, "no model has changed after two rounds")
+    require(data.edge_weight.shape == (data.edge_index.shape[1],), "edge_weight is not one number per edge")
 
 
 def check_keeps_dtype(method: AnyMethod) -> None:
@@ -67,7 +70,7 @@ def check_keeps_dtype(method: AnyMethod) -> None:
     for dtype in (torch.float32, torch.float64):
         data, env = Scene.small(dtype, embeds=method.embeds).play(method)
         kinds = {tensor.dtype for tensor in (*data.x.tensors, *method.models(data, env).tensors, data.edge_weight)}
-        _require(kinds == {dtype}, f"models of {dtype} have become {sorted(map(str, kinds))}")
+        require(kinds == {dtype}, f"models of {dtype} have become {sorted(map(str, kinds))}")
 
 
 def check_input_untouched(method: AnyMethod) -> None:
@@ -79,60 +82,33 @@ def check_input_untouched(method: AnyMethod) -> None:
     before = copy.deepcopy((data, scene.tasks, parameters))
     method.models(method.play(data, env), env)
     changed = differences(before, (data, scene.tasks, parameters))
-    _require(not changed, f"a round changed its input in place: {changed}")
+    require(not changed, f"a round changed its input in place: {changed}")
 
 
 def check_relabelling(method: AnyMethod) -> None:
     """Putting the nodes in another order puts the result in that order and changes nothing else."""
     order = torch.tensor([4, 2, 0, 5, 1, 3])
     scene = Scene.small(embeds=method.embeds)
-    edges = _ring(6)
+    edges, _ = accepted(method, scene, ring(6), PARTS)
     moved = scene.replace(tasks=scene.tasks.select(order), edge_index=order.argsort()[edges])
     (one, env), (two, other) = scene.replace(edge_index=edges).play(method), moved.play(method)
-    _close(_rows(method.models(one, env))[order], _rows(method.models(two, other)), "models of relabelled nodes")
-    _close(_dense(one)[order][:, order], _dense(two), "edge weights of relabelled nodes")
-    _close(one.bytes_sent[order], two.bytes_sent, "bytes sent by relabelled nodes")
-
-
-def check_alone_equals_local(method: AnyMethod) -> None:
-    """A node without neighbours does what its local update alone does (unless the method has global state)."""
-    if method.global_state:
-        return
-    scene = Scene.small(embeds=method.embeds)
-    edges = _ring(5)  # node 5 has no neighbours
-    together = _rows(scene.replace(edge_index=edges).models(method))[5]
-    nobody = torch.empty(2, 0, dtype=torch.int64)
-    alone = scene.replace(tasks=scene.tasks.select([5]), edge_index=nobody).models(_local_only(method))
-    _close(together, _rows(alone)[0], "the model of a node without neighbours")
-
-
-def check_unconnected_parts(method: AnyMethod) -> None:
-    """Parts of the graph that are not connected do not influence each other (unless the method has global state)."""
-    if method.global_state:
-        return
-    edges = torch.cat([_ring(3), _ring(3) + 3], 1)
-    scene = Scene.small(embeds=method.embeds).replace(edge_index=edges)
-    pool = scene.tasks.pools["train"]
-    owners = torch.cat([split.of(k) for split in scene.tasks.splits.values() for k in (3, 4, 5)])
-    targets = pool.targets.index_copy(0, owners, (pool.targets[owners] + 1) % 3)
-    other = scene.replace(tasks=replace(scene.tasks, pools={"train": Pool(pool.inputs, targets)}))
-    one, two = _rows(scene.models(method)), _rows(other.models(method))
-    _close(one[:3], two[:3], "models of nodes that are not connected to those whose data changed")
-    _require(not torch.allclose(one[3:], two[3:]), "other data made no difference to the nodes that own them")
+    close(rows(method.models(one, env))[order], rows(method.models(two, other)), "models of relabelled nodes")
+    close(dense(one)[order][:, order], dense(two), "edge weights of relabelled nodes")
+    close(one.bytes_sent[order], two.bytes_sent, "bytes sent by relabelled nodes")
 
 
 def check_backends_agree(method: AnyMethod) -> None:
     """The stacked and the loop backend give the same result."""
     scene = Scene.small(embeds=method.embeds)
-    vmap, loop = (_rows(scene.replace(backend=backend).models(method)) for backend in ("vmap", "loop"))
-    _close(vmap, loop, "models of the two backends")
+    vmap, loop = (rows(scene.replace(backend=backend).models(method)) for backend in ("vmap", "loop"))
+    close(vmap, loop, "models of the two backends")
 
 
 def check_chunks_agree(method: AnyMethod) -> None:
     """How many rows are computed at a time makes no difference."""
     scene = Scene.small(embeds=method.embeds)
-    few, many = (_rows(scene.replace(backend="vmap", chunk=chunk).models(method)) for chunk in (2, 6))
-    _close(few, many, "models computed two and six rows at a time")
+    few, many = (rows(scene.replace(backend="vmap", chunk=chunk).models(method)) for chunk in (2, 6))
+    close(few, many, "models computed two and six rows at a time")
 
 
 def check_resume(method: AnyMethod) -> None:
@@ -148,13 +124,13 @@ def check_two_architectures(method: AnyMethod) -> None:
     scene = Scene.small(sizes=WITHOUT_SINGLES, shared_head=True, embeds=method.embeds)
     data, env = scene.play(method)
     kept = method.models(data, env)
-    _require(len(kept.specs) == 2, f"two architectures have become {len(kept.specs)}")
-    _require(all(bool(torch.isfinite(t).all()) for t in kept.tensors), "models are not finite after two rounds")
+    require(len(kept.specs) == 2, f"two architectures have become {len(kept.specs)}")
+    require(all(bool(torch.isfinite(t).all()) for t in kept.tensors), "models are not finite after two rounds")
     one, _ = scene.play(method, rounds=1)
-    own, _ = scene.play(_local_only(method), rounds=1)
+    own, _ = scene.play(local_only(method), rounds=1)
     for spec, mixed, alone in zip(one.x.specs, one.x.tensors, own.x.tensors, strict=True):
         columns = spec.columns("backbone")
-        _close(mixed[:, columns], alone[:, columns], "the part of the models that is not mixed")
+        close(mixed[:, columns], alone[:, columns], "the part of the models that is not mixed")
 
 
 def check_stragglers(method: AnyMethod) -> None:
@@ -166,7 +142,7 @@ def check_stragglers(method: AnyMethod) -> None:
     scene = Scene.small(embeds=method.embeds)
     (one, _), (two, _) = scene.play(method), scene.replace(attend=Stragglers()).play(method)
     changed = differences(one, two)
-    _require(not changed, f"stragglers of probability 0 change {changed}")
+    require(not changed, f"stragglers of probability 0 change {changed}")
     scene = scene.replace(attend=Stragglers(drop=0.3, late=0.3))
     data, env = scene.begin(method)
     for _ in range(4):
@@ -178,13 +154,13 @@ def check_membership(method: AnyMethod) -> None:
     """Nodes join and leave: one that is not there keeps its model and sends nothing; one that has joined trains."""
     attend = Membership(joins={1: 2}, leaves={4: 2})
     data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
-    start = _rows(data.x)
+    start = rows(data.x)
     sent = []
     for _ in range(4):
         data = _play_with_absent(method, data, env)
         sent.append(data.bytes_sent)
-    _require(bool((sent[1][1] == 0) & (sent[3][4] == sent[1][4])), "a node that is not there has sent something")
-    _require(not torch.equal(_rows(data.x)[1], start[1]), "a node that has joined has not trained")
+    require(bool((sent[1][1] == 0) & (sent[3][4] == sent[1][4])), "a node that is not there has sent something")
+    require(not torch.equal(rows(data.x)[1], start[1]), "a node that has joined has not trained")
 
 
 def _play_with_absent(method: AnyMethod, data: Data, env: Env) -> Data:
@@ -193,13 +169,13 @@ def _play_with_absent(method: AnyMethod, data: Data, env: Env) -> Data:
     before = copy.deepcopy(data)
     after = method.play(data, env)
     changed = differences(before, data)
-    _require(not changed, f"a round with stragglers changed its input in place: {changed}")
+    require(not changed, f"a round with stragglers changed its input in place: {changed}")
     both = ("x", data.x, after.x), ("models", method.models(data, env), method.models(after, env))
     for name, old, new in both:
-        _require(bool(torch.isfinite(_rows(new)).all()), f"{name} is not finite where nodes are absent")
-        same = torch.equal(_rows(old)[~there], _rows(new)[~there])
-        _require(method.global_state or same, f"{name} of a node that was absent has changed")
-    _require(bool(torch.isfinite(after.edge_weight).all()), "edge_weight is not finite where nodes are absent")
+        require(bool(torch.isfinite(rows(new)).all()), f"{name} is not finite where nodes are absent")
+        same = torch.equal(rows(old)[~there], rows(new)[~there])
+        require(method.global_state or same, f"{name} of a node that was absent has changed")
+    require(bool(torch.isfinite(after.edge_weight).all()), "edge_weight is not finite where nodes are absent")
     return after
 
 
@@ -209,7 +185,8 @@ CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (
     check_input_untouched,
     check_relabelling,
     check_alone_equals_local,
-    check_unconnected_parts,
+    check_forbidden_edges,
+    check_direction,
     check_backends_agree,
     check_chunks_agree,
     check_resume,
@@ -219,8 +196,11 @@ CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (
 """The checks that hold for every method; `check_two_architectures` needs one that mixes a shared part."""
 
 
-def check_contract(method: AnyMethod) -> None:
+def check_contract(method: AnyMethod) -> dict[str, str]:
     """Put a method to every check in `CONTRACT`.
+
+    Returns:
+        The checks that say nothing about the method, and why.
 
     Raises:
         AssertionError: If a check does not hold; the message names it.
@@ -228,12 +208,17 @@ def check_contract(method: AnyMethod) -> None:
     Example:
         >>> from graphcollab.methods import dpsgd
         >>> check_contract(dpsgd())
+        {}
     """
+    skipped = {}
     for check in CONTRACT:
         try:
             check(method)
+        except NotApplicable as reason:
+            skipped[check.__name__] = str(reason)
         except AssertionError as error:
             raise AssertionError(f"{method.name}, {check.__name__}: {error}") from error
+    return skipped
 
 
 def _resume(method: AnyMethod, scene: Scene) -> None:
@@ -246,46 +231,4 @@ def _resume(method: AnyMethod, scene: Scene) -> None:
     for _ in range(2):
         straight, resumed = method.play(straight, env), method.play(resumed, fresh)
     changed = differences(straight, resumed)
-    _require(not changed, f"a resumed run differs from an uninterrupted one in {changed}")
-
-
-def _local_only(method: AnyMethod) -> AnyMethod:
-    """Return a method without its collaboration."""
-    if isinstance(method, Phases):
-        return Phases(_plain(_local_only(method.method)), method.until, _local_only(method.next))
-    rewire = Keep() if method.finds_peers else method.rewire
-    return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire, global_state=False)
-
-
-def _plain(method: AnyMethod) -> Method:
-    if not isinstance(method, Method):
-        raise TypeError(f"the first phase must be a Method, got {type(method).__name__}")
-    return method
-
-
-def _ring(count: int) -> Tensor:
-    """Return both directions of a ring, [2, 2 K]."""
-    node = torch.arange(count)
-    forth = torch.stack([node, (node + 1) % count])
-    return torch.cat([forth, forth.flip(0)], 1)
-
-
-def _rows(models: Stacks) -> Tensor:
-    """Return parameters and buffers of all nodes, [K, columns]."""
-    return models.tensors[0]
-
-
-def _dense(data: Data) -> Tensor:
-    """Return the edge weights as a matrix [K, K], receivers in rows."""
-    matrix = data.edge_weight.new_zeros(data.num_nodes, data.num_nodes)
-    return matrix.index_put((data.edge_index[1], data.edge_index[0]), data.edge_weight)
-
-
-def _close(one: Tensor, two: Tensor, what: str) -> None:
-    apart = float((one - two).abs().max())
-    _require(apart <= TOLERANCE * max(1.0, float(one.abs().max())), f"{what} differ by up to {apart:.3g}")
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise AssertionError(message)
+    require(not changed, f"a resumed run differs from an uninterrupted one in {changed}")

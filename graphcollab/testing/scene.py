@@ -36,7 +36,7 @@ class Scene:
     Args:
         tasks: The nodes' data.
         modules: One module per architecture.
-        edge_index: Allowed edges, [2, E]. Default: all pairs.
+        edge_index: Allowed edges, [2, E]. Default: everybody may hear everybody, as in `run` without a graph.
         architecture: Architecture of every node, where there are several.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows at a time.
@@ -102,7 +102,7 @@ class Scene:
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         env = Env(engine, Comm(), self.seed, attend=self.attend)
         method.check(self.tasks)
-        data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture)
+        data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
         return method.start(data, env), env
 
     def play(self, method: Method | Phases, rounds: int = 2) -> tuple[Data, Env]:

@@ -9,13 +9,14 @@ from typing import Any
 from torch import Tensor
 
 from graphcollab.comm import Relation
-from graphcollab.nn import Mixer
+from graphcollab.nn import Mixer, Mixers
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.train.history import Finding, History
 
 __all__ = ["decode", "encode"]
 
-_VALUES: dict[str, type] = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, History, Finding)}
+_KINDS = (Stacks, ParamSpec, Relation, Mixer, Mixers, History, Finding)
+_VALUES: dict[str, type] = {kind.__name__: kind for kind in _KINDS}
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:

@@ -13,7 +13,7 @@ from graphcollab.comm import Comm
 from graphcollab.local import Engine
 from graphcollab.local.copy_module import copy_module
 from graphcollab.method import settle
-from graphcollab.nn import ChannelAttention
+from graphcollab.nn import ChannelAttention, Mixer, Mixers
 from graphcollab.ops import edge_products, mix
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -73,13 +73,15 @@ def join(
             the one that played last counts.
         newcomers: The new nodes' data.
         allowed: Edges from an old node to a new one, both by position, [2, E]. Default: all pairs. A newcomer always
-            hears itself, and never a node that was isolated.
+            hears itself, and never a node that was isolated. Where parts of the graph that are not connected trained
+            mixers of their own, a newcomer may hear nodes of one part only, and uses its mixer.
         warmup: Rounds of local training before mixing.
         finetune: Rounds of local training after it.
 
     Raises:
         ValueError: If the method learned nothing that applies to new nodes, their data do not fit the models, an edge
-            is out of range or double, or a number of rounds is negative.
+            is out of range or double, a newcomer would hear nodes with different mixers, or a number of rounds is
+            negative.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     if min(warmup, finetune) < 0:
@@ -93,6 +95,7 @@ def join(
     start, part = old.x_init.tensors[0][:1], method.part
     newcomers = newcomers.to(old.x.device)
     heard = _allowed_edges(allowed, old.isolated, newcomers.num_nodes)
+    mixer = _extended(old.mixer, heard, newcomers, result.tasks)
     check_outputs(newcomers, result.modules)
     autocast = result.env.engine.backends[0].autocast
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
@@ -115,12 +118,30 @@ def join(
     receiver = torch.arange(count, device=start.device)
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
     with torch.no_grad():
-        code = old.mixer.encode(changes, old.x.specs[0], part)
+        code = mixer.encode(changes, old.x.specs[0], part)
         weight = softmax(edge_products(code[known:], code, edges), edges[1], num_nodes=count)
         mixed = origin + mix(changes, weight, edges, count)
     new.x = new.x.with_part(part, mixed)
     train(finetune)
     return Joined(new.x, edges, weight, newcomers.names, result.modules)
+
+
+def _extended(mixer: Mixer | Mixers, heard: Tensor, newcomers: Tasks, old: Tasks) -> Mixer | Mixers:
+    """Return the mixer of old and new nodes: of every newcomer, that of the nodes which it hears."""
+    if not isinstance(mixer, Mixers):
+        return mixer
+    group = torch.full((newcomers.num_nodes,), -1, device=heard.device)
+    for node, name in enumerate(newcomers.names):
+        known = mixer.group[heard[0, heard[1] == node]]
+        known = known[known >= 0].unique()
+        if len(known) > 1:
+            one, two = (old.names[int((mixer.group == g).nonzero()[0])] for g in known[:2])
+            raise ValueError(
+                f"{name} would hear {one} and {two}, which are not connected and learned different mixers: say by "
+                "allowed=... which part of the graph it joins"
+            )
+        group[node] = known[0] if len(known) else -1
+    return Mixers(mixer.mixers, torch.cat([mixer.group, group]))
 
 
 def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:

@@ -14,6 +14,7 @@ from torch_geometric.utils import to_networkx
 
 from graphcollab.local.copy_module import copy_module
 from graphcollab.method import Method, last_graph
+from graphcollab.nn import Mixers
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -66,12 +67,8 @@ class Result:
         Raises:
             KeyError: If there is no node of that name.
         """
-        if isinstance(node, str):
-            if node not in self.tasks.names:
-                raise KeyError(f"there is no node {node!r}; the nodes are {', '.join(self.tasks.names[:5])}, …")
-            node = self.tasks.names.index(node)
         stacks = self.stacks
-        spec, row = stacks.row(node)
+        spec, row = stacks.row(self._position(node))
         module = copy_module(self.modules[next(a for a, s in enumerate(stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()
 
@@ -116,12 +113,33 @@ class Result:
         found = {**self.history.summary(of), "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
         return {**found, "missing": MISSING[of]} if MISSING[of] else found
 
-    def save_mixer(self, path: str | Path) -> Path:
+    def save_mixer(self, path: str | Path, node: int | str | None = None) -> Path:
         """Save the learned mixer for use elsewhere.
 
+        Args:
+            path: The file.
+            node: Whose mixer, by position or name, where parts of the graph that are not connected trained their own.
+
         Raises:
-            ValueError: If the method has none.
+            ValueError: If the method has none, or there are several and no node is named, or one that is alone.
+            KeyError: If there is no node of that name.
         """
         if "mixer" not in self.data:
             raise ValueError(f"{self.method.name} learns no mixer that transfers: use meta_l2c")
-        return Path(self.data.mixer.save(path))
+        mixer = self.data.mixer
+        if node is None and isinstance(mixer, Mixers):
+            if len(mixer.mixers) > 1:
+                raise ValueError(
+                    f"{len(mixer.mixers)} parts of the graph, which are not connected, trained a mixer each: say whose "
+                    "is to be saved by node=..."
+                )
+            return Path(mixer.mixers[0].save(path))
+        return Path(mixer.of(0 if node is None else self._position(node)).save(path))
+
+    def _position(self, node: int | str) -> int:
+        """Return the position of a node that is given by position or name."""
+        if not isinstance(node, str):
+            return node
+        if node not in self.tasks.names:
+            raise KeyError(f"there is no node {node!r}; the nodes are {', '.join(self.tasks.names[:5])}, …")
+        return self.tasks.names.index(node)

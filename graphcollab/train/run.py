@@ -40,7 +40,7 @@ from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
-from graphcollab.train.start import Graph, Model, build_graph, build_modules, starting_graph
+from graphcollab.train.start import Graph, Model, build_graph, build_modules
 from graphcollab.typing import Env
 
 __all__ = ["run"]
@@ -84,7 +84,9 @@ def run(
             may make several, such as one that calls `graphcollab.models.split_models`.
         graph: Allowed edges: a ``Data``, an ``edge_index``, a topology transform, or None for all pairs (for no edges
             where the method sends nothing along edges, such as ``local`` and ``fedavg``; all pairs, without listing
-            them, where nodes look for their peers, such as ``dac``).
+            them, where nodes look for their peers, such as ``dac``). Nobody hears along another edge, whatever route
+            models take: servers average inside connected components, whose nodes must all be allowed to hear each other
+            (``fedavg(incomplete="average")`` takes others too), and a node without neighbours sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K], where there are several.
@@ -142,8 +144,7 @@ def run(
     modules = build_modules(model, seed, device)
     metric = metric_of(tasks)
     check_outputs(tasks, modules, metric)
-    data = build_graph(tasks, modules, starting_graph(method, graph), architecture)
-    data.all_pairs = graph is None and method.finds_peers
+    data = build_graph(tasks, modules, graph, architecture, method)
     saved = saver.resume(device) if resume else None
     about = {} if checkpoint is None else describe_run(method, tasks, data, modules, seed, autocast, compile, attend)
     if saved:

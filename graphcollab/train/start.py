@@ -14,12 +14,13 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.local.copy_module import copy_module
 from graphcollab.local.randomness import own_randomness
 from graphcollab.method import Method
+from graphcollab.nn.allowed import allow, components
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
 
-__all__ = ["Graph", "Model", "build_graph", "build_modules", "starting_graph"]
+__all__ = ["Graph", "Model", "build_graph", "build_modules"]
 
 Model: TypeAlias = (
     nn.Module
@@ -32,11 +33,6 @@ Graph: TypeAlias = Data | Tensor | BaseTransform | None
 """Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
 
 _MODEL_STREAM = 108
-
-
-def starting_graph(method: Method | Phases, graph: Graph) -> Graph:
-    """Return the edges to start with: none where a method needs none, or draws its own and was given none."""
-    return Isolated() if graph is None and (method.finds_peers or not method.along_edges) else graph
 
 
 def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -> list[nn.Module]:
@@ -72,32 +68,46 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
 
 
 def build_graph(
-    tasks: Tasks, modules: Sequence[nn.Module], graph: Graph = None, architecture: Sequence[int] | Tensor | None = None
+    tasks: Tasks,
+    modules: Sequence[nn.Module],
+    graph: Graph = None,
+    architecture: Sequence[int] | Tensor | None = None,
+    method: Method | Phases | None = None,
 ) -> Data:
     """Put models on a graph: every node of an architecture starts from the same parameters.
+
+    Edges that are given are a promise. They are remembered as ``allowed``, and nobody ever hears along another one;
+    without a graph everybody may hear everybody, and there is no such field.
 
     Args:
         tasks: The nodes' data.
         modules: One module per architecture.
         graph: Edges; see `Graph`. Of a ``Data`` the fields of its edges are kept.
         architecture: Architecture of every node, [K], where there are several. Default: the first.
+        method: What is to be run. If it sends nothing along edges, or draws its own, pairs are not listed where no
+            graph is given.
 
     Returns:
         A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks
         ``trains``, ``serves``, ``present`` and ``isolated`` [K], and ``train_loss``, ``bytes_sent`` and
-        ``messages_sent`` [K].
+        ``messages_sent`` [K]; and where a graph was given ``allowed``, a `Relation`, and ``component`` [K], the number
+        of every node's strongly connected component.
 
     Raises:
         ValueError: If edges are out of range or double, or architectures are not given for every node.
     """
     count, device = tasks.num_nodes, tasks.device
-    data = _edges(tasks, graph)
+    unlisted = method is not None and (method.finds_peers or not method.along_edges)
+    data = _edges(tasks, Isolated() if graph is None and unlisted else graph)
     if data.num_nodes != count:
         raise ValueError(f"the graph has {data.num_nodes} nodes, the tasks have {count}")
     data.node_id = tasks.ids
     check_edges(data)
     check_no_duplicates(data)
     data = sort_edges(data)
+    if graph is not None:
+        data.allowed = allow(data.edge_index, count)
+        data.component = components(data)  # of a run's edges, which never become more
     data.x = data.x_init = _stack(modules, architecture, count, device)
     data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=device)
     data.round = 0

@@ -49,7 +49,8 @@ def test_fixed_point_is_the_own_optimum_for_the_mixture(points):
 @pytest.mark.parametrize("keep_state", [False, True])
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
 def test_without_neighbours_it_is_plain_local_training_bit_for_bit(optimizer, keep_state, backend):
-    scene = Scene.small(torch.float32).replace(backend=backend)
+    nobody = torch.empty(2, 0, dtype=torch.int64)
+    scene = Scene.small(torch.float32).replace(backend=backend, edge_index=nobody)
     settings = {"epochs": 2, "batch_size": 4, "optimizer": optimizer, "keep_state": keep_state}
     one, _ = scene.play(Method("a", local=Fit(**settings)), rounds=3)
     two, _ = scene.play(Method("a", FitThroughMixture(**settings), KeepWeights(), Receive()), rounds=3)

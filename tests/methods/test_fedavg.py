@@ -48,12 +48,10 @@ def test_client_sampling(points):
 
 def test_no_edge_is_needed(points):
     method = fedavg(**REST)
-    data, env = (
-        points([[[0.0]], [[4.0]]], edges=[[], []])
-        .scene.replace(edge_index=torch.empty(2, 0, dtype=torch.int64))
-        .begin(method)
-    )
-    assert method.play(data, env).num_edges == 0
+    data, env = points([[[0.0]], [[4.0]]]).begin(method, [[0.0], [4.0]])
+    after = method.play(data, env)
+    assert after.num_edges == 0
+    assert after.x.part("all").flatten().tolist() == [2.0, 2.0]
 
 
 def test_uniform_weights(points):
@@ -77,7 +75,7 @@ def test_oracle_averages_inside_true_clusters(points):
     data, env = clustered(points, targets, [7, 5, 7, 9, 9]).begin(method, [[0.0], [2.0], [4.0], [6.0], [8.0]])
     after = method.play(data, env)
     assert after.x.part("all").flatten().tolist() == [3.0, 2.0, 3.0, 7.0, 7.0]
-    assert after.bytes_sent.tolist() == [8.0] * 5
+    assert after.bytes_sent.tolist() == [8.0, 0.0, 8.0, 8.0, 8.0]  # node 1 is alone, and needs no server
 
 
 def test_a_cluster_in_which_nobody_works_keeps_its_models(points):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphcollab.comm import Relation
+from graphcollab.nn import NoExchange, ServerAverage
 from graphcollab.nn.at_work import count_messages
 
 EDGES = ((0, 1, 2, 2, 1, 0), (0, 0, 0, 1, 2, 2))  # 0 hears itself, 1 and 2; 1 hears 2; 2 hears 1 and 0
@@ -40,7 +41,9 @@ def test_nodes_at_rest(data, trains, serves, expected):
 
 
 def test_a_server_is_sent_one_and_sends_one(data):
-    assert count_messages(data, along_edges=False).messages_sent.tolist() == [10, 0, 0]  # there is none
+    assert count_messages(data, NoExchange().at_server(data)).messages_sent.tolist() == [10, 0, 0]  # there is none
     data.server = Relation(torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.ones(3), (3, 1))
     data.trains = torch.tensor([True, False, True])
-    assert count_messages(data, along_edges=False).messages_sent.tolist() == [12, 0, 2]
+    assert count_messages(data, ServerAverage().at_server(data)).messages_sent.tolist() == [12, 0, 2]
+    data.server = Relation(torch.tensor([[0, 1], [0, 0]]), torch.ones(2), (3, 1))  # node 2 has none
+    assert count_messages(data, ServerAverage().at_server(data)).messages_sent.tolist() == [12, 0, 0]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.transforms import BaseTransform, Compose
 
 from graphcollab.local import SGD, Adam, Fit
 from graphcollab.method import Method, NonFiniteLossError
@@ -15,7 +16,7 @@ from graphcollab.nn import ClippedMean, CrossGradients, Exchange, KeepOwn, KeepW
 from graphcollab.ops import bundle_sum
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing import Scene
-from graphcollab.transforms import WithSelfLoops
+from graphcollab.transforms import WithSelfLoops, select_edges
 
 MEAN = ClippedMean(tau=math.inf, iterations=1)
 PLAIN = SGD(lr=0.1)
@@ -33,9 +34,21 @@ class Listen:
         return bundle_sum(weight.expand(len(own), -1), own, others), weight.expand(len(own), -1)
 
 
-def method(combine=MEAN, batch_size=100, optimizer=PLAIN, part="all", exchange=None, **settings):
+class Only(BaseTransform):
+    """Keeps some edges, of which not all have one back, although that one would be allowed."""
+
+    def __init__(self, edges):
+        self.edges = edges
+
+    def forward(self, data):
+        kept = (data.edge_index.T[:, None] == self.edges.T).all(2).any(1)
+        return select_edges(data, kept)
+
+
+def method(combine=MEAN, batch_size=100, optimizer=PLAIN, part="all", exchange=None, edges=None, **settings):
     local = CrossGradients(combine, batch_size, optimizer, part, **settings)
-    return Method("cross", local, KeepWeights(), exchange or KeepOwn(part), prepare=WithSelfLoops())
+    prepare = WithSelfLoops() if edges is None else Compose([Only(torch.as_tensor(edges)), WithSelfLoops()])
+    return Method("cross", local, KeepWeights(), exchange or KeepOwn(part), prepare=prepare)
 
 
 def gradient(scene, data, model, owner, part):
@@ -61,9 +74,8 @@ def test_gradients_are_those_of_plain_autograd(part, chunk):
     """Of every neighbour's data, at the node's own model; with a shared head, through the neighbour's backbone."""
     scene = Scene.small(shared_head=part == "head").replace(backend="vmap", chunk=chunk)
     edges = torch.tensor([[1, 2, 0, 3, 4, 0, 1, 5], [0, 0, 2, 2, 2, 3, 5, 4]])  # 2, 3, 1, 1 and 1 neighbours, none
-    scene = scene.replace(edge_index=edges)
     combine = Listen([])
-    start = method(combine, part=part)
+    start = method(combine, part=part, edges=edges)
     data, _ = scene.play(start)  # models have moved apart
     combine.seen.clear()
     env = scene.begin(start)[1]
@@ -186,8 +198,8 @@ def test_models_that_are_mixed_too_are_sent_once(points):
     """0 and 1 hear each other; 2 hears 0, which does not hear it: its model travels to be tried only."""
     edges = [[1, 0, 0], [0, 1, 2]]
     mix = Exchange("update", "x_start")
-    start = method(exchange=mix, mixed=True).replace(weigh=Uniform())
-    data, env = points([[[-1.0]]] * 3, edges=edges).begin(start)
+    start = method(exchange=mix, mixed=True, edges=edges).replace(weigh=Uniform())
+    data, env = points([[[-1.0]]] * 3).begin(start)
     assert start.play(data, env).bytes_sent.tolist() == [4.0 * (2 + 2), 4.0 * (1 + 1), 4.0]
     data.trains, data.serves = torch.tensor([True, False, True]), torch.tensor([True, True, True])
     # 1 does not mix 0's model now, so sending it for its gradient is charged here
@@ -227,8 +239,8 @@ def exponential(targets, models, edges=None):
     pool = Pool(torch.ones(len(targets), 1).double(), torch.tensor(targets, dtype=torch.float64)[:, None])
     split = Split.from_lists("train", [torch.tensor([k]) for k in range(len(targets))])
     tasks = Tasks({"train": pool}, {"train": split}, loss=lambda x, y: (x * y).exp().mean())
-    start = method()
-    data, env = Scene(tasks, [nn.Linear(1, 1, bias=False).double()], edges).begin(start)
+    start = method(edges=edges)
+    data, env = Scene(tasks, [nn.Linear(1, 1, bias=False).double()]).begin(start)
     data.x = data.x_start = data.x.like([torch.tensor(models, dtype=torch.float64)[:, None]])
     return start, data, env
 
@@ -302,9 +314,9 @@ def test_gradients_of_all_edges_never_exist(combine, nodes, edges):
 
 
 def test_a_receiver_is_not_split_and_many_share_a_chunk():
-    scene = Scene.small().replace(edge_index=torch.tensor([[1, 2, 3, 4, 5, 0, 0, 0], [0, 0, 0, 0, 0, 1, 2, 3]]))
+    edges = [[1, 2, 3, 4, 5, 0, 0, 0], [0, 0, 0, 0, 0, 1, 2, 3]]
     combine = Listen([])
-    scene.replace(chunk=2).play(method(combine), rounds=1)
+    Scene.small().replace(chunk=2).play(method(combine, edges=edges), rounds=1)
     assert [tuple(others.shape[:2]) for _, others, _ in combine.seen] == [(2, 1), (1, 1), (1, 5)]
 
 

@@ -14,6 +14,7 @@ from graphcollab.nn import PrototypeAverage
 from graphcollab.nn.prototype_average import class_means
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
+from graphcollab.transforms import Complete
 
 
 def plain(samples, classes=2, weights="counts", loss="cross_entropy"):
@@ -118,7 +119,7 @@ def test_nobody_at_work_changes_nothing():
 def test_labels_that_are_no_class_are_left_out():
     """A user's loss may ignore some, as PyTorch's does -100."""
     loss = lambda outputs, labels: F.cross_entropy(outputs, torch.where(labels < 2, labels, -100))  # noqa: E731
-    data = received([[(0, [1.0]), (-100, [50.0]), (7, [50.0])]], loss=loss)
+    data = received([[(0, [1.0]), (-100, [50.0]), (7, [50.0])]] * 2, loss=loss)
     assert data.prototypes[0].flatten().tolist() == [1.0, 0.0]
     assert data.prototype_known[0].tolist() == [True, False]
 
@@ -154,7 +155,7 @@ def test_against_the_models_one_by_one(shared_head, backend, chunk):
 
 def test_running_statistics_and_not_those_of_the_samples():
     """Evaluation mode: with running mean 0 and variance 1, batch normalisation leaves samples as they are."""
-    samples = [(torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([0, 0, 1]))]
+    samples = [(torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([0, 0, 1]))] * 2
     model = SplitModel(nn.BatchNorm1d(1, eps=1e-12), (1,), 2)
     scene = Scene(Tasks.from_samples(samples, samples), [model])
     data, env = scene.begin(Method("m", FitToPrototypes(), exchange=PrototypeAverage(), global_state=True))
@@ -180,4 +181,6 @@ def test_it_needs_latents():
 
 def test_models_do_not_depend_on_edge_weights():
     data, env, exchange = plain([[(0, [1.0])], [(1, [2.0])]])
+    data = Complete()(data)
+    data.edge_weight = torch.zeros(2)
     assert exchange.weight_gradient(data, env, torch.ones(2, 1)).tolist() == [0.0, 0.0]

@@ -212,3 +212,18 @@ def test_a_structure_of_other_sizes_is_refused():
     structure = Structure.from_edges(torch.tensor([[0], [1]]), (2, 2))
     with pytest.raises(ValueError, match="3 receivers and 2 senders have vectors, but the edges are between 2"):
         edge_distances(torch.zeros(3, 1), torch.zeros(2, 1), structure)
+
+
+def test_groups_do_not_change_each_others_last_digits():
+    """Centred on all rows, vectors of others would show in the last digits; values stay what they are."""
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(6, 50, generator=draw, dtype=torch.float64)
+    other = rows.clone()
+    other[3:] = 1e3 * torch.randn(3, 50, generator=draw, dtype=torch.float64)
+    group = torch.tensor([0, 0, 0, 1, 1, 1])
+    edges = torch.tensor([[0, 1, 2, 3, 4, 2], [1, 2, 0, 4, 5, 3]])  # the last one is between groups
+    for measure in (edge_distances, edge_cosines):
+        one, two = measure(rows, rows, edges, group), measure(other, other, edges, group)
+        assert torch.equal(one[:3], two[:3])
+        torch.testing.assert_close(one, measure(rows, rows, edges), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(two, measure(other, other, edges), rtol=1e-9, atol=1e-12)

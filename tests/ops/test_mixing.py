@@ -148,3 +148,19 @@ def test_mix_refuses(change, message):
 def test_edge_products_refuse_vectors_that_do_not_fit():
     with pytest.raises(ValueError, match="do not fit together"):
         edge_products(torch.zeros(2, 3), torch.zeros(2, 4), torch.tensor([[0], [1]]))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_numbers_that_are_not_finite_reach_only_those_who_hear_them(kernel, bad):
+    """In a dense product 0 · ∞ is NaN: without care one diverging model would reach everybody."""
+    edges = torch.tensor([[0, 1, 0, 1, 2, 3, 4], [0, 0, 1, 1, 2, 3, 3]])
+    weight = torch.tensor([0.3, 0.7, 0.6, 0.4, 1.0, 0.1, 0.9])
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    fine = mix(x, weight, edges, 4, kernel)
+    spoilt = x.clone()
+    spoilt[0, 1] = bad
+    found = mix(spoilt, weight, edges, 4, kernel)
+    assert not found[:2, 1].isfinite().any()
+    assert torch.equal(found[2:], fine[2:])
+    assert torch.equal(found[:2, [0, 2]], fine[:2, [0, 2]])

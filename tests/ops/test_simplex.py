@@ -90,3 +90,15 @@ def test_other_totals():
 def test_totals_must_be_numbers_that_are_not_negative(bad):
     with pytest.raises(ValueError, match="totals must be"):
         project_simplex(torch.zeros(2), torch.tensor([0, 1]), 2, torch.tensor([1.0, bad]))
+
+
+def test_groups_do_not_change_each_others_last_digits():
+    """Sums of the groups in front must not show in the rounding of those behind."""
+    draw = torch.Generator().manual_seed(0)
+    group = torch.arange(40).repeat_interleave(7)
+    values = torch.randn(280, generator=draw, dtype=torch.float64)
+    other = values.clone()
+    other[:140] = torch.randn(140, generator=draw, dtype=torch.float64)
+    assert torch.equal(project_simplex(values, group)[140:], project_simplex(other, group)[140:])
+    one_by_one = torch.cat([project_simplex(values[group == g]) for g in range(40)])
+    assert torch.equal(project_simplex(values, group), one_by_one)

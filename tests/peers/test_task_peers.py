@@ -27,7 +27,7 @@ def tasks_of(places=PLACES, **fields):
 
 def scene(places=PLACES, edges=None, **fields):
     module = nn.Linear(1, max(map(len, places)))
-    edge_index = torch.empty(2, 0, dtype=torch.int64) if edges is None else torch.tensor(edges)
+    edge_index = None if edges is None else torch.tensor(edges)
     return Scene(tasks_of(places), [module], edge_index, **fields)
 
 
@@ -141,7 +141,8 @@ def test_the_seed_says_where_k_means_starts():
 
 
 def test_nodes_that_join_send_their_centres_then():
-    """Node 2 joins in round 1, sends in it, and is node 0's neighbour from the next one on."""
+    """Node 2 joins in round 1, sends centres in it, and is node 0's neighbour from the next one on; both are alone
+    until then, and send no models."""
     method = flt(epochs=1)
     data, env = scene(attend=Membership(joins={2: 1})).begin(method)
     assert pairs(data) == both((1, 3))
@@ -149,9 +150,10 @@ def test_nodes_that_join_send_their_centres_then():
     assert data.bytes_sent[2] == 0
     model = 4.0 * 2 * data.x.part("all").shape[1]
     data = method.play(data, env)
-    assert data.bytes_sent.tolist() == [8 + model, 8 + model, 0.0, 8 + model]
+    assert data.bytes_sent.tolist() == [8.0, 8 + model, 0.0, 8 + model]
     data = method.play(data, env)
-    assert data.bytes_sent[2] == 8 + model
+    assert data.bytes_sent[[0, 2]].tolist() == [8.0, 8.0]
+    assert method.play(data, env).bytes_sent[[0, 2]].tolist() == [8 + model, 8 + model]
     assert pairs(data) == both((0, 2), (1, 3))
     edges = data.edge_index
     assert method.play(data, env).edge_index is edges  # nothing new, nothing to do
@@ -238,7 +240,7 @@ def test_contract_of_other_forms(settings):
 def on_digits(tasks, method):
     """Return the graph of a run without edges of its own, before the first round."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    return Scene(tasks, [model], torch.empty(2, 0, dtype=torch.int64)).begin(method)[0]
+    return Scene(tasks, [model]).begin(method)[0]
 
 
 @pytest.mark.parametrize("seed", range(5))

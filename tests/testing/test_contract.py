@@ -12,13 +12,16 @@ from graphcollab.local import Fit, SupervisedContrast, Views
 from graphcollab.method import Method, OwnModel
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
-from graphcollab.nn import Exchange, NoExchange
+from graphcollab.nn import Exchange, Metropolis, NoExchange
 from graphcollab.phases import Phases
 from graphcollab.testing import (
     CONTRACT,
+    NotApplicable,
     Scene,
     check_alone_equals_local,
     check_contract,
+    check_direction,
+    check_forbidden_edges,
     check_input_untouched,
     check_keeps_dtype,
     check_membership,
@@ -27,7 +30,6 @@ from graphcollab.testing import (
     check_runs,
     check_stragglers,
     check_two_architectures,
-    check_unconnected_parts,
     differences,
     leaves,
 )
@@ -94,8 +96,34 @@ class Memory:
         return x + Memory.rounds
 
 
-# federated averaging that does not own up to its server
-ungoverned = fedavg().replace(global_state=False)
+def averages(x, data):
+    """A server that heeds no edges."""
+    return x.mean(0).expand_as(x)
+
+
+def back(x, data):
+    """Influence along edges, and against them."""
+    sender, receiver = data.edge_index
+    return x.index_add(0, sender, 0.1 * x[receiver]).index_add(0, receiver, 0.1 * x[sender])
+
+
+def two_edges(x, data):
+    """Models that go on to their receivers' receivers within a round."""
+    for _ in range(2):
+        x = x.index_add(0, data.edge_index[1], 0.1 * x[data.edge_index[0]])
+    return x
+
+
+@dataclass(frozen=True)
+class ServeMeans(OwnModel):
+    """Nodes are judged by everybody's mean, though they keep their own models."""
+
+    def __call__(self, data, env):
+        return data.x.map(lambda rows: rows.mean(0).expand_as(rows))
+
+
+serving_means = local(lr=0.1).replace(personal=ServeMeans())
+twice = broken(two_edges)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +134,12 @@ ungoverned = fedavg().replace(global_state=False)
         (check_keeps_dtype, serving(torch.Tensor.double), "models of torch.float32 have become"),
         (check_input_untouched, broken(count_in_place), r"changed its input in place: \['data.0.bytes_sent'"),
         (check_relabelling, broken(lambda x, data: x + torch.arange(6.0)[:, None]), "models of relabelled nodes"),
-        (check_alone_equals_local, ungoverned, "node without neighbours differ"),
-        (check_unconnected_parts, ungoverned, "not connected to those whose data changed"),
+        (check_alone_equals_local, broken(averages), "node without neighbours differ"),
+        (check_alone_equals_local, broken(sends), "bytes_sent of a node without neighbours is 2"),
+        (check_forbidden_edges, broken(averages), "models of nodes that are not connected to those whose data changed"),
+        (check_forbidden_edges, serving_means, "models that are served of nodes that are not connected"),
+        (check_direction, broken(back), "models of nodes to which no path leads differ"),
+        (check_direction, twice, "models of nodes three edges away, after two rounds, differ"),
         (check_resume, broken(Memory()), "differs from an uninterrupted one in"),
         (check_stragglers, broken(lambda x, data: x + 0.1), "x of a node that was absent has changed"),
         (check_stragglers, broken(stalls), "x is not finite where nodes are absent"),
@@ -155,6 +187,15 @@ def contrasting():
     """Averages heads, and reads latents."""
     fit = Fit(epochs=2, batch_size=4, objective=SupervisedContrast(), views=Views(count=2))
     return dpsgd(part="head").replace(local=fit)
+
+
+def test_checks_that_say_nothing_are_counted():
+    assert check_contract(local(lr=0.1)) == {}
+    skipped = check_contract(fedavg(1, lr=0.1))
+    assert [*skipped] == ["check_direction"]
+    assert "fedavg refuses paths: a server would average" in skipped["check_direction"]
+    with pytest.raises(NotApplicable, match="has global state"):
+        check_direction(fedavg(incomplete="average").replace(weigh=Metropolis()))
 
 
 @pytest.mark.parametrize("check", [*CONTRACT, check_two_architectures], ids=lambda check: check.__name__)

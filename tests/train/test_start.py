@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from graphcollab.methods import fedavg, random_peers
 from graphcollab.models import MLP
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
@@ -118,3 +119,15 @@ def test_weights_and_losses_have_the_models_number_type():
     for dtype in (torch.float32, torch.float64):
         data = build_graph(tasks, [nn.Linear(3, 2, dtype=dtype)])
         assert (data.edge_weight.dtype, data.train_loss.dtype) == (dtype, dtype)
+
+
+def test_edges_that_are_given_are_remembered():
+    given = build_graph(Scene.small().tasks, [make()], torch.tensor([[1, 0, 0, 3], [0, 1, 0, 4]]))
+    assert given.allowed.edge_index.tolist() == [[1, 0, 3], [0, 1, 4]]  # as they are kept, without self-loops
+    assert given.component[0] == given.component[1]
+    assert given.component.unique().numel() == 5
+    assert "allowed" not in build_graph(Scene.small().tasks, [make()])
+    for method in (fedavg(), random_peers()):  # no pairs are listed
+        everybody = build_graph(Scene.small().tasks, [make()], method=method)
+        assert everybody.num_edges == 0
+        assert "allowed" not in everybody

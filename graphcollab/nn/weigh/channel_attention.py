@@ -14,8 +14,10 @@ from torch_geometric.data import Data
 from torch_geometric.utils import softmax
 
 from graphcollab.local import Adam, RowOptimizer
+from graphcollab.nn.allowed import components, require_both_ways, without_the_alone
 from graphcollab.nn.at_work import edges_in_use
 from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.mixers import Mixers
 from graphcollab.ops import Structure, edge_products
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ class ChannelAttention:
     the weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see
     `Exchange`) send nothing and weigh nothing.
 
+    Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
+    alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
+    are frozen are the same everywhere.
+
     Args:
         part: Part of the model that is compared.
         hidden: Hidden units of an encoder.
@@ -50,10 +56,12 @@ class ChannelAttention:
         frozen: Use the encoders as they are; nodes then need no validation samples.
 
     Shapes:
-        Keeps ``mixer`` and one ``mixer_<slot>`` per slot of the optimiser; writes ``edge_weight`` [E].
+        Keeps ``mixer`` (`Mixers`, if there are several components) and one ``mixer_<slot>`` per slot of the optimiser;
+        writes ``edge_weight`` [E].
 
     Raises:
-        ValueError: If ``scale`` is unknown, or frozen encoders are asked for without pretrained ones.
+        ValueError: If ``scale`` is unknown, frozen encoders are asked for without pretrained ones, or encoders are
+            trained and edges given that go one way only, without a path back.
     """
 
     part: str = "all"
@@ -91,6 +99,9 @@ class ChannelAttention:
             mixer.check(spec, self.part)
         data = copy.copy(data)
         data.mixer = mixer.to(data.x.device, data.x.dtype)
+        if self.learns:
+            require_both_ways(data, env, "nodes train encoders together with those they hear", by_path=True)
+            data.mixer = Mixers.shared(data.mixer, without_the_alone(components(data)))
         for slot in self.optimizer.slots if self.learns else ():
             data[f"mixer_{slot}"] = data.mixer.with_tensors(
                 {n: torch.zeros_like(t) for n, t in data.mixer.tensors.items()}
@@ -118,10 +129,12 @@ class ChannelAttention:
         params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
         mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         weight = self._attend(mixer.encode(self._change(before), data.x.specs[0], self.part), data, env)
-        members = (data.trains & data.serves).nonzero().flatten()
+        group = data.mixer.group if isinstance(data.mixer, Mixers) else torch.zeros_like(data.node_id)
+        members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
+        at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
         gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
         if self.scale == "mean":
-            gradient = gradient / max(len(members), 1)
+            gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
         grads = [env.comm.reduce(g) for g in torch.autograd.grad(weight, params, gradient)]
         moments: dict[str, Mapping[str, Tensor]] = {
             slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
@@ -130,7 +143,7 @@ class ChannelAttention:
         state = {slot: list(many.values()) for slot, many in moments.items()}
         self.optimizer.update(params, grads, state, data.mixer_step)
         # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
-        share = 2 * (len(members) - 1) / max(len(members), 1)
+        share = 2 * (at_work[members].double() - 1) / at_work[members]
         data = env.comm.count(data, members, share * data.mixer.num_parameters)
         data.mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         for slot, many in moments.items():

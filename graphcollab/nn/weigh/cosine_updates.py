@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.nn.allowed import parts_apart
 from graphcollab.nn.weigh.similarity import Similarity, width
 from graphcollab.ops import edge_cosines
 
@@ -81,4 +82,5 @@ class CosineUpdates(Similarity):
         if since == "x_start" and "stopped" in data:  # a node that rests has learned nothing in this round
             last = data.best_x.part(self.part) - data.best_start.part(self.part)
             change = torch.where(data.stopped[:, None], last, change)
-        return edge_cosines(change, env.comm.halo(change, edge_index), edge_index).nan_to_num(0.0)
+        sent = env.comm.halo(change, edge_index)
+        return edge_cosines(change, sent, edge_index, parts_apart(data)).nan_to_num(0.0)

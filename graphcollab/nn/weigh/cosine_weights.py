@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.nn.allowed import parts_apart
 from graphcollab.nn.weigh.similarity import Similarity
 from graphcollab.ops import edge_cosines
 
@@ -47,4 +48,4 @@ class CosineWeights(Similarity):
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the cosines, [E'], float64; 0 for models that are zero or not finite."""
         rows = data.x.part(self.part)
-        return edge_cosines(rows, env.comm.halo(rows, edge_index), edge_index).nan_to_num(0.0)
+        return edge_cosines(rows, env.comm.halo(rows, edge_index), edge_index, parts_apart(data)).nan_to_num(0.0)

@@ -13,6 +13,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.comm import Relation
 from graphcollab.local import Rows
+from graphcollab.nn.allowed import parts_apart
 from graphcollab.nn.at_work import edges_in_use
 from graphcollab.nn.buffers import buffers_travel, buffers_width, check_buffers
 from graphcollab.nn.weigh.fixed import FixedWeigher
@@ -120,7 +121,10 @@ class FirstOrderGain(FixedWeigher):
         known = ROUNDING * torch.finfo(before.dtype).eps * torch.maximum(before.abs(), after.abs()).double()
         own = data.x_start.part(self.part)
         sent = env.comm.halo(data.x.part(self.part), edge_index)
-        distance = (edge_distances if self.norm == "l2" else _manhattan)(own, sent, edge_index)
+        if self.norm == "l2":
+            distance = edge_distances(own, sent, edge_index, parts_apart(data))
+        else:
+            distance = _manhattan(own, sent, edge_index)
         length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)[receiver]
         apart = distance > ROUNDING * torch.finfo(own.dtype).eps * length
         fall = before.double() - after.double()

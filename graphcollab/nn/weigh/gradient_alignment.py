@@ -15,6 +15,7 @@ from torch_geometric.utils import scatter
 from graphcollab.checks import check_whole
 from graphcollab.keyed import keyed_seed
 from graphcollab.local import Rows, batch_gradient
+from graphcollab.nn.allowed import require_both_ways
 from graphcollab.nn.at_work import edges_in_use
 from graphcollab.nn.weigh.pair_sampling import PairSampling
 from graphcollab.ops import project_simplex
@@ -72,7 +73,8 @@ class GradientAlignment:
         (two gradients each); writes ``edge_weight`` [E]. Only a chunk's gradients exist at a time.
 
     Raises:
-        ValueError: If a setting is out of its range, or ``own`` is asked for on the box.
+        ValueError: If a setting is out of its range, ``own`` is asked for on the box, or an allowed edge has no allowed
+            edge back.
         TypeError: If ``sampling`` is no `PairSampling`.
 
     Example:
@@ -106,6 +108,7 @@ class GradientAlignment:
     def init(self, data: Data, env: Env) -> Data:
         """Give every sender the same weight, unless an earlier phase has found weights."""
         data.x.part(self.part)
+        require_both_ways(data, env, "two nodes whose gradients are compared need each other's models")
         data = copy.copy(data)
         weight = self._first_weights(data) if "edge_alignment" not in data else data.edge_alignment
         free, receiver = self._free(data), data.edge_index[1]

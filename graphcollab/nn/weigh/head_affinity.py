@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.nn.at_work import edges_in_use
+from graphcollab.nn.at_work import edges_in_use, has_neighbors
 from graphcollab.nn.weigh.fixed import FixedWeigher
 from graphcollab.nn.weigh.head_cosines import check_head, head_cosines
 
@@ -103,7 +103,8 @@ class HeadAffinity(FixedWeigher):
         mixed, head = (data.x.specs[0].columns(part) for part in (self.part, self.head))
         if mixed.start <= head.start and head.stop <= mixed.stop:  # the exchange counts it
             return data
-        return env.comm.count(data, (data.trains & data.serves).nonzero().flatten(), head.stop - head.start)
+        sends = data.trains & data.serves & has_neighbors(data)
+        return env.comm.count(data, sends.nonzero().flatten(), head.stop - head.start)
 
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the round's edges."""

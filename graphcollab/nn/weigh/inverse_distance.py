@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.nn.allowed import parts_apart
 from graphcollab.nn.weigh.similarity import Similarity
 from graphcollab.ops import edge_distances
 
@@ -54,5 +55,5 @@ class InverseDistance(Similarity):
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the inverse distances, [E'], float64; 0 for models that are not finite."""
         rows = data.x.part(self.part)
-        distance = edge_distances(rows, env.comm.halo(rows, edge_index), edge_index)
+        distance = edge_distances(rows, env.comm.halo(rows, edge_index), edge_index, parts_apart(data))
         return (1 / distance.clamp(min=self.eps)).nan_to_num(0.0)

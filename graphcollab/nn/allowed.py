@@ -1,0 +1,197 @@
+"""Who may hear whom: the edges that a run was given are a promise, whatever route models take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.comm import Relation
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = [
+    "allow",
+    "check_incomplete",
+    "components",
+    "forbidden_edges",
+    "parts_apart",
+    "require_both_ways",
+    "server_groups",
+    "without_the_alone",
+]
+
+INCOMPLETE = ("refuse", "average")
+
+
+def allow(edge_index: Tensor, num_nodes: int) -> Relation:
+    """Return the edges that may exist: those given, without self-loops, which always may.
+
+    The tensor is shared with the one given where it has no self-loops.
+    """
+    neighbors = edge_index[0] != edge_index[1]
+    edges = edge_index if bool(neighbors.all()) else edge_index[:, neighbors]
+    ones = torch.ones(1, dtype=torch.bool, device=edges.device).expand(edges.shape[1])
+    return Relation(edges, ones, (num_nodes, num_nodes))
+
+
+def check_incomplete(incomplete: str) -> None:
+    """Check what a server is to do where connected nodes may not all hear each other.
+
+    Raises:
+        ValueError: If it is neither ``"refuse"`` nor ``"average"``.
+    """
+    if incomplete not in INCOMPLETE:
+        raise ValueError(f"incomplete must be one of {INCOMPLETE}, got {incomplete!r}")
+
+
+def forbidden_edges(data: Data) -> Tensor | None:
+    """Return a mask of the graph's edges that may not exist, [E]; None if all may."""
+    if "allowed" not in data:
+        return None
+    wanted, may = (_keys(edges, data.num_nodes) for edges in (data.edge_index, data.allowed.edge_index))
+    sender, receiver = data.edge_index
+    forbidden = (sender != receiver) & ~_is_in(wanted, may)
+    return forbidden if bool(forbidden.any()) else None
+
+
+def components(data: Data, mutual: bool = True) -> Tensor:
+    """Number the parts of the graph of allowed edges, [K]; one part where everybody may hear everybody.
+
+    Args:
+        data: The graph.
+        mutual: Nodes are in one part if each can influence the other along allowed edges (strongly connected);
+            otherwise if one can (weakly connected). Without one-way edges these are the same.
+
+    Example:
+        >>> data = Data(num_nodes=4, node_id=torch.arange(4))
+        >>> data.allowed = allow(torch.tensor([[0, 1, 2], [1, 0, 1]]), 4)  # 0 and 1 hear each other, 1 hears 2
+        >>> components(data, mutual=False).unique().numel(), components(data).unique().numel()
+        (2, 3)
+    """
+    count, device = data.num_nodes, data.node_id.device
+    if "allowed" not in data:
+        return torch.zeros(count, dtype=torch.int64, device=device)
+    if mutual and "component" in data:
+        return data.component
+    from scipy.sparse import coo_matrix  # here, since importing it takes long
+    from scipy.sparse.csgraph import connected_components
+
+    sender, receiver = data.allowed.edge_index.cpu().numpy()
+    ones = torch.ones(len(sender), dtype=torch.int8).numpy()
+    matrix = coo_matrix((ones, (sender, receiver)), shape=(count, count)).tocsr()
+    _, part = connected_components(matrix, directed=True, connection="strong" if mutual else "weak")
+    return torch.from_numpy(part).long().to(device)
+
+
+def parts_apart(data: Data) -> Tensor | None:
+    """Return the number of every node's component, [K]; None where there is only one."""
+    return components(data) if "allowed" in data else None
+
+
+def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete: str = "refuse") -> Tensor:
+    """Return whose models a server may average: every node's group, numbered from 0, [K]; -1 of a node that is alone.
+
+    A group is a connected component of the graph of allowed edges, or what it has in common with a group that was asked
+    for. Where edges go one way only, nodes are in one component if there are paths both ways. A node that is alone in
+    its group needs no server, and sends nothing.
+
+    Args:
+        data: The graph.
+        env: What stages may use.
+        within: Groups that were asked for, such as true clusters, [K]. Default: one.
+        incomplete: ``"refuse"``: all nodes of a group must be allowed to hear each other; ``"average"``: they are
+            averaged although some are connected by a path alone. An edge from one component to another is not used.
+
+    Raises:
+        ValueError: If nodes that are connected may not hear each other, and ``incomplete`` is ``"refuse"``.
+    """
+    group = torch.zeros_like(data.node_id) if within is None else within.to(data.node_id.device)
+    if "allowed" in data:
+        if incomplete == "refuse":
+            _require_complete(data, env, _intersection(group, components(data, mutual=False)))
+        group = _intersection(group, components(data))
+    return without_the_alone(group)
+
+
+def without_the_alone(group: Tensor) -> Tensor:
+    """Number the groups of at least two nodes from 0, in the same order; nodes that are alone have -1, [K].
+
+    Example:
+        >>> without_the_alone(torch.tensor([4, 1, 4, 0, 0]))
+        tensor([ 1, -1,  1,  0,  0])
+    """
+    many = torch.bincount(group)[group] > 1
+    numbered = torch.full_like(group, -1)
+    numbered[many] = group[many].unique(return_inverse=True)[1]
+    return numbered
+
+
+def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) -> None:
+    """Check that there is a way back for every allowed edge.
+
+    Args:
+        data: The graph.
+        env: What stages may use.
+        what: What needs it, to begin a sentence with.
+        by_path: A path back is enough; else it must be an edge.
+
+    Raises:
+        ValueError: If there is none; two nodes are named.
+    """
+    if "allowed" not in data:
+        return
+    sender, receiver = data.allowed.edge_index
+    if by_path:
+        part = components(data)
+        bad = part[sender] != part[receiver]
+    else:
+        bad = ~_is_in(sender * data.num_nodes + receiver, _keys(data.allowed.edge_index, data.num_nodes))
+    if bool(bad.any()):
+        names, first = env.engine.tasks.names, int(bad.nonzero()[0])
+        here, there = names[int(receiver[first])], names[int(sender[first])]
+        raise ValueError(
+            f"{what}, and {here} may hear {there}, but there is no {'path' if by_path else 'edge'} {here} → {there}: "
+            "give an undirected graph, for example by PyG's transforms.ToUndirected(), or use another method"
+        )
+
+
+def _require_complete(data: Data, env: Env, group: Tensor) -> None:
+    """Check that all nodes of every group may hear each other."""
+    sender, receiver = data.allowed.edge_index
+    inside = group[sender] == group[receiver]
+    heard = torch.bincount(receiver[inside], minlength=data.num_nodes)
+    short = (heard + 1 < torch.bincount(group)[group]).nonzero().flatten()
+    if not len(short):
+        return
+    node = int(short[0])
+    member = group == group[node]
+    member[sender[receiver == node]] = False
+    member[node] = False
+    names = env.engine.tasks.names
+    deaf, unheard = names[node], names[int(member.nonzero()[0])]
+    raise ValueError(
+        f"a server would average {deaf} and {unheard}, which are connected, but {deaf} may not hear {unheard}: there "
+        f"is no edge {unheard} → {deaf}. Give a graph whose connected nodes all hear each other, or say "
+        "incomplete='average' to average inside connected components all the same"
+    )
+
+
+def _intersection(one: Tensor, two: Tensor) -> Tensor:
+    """Number the groups of nodes that are together in both, [K]."""
+    return (one * (int(two.max()) + 1) + two).unique(return_inverse=True)[1]
+
+
+def _keys(edge_index: Tensor, count: int) -> Tensor:
+    return edge_index[1] * count + edge_index[0]
+
+
+def _is_in(wanted: Tensor, known: Tensor) -> Tensor:
+    """Tell which numbers are among those known, which are sorted if they come from sorted edges."""
+    if not len(known):
+        return torch.zeros_like(wanted, dtype=torch.bool)
+    known = known.sort().values
+    return known[torch.searchsorted(known, wanted).clamp(max=len(known) - 1)] == wanted

@@ -1,0 +1,94 @@
+"""`Mixers`: the encoders of meta-L2C where parts of the graph that are not connected train their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphcollab.nn.mixer import Mixer
+from graphcollab.stack import ParamSpec
+
+__all__ = ["Mixers"]
+
+
+@dataclass(frozen=True)
+class Mixers:
+    """One `Mixer` per group of nodes, used like a single one.
+
+    Args:
+        mixers: One per group.
+        group: Every node's group, [K]; -1 of a node that is alone, whose code is 0.
+
+    Example:
+        >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
+        >>> mixers = Mixers.shared(Mixer.create(spec, seed=0), torch.tensor([0, 1, 0, 1, -1]))
+        >>> len(mixers.mixers), mixers.encode(torch.zeros(5, 8), spec).shape
+        (2, torch.Size([5, 10]))
+    """
+
+    mixers: tuple[Mixer, ...]
+    group: Tensor
+
+    @classmethod
+    def shared(cls, mixer: Mixer, group: Tensor) -> Mixer | Mixers:
+        """Give every group the same mixer to start from; return the mixer itself where all nodes are one group."""
+        if not bool(group.any()):
+            return mixer
+        return cls((mixer,) * max(int(group.max()) + 1, 1), group)
+
+    def of(self, node: int) -> Mixer:
+        """Return a node's mixer.
+
+        Raises:
+            ValueError: If it has none, since it is alone.
+        """
+        if int(self.group[node]) < 0:
+            raise ValueError(f"node {node} has no neighbours, and so no encoders: choose a node that has some")
+        return self.mixers[int(self.group[node])]
+
+    def encode(self, change: Tensor, spec: ParamSpec, part: str = "all") -> Tensor:
+        """Encode changes of models [K, P_part] as [K, D], every node's by its own mixer."""
+        rows = [(self.group == g).nonzero().flatten() for g in range(len(self.mixers))]
+        codes = [mixer.encode(change[some], spec, part) for mixer, some in zip(self.mixers, rows, strict=True)]
+        zeros = codes[0].new_zeros(len(change), codes[0].shape[1])
+        return zeros.index_copy(0, torch.cat(rows), torch.cat(codes))
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Parameters of all mixers, ``<group>/<name>``."""
+        return {f"{g}/{name}": tensor for g, one in enumerate(self.mixers) for name, tensor in one.tensors.items()}
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of one mixer."""
+        return self.mixers[0].num_parameters
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Mixers:
+        """Return the mixers with other parameters, named as in `tensors`."""
+        return replace(
+            self,
+            mixers=tuple(
+                one.with_tensors({name: tensors[f"{g}/{name}"] for name in one.tensors})
+                for g, one in enumerate(self.mixers)
+            ),
+        )
+
+    def to(self, *args: object, **kwargs: object) -> Mixers:
+        """Move to a device."""
+        moved = tuple(one.to(*args, **kwargs) for one in self.mixers)
+        return replace(self, mixers=moved, group=self.group.to(next(iter(moved[0].tensors.values())).device))
+
+    def cpu(self) -> Mixers:
+        """Move to the CPU, as ``Data.cpu`` asks."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Mixers:
+        """Move to a GPU, as ``Data.cuda`` asks."""
+        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
+
+    def clone(self) -> Mixers:
+        """Copy the tensors, as ``Data.clone`` asks."""
+        return replace(self, mixers=tuple(one.clone() for one in self.mixers), group=self.group.clone())

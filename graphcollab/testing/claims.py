@@ -1,0 +1,43 @@
+"""What the checks of the contract have in common: how values are compared, and what they raise."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.method import Method
+from graphcollab.phases import Phases
+from graphcollab.stack import Stacks
+
+__all__ = ["AnyMethod", "NotApplicable", "close", "dense", "require", "rows"]
+
+AnyMethod = Method | Phases
+
+TOLERANCE = 1e-9  # relative to one: scenes are in double precision
+
+
+class NotApplicable(Exception):
+    """A check says nothing about a method; the message tells why."""
+
+
+def rows(models: Stacks) -> Tensor:
+    """Return parameters and buffers of all nodes, [K, columns]."""
+    return models.tensors[0]
+
+
+def dense(data: Data) -> Tensor:
+    """Return the edge weights as a matrix [K, K], receivers in rows."""
+    matrix = data.edge_weight.new_zeros(data.num_nodes, data.num_nodes)
+    return matrix.index_put((data.edge_index[1], data.edge_index[0]), data.edge_weight)
+
+
+def close(one: Tensor, two: Tensor, what: str) -> None:
+    """Require that two tensors are equal up to rounding."""
+    apart = float((one - two).abs().max())
+    require(apart <= TOLERANCE * max(1.0, float(one.abs().max())), f"{what} differ by up to {apart:.3g}")
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise ``AssertionError`` with a message unless something holds."""
+    if not holds:
+        raise AssertionError(message)
