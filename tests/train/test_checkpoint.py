@@ -67,7 +67,12 @@ def test_round_trip(tmp_path):
     scene = Scene.small()
     data, _ = scene.play(METHOD)
     history = History(
-        ("a", "b"), "auc", False, isolated={"b": 1}, graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))}
+        ("a", "b"),
+        "auc",
+        False,
+        isolated={"b": 1},
+        isolated_because={"b": "its loss"},
+        graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))},
     )
     history.scores[3] = (torch.ones(2, 1).long(), torch.ones(1, dtype=torch.float64))
     history.findings.append(Finding(3, "never sampled", (1,), "nobody listened to b"))

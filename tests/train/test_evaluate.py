@@ -81,6 +81,19 @@ def test_a_metric_that_is_not_defined_is_no_divergence():
     assert (summary["nodes"], summary["ignored"]) == (2, 1)
 
 
+def test_a_node_that_is_only_found_when_judged_leaves_the_mean_without_a_value():
+    """Where nodes are isolated, training goes on; the test samples of node 0 overflow."""
+    nodes = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
+    test = [(x * (1e30 if k == 0 else 1), y) for k, (x, y) in enumerate(nodes)]
+    made = Tasks.from_samples(nodes, test=test, loss="mse", metric="mse")
+    with pytest.warns(RuntimeWarning, match=r"node 0: .* test samples after 1 round: .* no mean"):
+        result = run(local(steps=1), made, make, rounds=1, on_nonfinite="isolate")
+    assert not result.history.isolated
+    assert result.summary()["diverged"] == 1
+    assert math.isnan(result.summary()["mean"])
+    assert math.isfinite(result.history.mean("val_metric")[0])
+
+
 def history_of(metrics, losses):
     history = History(("a", "b"))
     for t, (metric, loss) in enumerate(zip(metrics, losses, strict=True)):
