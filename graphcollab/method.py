@@ -57,7 +57,7 @@ class Method:
         personal: The models nodes serve and are judged by.
         watch: What is watched before and after merging; it may stop nodes.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
-        global_state: Whether nodes share state other than along edges (a server, a shared encoder).
+        global_state: Whether connected nodes share state other than along edges (a server, a shared encoder).
 
     Raises:
         ValueError: If the weigher, the local update or the rewiring is about another part of the model than the

@@ -130,15 +130,22 @@ def _extended(mixer: Mixer | Mixers, heard: Tensor, newcomers: Tasks, old: Tasks
     """Return the mixer of old and new nodes: of every newcomer, that of the nodes which it hears."""
     if not isinstance(mixer, Mixers):
         return mixer
+    if len(mixer.mixers) == 1:  # the others are alone
+        return mixer.mixers[0]
     group = torch.full((newcomers.num_nodes,), -1, device=heard.device)
     for node, name in enumerate(newcomers.names):
-        known = mixer.group[heard[0, heard[1] == node]]
-        known = known[known >= 0].unique()
-        if len(known) > 1:
-            one, two = (old.names[int((mixer.group == g).nonzero()[0])] for g in known[:2])
+        senders = heard[0, heard[1] == node]
+        known = mixer.group[senders].unique()
+        if len(known[known >= 0]) > 1:
+            one, two = (old.names[int((mixer.group == g).nonzero()[0])] for g in known[known >= 0][:2])
             raise ValueError(
                 f"{name} would hear {one} and {two}, which are not connected and learned different mixers: say by "
                 "allowed=... which part of the graph it joins"
+            )
+        if len(known) and int(known[0]) < 0:
+            lone = old.names[int(senders[mixer.group[senders] < 0][0])]
+            raise ValueError(
+                f"{name} would hear {lone}, which is alone and has learned no mixer: leave it out by allowed=..."
             )
         group[node] = known[0] if len(known) else -1
     return Mixers(mixer.mixers, torch.cat([mixer.group, group]))

@@ -12,10 +12,11 @@ from graphcollab import methods, run
 from graphcollab.local import SGD
 from graphcollab.method import Method
 from graphcollab.methods import ditto, dpsgd, fedavg, fedproto, flt, ifca, local, meta_l2c, pfedsim
+from graphcollab.metrics import server_graph
 from graphcollab.nn import EveryRound
 from graphcollab.phases import Phases
 from graphcollab.tasks import Pool
-from graphcollab.testing import Scene
+from graphcollab.testing import Scene, check_direction
 from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring, WithSelfLoops
 
 # Two parts of three and two nodes, whose nodes all hear each other, and node 5, which hears nobody.
@@ -265,3 +266,16 @@ def test_step_of_the_server_is_not_taken_alone():
     data, _ = Scene.small().replace(edge_index=PARTS).play(method, 1)
     alone, _ = Scene.small().play(Method("alone", local=method.local), 1)
     assert torch.equal(data.x.tensors[0][5], alone.x.tensors[0][5])
+
+
+def test_who_shares_a_server():
+    data, _ = Scene.small().replace(edge_index=PARTS).begin(fedavg())
+    assert torch.equal(server_graph(data)[0], data.edge_index)
+    data, _ = Scene.small().replace(edge_index=PARTS[:, :0]).begin(fedavg())
+    assert server_graph(data)[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize("method", [fedavg(incomplete="average"), pfedsim(warmup=0, part="head")], ids=lambda m: m.name)
+def test_one_way_paths_through_servers(method):
+    """Averages are of nodes that reach each other both ways, so of nobody here; mixtures go along the edges."""
+    check_direction(method)

@@ -77,12 +77,27 @@ def test_newcomers_join_one_part(result):
     new = Scene.small().tasks.select([5])
     with pytest.raises(ValueError, match=r"node 5 would hear node 0 and node 2, which are not.*allowed=\.\.\."):
         join(result, new)
+    with pytest.raises(
+        ValueError, match=r"node 5 would hear node 4, which is alone and has learned no mixer.*allowed=\.\.\."
+    ):
+        join(result, new, allowed=torch.tensor([[2, 4], [0, 0]]))
     there = join(result, new, allowed=torch.tensor([[2, 3], [0, 0]]), finetune=0)
     alone = join(result, new, allowed=NOBODY, finetune=0).stacks.part("all")
     changes = torch.cat([result.data.x.part("all")[[2, 3]], alone])
     changes = changes - result.data.x_init.part("all")[:1]
     code = result.data.mixer.of(2).encode(changes, result.data.x.specs[0])
     assert there.edge_weight.tolist() == pytest.approx((code @ code[2]).softmax(0).tolist())
+
+
+def test_newcomers_use_the_only_mixer_for_everybody():
+    scene = Scene.small()
+    tasks, modules = scene.tasks.select(range(5)), list(scene.modules)
+    one = run(meta_l2c(**QUICK), tasks, modules, PARTS[:, :2], rounds=1)
+    told = join(one, scene.tasks.select([5]), finetune=0)
+    start, mixer = one.data.x_init.part("all")[:1], one.data.mixer.mixers[0]
+    alone = join(one, scene.tasks.select([5]), allowed=NOBODY, finetune=0).stacks.part("all")
+    code = mixer.encode(torch.cat([one.data.x.part("all"), alone]) - start, one.data.x.specs[0])
+    assert told.edge_weight.tolist() == pytest.approx((code @ code[5]).softmax(0).tolist())
 
 
 def test_a_run_goes_on_with_several(result, tmp_path):
