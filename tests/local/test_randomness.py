@@ -113,6 +113,12 @@ def test_what_draws_nothing_is_not_counted():
         assert own.draws == drawn
 
 
+def test_tensors_without_numbers_are_left_alone():
+    with own_randomness(0) as own, torch.device("meta"):
+        assert nn.Dropout()(nn.Linear(3, 4)(torch.rand(2, 3))).shape == (2, 4)
+    assert own.draws == 0
+
+
 def test_a_generator_that_is_given_is_used_and_the_inner_of_two_counts():
     theirs, expected = torch.Generator().manual_seed(4), torch.rand(3, generator=torch.Generator().manual_seed(4))
     drawn = seeded(lambda: torch.rand(3), 1)[0]
