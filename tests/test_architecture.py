@@ -13,7 +13,7 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("typing", "checks", "files", "_torchvision", "_version", "param_spec"),
+    ("typing", "checks", "files", "threads", "_torchvision", "_version", "param_spec"),
     ("stack", "comm", "keyed"),
     ("tasks",),
     ("datasets", "models", "local", "ops"),

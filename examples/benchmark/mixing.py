@@ -3,9 +3,13 @@
 Time is compared with the plain torch products that do the same: dense and sparse. Memory is what the call adds at its
 peak, in units of the models [K, P], measured in a process of its own that holds nothing else: forward with its output,
 backward beyond the incoming gradient.
+
+``--busy`` times the sparse product with one thread and with all, first as the machine is, then beside a process that
+keeps a core busy: blocks shared between threads, as graphcollab does, and threads that share every operation.
 """
 
 # ci: --nodes 12 --parameters 30000 --repeats 1 --json $OUT/mixing.json
+# ci: --busy --nodes 12 --parameters 90000 --repeats 1
 
 from __future__ import annotations
 
@@ -80,18 +84,58 @@ def probe(graph: str, call: str, nodes: int, parameters: int, device: str) -> No
     print(peak_bytes(measured, device) / (4 * nodes * parameters))
 
 
+def split_operations(x: Tensor, weight: Tensor, structure: Structure) -> Tensor:
+    """Return the sparse product, block by block, with all threads at work on every block."""
+    matrix, out = structure.adjacency(structure.sort(weight)), torch.empty_like(x)
+    step = 2**21 // (4 * len(x))  # the columns of which 2 MiB hold all rows, as in graphcollab
+    for start in range(0, x.shape[1], step):
+        out[:, start : start + step] = matrix @ x[:, start : start + step].contiguous()
+    return out
+
+
+def beside(busy: bool, nodes: int, parameters: int, repeats: int) -> dict[str, Any]:
+    """Time sparse products with one thread and with all, alone or beside a busy process."""
+    x = torch.randn(nodes, parameters)
+    edge_index, weight = make_edges("10 neighbours", nodes, "cpu")
+    structure = Structure.from_edges(edge_index, (nodes, nodes))
+    ways = {"shared blocks": lambda: mix(x, weight, structure, kernel="csr")}
+    ways["shared operations"] = lambda: split_operations(x, weight, structure)
+
+    def with_threads(count: int, way: str) -> None:
+        torch.set_num_threads(count)
+        ways[way]()
+
+    counts = sorted({1, torch.get_num_threads()})
+    contenders = {f"{way}, threads: {count}": partial(with_threads, count, way) for way in ways for count in counts}
+    print("beside a busy process" if busy else "as the machine is")
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+    try:
+        timed = interleave(contenders, repeats, "cpu")
+    finally:
+        torch.set_num_threads(counts[-1])
+        if other is not None:
+            other.kill()
+            other.wait()
+    return {name: value.as_dict() for name, value in timed.items()}
+
+
 def main() -> None:
     """Measure."""
     parser = arguments(__doc__)
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--parameters", type=int, default=878_538)
     parser.add_argument("--probe", nargs=2, metavar=("GRAPH", "CALL"), help="measure the memory of one call and stop")
+    parser.add_argument("--busy", action="store_true", help="compare numbers of threads instead, on a CPU")
     args = parser.parse_args()
     if args.probe:
         graph, call = args.probe
         probe(graph, call, args.nodes, args.parameters, args.device)
         return
     print(machine(args.device))
+    if args.busy:
+        found = {str(busy): beside(busy, args.nodes, args.parameters, args.repeats) for busy in (False, True)}
+        write({"busy": found}, args)
+        return
     x = torch.randn(args.nodes, args.parameters, device=args.device)
     results: dict[str, Any] = {}
     for graph in GRAPHS:

@@ -25,6 +25,7 @@ from graphcollab.nn import Everyone
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
+from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.check import (
     check_device,
@@ -35,7 +36,7 @@ from graphcollab.train.check import (
     warn_of_undefined,
 )
 from graphcollab.train.evaluate import evaluate
-from graphcollab.train.guards import choose_threads, finish_round_on_interrupt, same_threads
+from graphcollab.train.guards import choose_threads, finish_round_on_interrupt
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import Result

@@ -11,10 +11,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from graphcollab.local.augment import ImageAugment
 from graphcollab.local.randomness import Draws, own_randomness
 from graphcollab.models import build_model
 
 X = torch.linspace(-1, 1, 24).view(4, 6)
+IMAGES = torch.linspace(0, 1, 4 * 3 * 64).view(4, 3, 8, 8)
 
 DRAWS = {
     "rand": lambda: torch.rand(3, 4),
@@ -61,6 +63,7 @@ DRAWS = {
     "orthogonal": lambda: nn.init.orthogonal_(torch.empty(5, 5)),
     "trunc_normal": lambda: nn.init.trunc_normal_(torch.empty(50), std=0.7),
     "embedding": lambda: nn.Embedding(9, 4).weight.detach(),
+    "augmentations by kornia": lambda: ImageAugment()(IMAGES),
     "convolutions": lambda: nn.utils.parameters_to_vector(
         build_model("fedavg_cnn", (1, 28, 28), 10).parameters()
     ).detach(),
@@ -108,6 +111,12 @@ def test_what_draws_nothing_is_not_counted():
         drawn = own.draws  # parameters of the LSTM
         attention(X[None], X[None], X[None], need_weights=False), torch.native_dropout(X, 0.5, False)
         assert own.draws == drawn
+
+
+def test_tensors_without_numbers_are_left_alone():
+    with own_randomness(0) as own, torch.device("meta"):
+        assert nn.Dropout()(nn.Linear(3, 4)(torch.rand(2, 3))).shape == (2, 4)
+    assert own.draws == 0
 
 
 def test_a_generator_that_is_given_is_used_and_the_inner_of_two_counts():

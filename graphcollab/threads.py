@@ -1,0 +1,100 @@
+"""CPU threads: each thread's own number of them, and work that is shared without waiting for each other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+__all__ = ["same_threads", "share", "threads_here"]
+
+T = TypeVar("T")
+
+_SETTING = threading.Lock()
+_WORKERS: list[ThreadPoolExecutor] = []  # one, once there is work for it; none after a fork
+
+
+def threads_here() -> int:
+    """Return how many threads this thread computes with."""
+    with _SETTING:
+        return torch.get_num_threads()
+
+
+@contextmanager
+def same_threads(count: int) -> Iterator[None]:
+    """Compute with a number of threads, in the calling thread only, so that a resumed run repeats its sums.
+
+    PyTorch keeps the number per thread, but threads that begin take over what was set last anywhere: they shall find
+    what the caller had. Runs in several threads therefore do not change each other's.
+    """
+    with _SETTING:
+        now = torch.get_num_threads()
+        _set_here(count, elsewhere=now)
+    try:
+        yield
+    finally:
+        with _SETTING:
+            if torch.get_num_threads() != now:
+                torch.set_num_threads(now)
+
+
+def _set_here(count: int, elsewhere: int) -> None:
+    """Set the number of threads of this thread, and what threads that begin find."""
+    if count == elsewhere or count > (os.cpu_count() or 1):
+        return
+    torch.set_num_threads(count)
+    helper = threading.Thread(target=torch.set_num_threads, args=(elsewhere,))
+    helper.start()
+    helper.join()
+
+
+def share(work: Callable[[T], None], items: Sequence[T]) -> None:
+    """Do some work for every item, in as many threads at a time as the caller computes with, each of them alone.
+
+    A thread that has done an item takes the next one. So where another process takes a core away, the work waits for
+    one item at most; threads that share every single operation would wait for each other in each. Items are to write to
+    places of their own: results then do not depend on the number of threads. Nothing is differentiated.
+
+    Args:
+        work: What to do with an item.
+        items: The items.
+
+    Raises:
+        Exception: What the work raised first.
+    """
+    with torch.no_grad():
+        count = min(threads_here(), len(items))
+        if count < 2:
+            for item in items:
+                work(item)
+            return
+    left = iter(items)  # shared: an item is taken by one thread only
+
+    def take() -> None:
+        with torch.no_grad():
+            for item in left:
+                work(item)
+
+    for done in [_workers().submit(take) for _ in range(count)]:
+        done.result()
+
+
+def _workers() -> ThreadPoolExecutor:
+    """Return threads that compute alone, as many as there are cores; they are begun when they are needed."""
+    if not _WORKERS:
+        _WORKERS.append(ThreadPoolExecutor(os.cpu_count(), "graphcollab", initializer=_compute_alone))
+    return _WORKERS[0]
+
+
+def _compute_alone() -> None:
+    with _SETTING:
+        _set_here(1, elsewhere=torch.get_num_threads())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_WORKERS.clear)  # threads do not survive it
