@@ -199,7 +199,8 @@ def _check_judging(data: Data, env: Env) -> None:
                 kind = type(backend.module).__name__
                 raise ValueError(
                     f"the split {name!r} of {shown} ({len(single)} in all) is one sample, and {kind}, which looks "
-                    f"across the batch, cannot be evaluated on one ({error}): give it more, or a model with running statistics"
+                    f"across the batch, cannot be evaluated on one ({error}): give it more, or a model "
+                    "with running statistics"
                 ) from error
 
 
