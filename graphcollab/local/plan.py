@@ -70,7 +70,7 @@ def make_plan(
     """Choose backend, chunk and padding, and try them.
 
     The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); hooks on gradients, and
-    embeddings that do more than look up: loop (stacked they see all nodes at once); a module that draws random numbers
+    embeddings that do more than look up: loop (stacked they see all nodes at once); a module or loss that draws random numbers
     in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice as
     slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as the
     reason; anything else: vmap.
@@ -191,7 +191,7 @@ def _obstacle(module: nn.Module, reference: Reference) -> str | None:
 def _better_looped(module: nn.Module, reference: Reference, device: torch.device) -> str | None:
     """Return why the loop is the better backend for what has a stacked form too."""
     if reference.random:
-        return "randomness inside layers is keyed per node there"
+        return "randomness inside layers or the loss is keyed per node there"
     convolution = sorted(type(m).__name__ for m in module.modules() if isinstance(m, nn.modules.conv._ConvNd))
     if convolution and device.type == "cpu":
         return f"{convolution[0]} on a CPU gains nothing from stacking"

@@ -245,3 +245,18 @@ def test_chains_with_a_patched_forward_are_none():
     flat = ParamSpec.from_module(module).flatten(module).repeat(2, 1)
     outputs = BACKENDS[chosen.backend](module, ParamSpec.from_module(module)).predict(flat, inputs)
     torch.testing.assert_close(outputs, torch.stack([module(own).detach() for own in inputs]))
+
+
+def noisy(outputs, targets):
+    return nn.functional.cross_entropy(outputs + 0.1 * torch.randn_like(outputs), targets)
+
+
+@pytest.mark.parametrize("module", [MLP(2, 4, 3), nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4), nn.Linear(4, 3))])
+def test_losses_that_draw_random_numbers_are_keyed_per_node(module):
+    chosen = plan(module, objective=UserLoss(noisy))
+    assert (chosen.backend, chosen.padding) == ("loop", "evaluation")
+    assert "keyed per node" in chosen.reason
+    assert plan(module, objective=UserLoss(noisy), backend="vmap").backend == "vmap"
+    centred = Centred(2, 3)
+    sample = torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1])
+    assert make_plan(centred, ParamSpec.from_module(centred), sample, UserLoss(noisy)).padding == "never"
