@@ -70,8 +70,8 @@ def make_plan(
     """Choose backend, chunk and padding, and try them.
 
     The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); hooks on gradients, and
-    embeddings that do more than look up: loop (stacked they see all nodes at once); a module or loss that draws random numbers
-    in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice as
+    embeddings that do more than look up: loop (stacked they see all nodes at once); a module or loss that draws random
+    numbers in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice as
     slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as the
     reason; anything else: vmap.
 
