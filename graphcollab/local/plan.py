@@ -71,9 +71,9 @@ def make_plan(
 
     The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); hooks on gradients, and
     embeddings that do more than look up: loop (stacked they see all nodes at once); a module or loss that draws random
-    numbers in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice as
-    slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as the
-    reason; anything else: vmap.
+    numbers in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice
+    as slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as
+    the reason; anything else: vmap.
 
     What was chosen, or asked for, is tried on a few samples of two nodes, with two models, a repeated sample and
     padding, in training and in evaluation mode, against plain PyTorch: outputs, losses, gradients, and the models with
