@@ -72,13 +72,15 @@ class Fit:
         """Check batches and models, and create the optimiser's state where it is kept.
 
         Raises:
-            ValueError: If a node has a batch of one sample and its model cannot be trained on one, or the objective
+            ValueError: If a node has a batch of one sample and its model cannot be trained on one (or a split of one
+                and it cannot be evaluated on one), or the objective
                 cannot judge the models: it needs latents that one has not got, or does not go with the targets.
         """
         embeds = self.objective is not None and self.objective.embeds
         if embeds:
             require_latents(env.engine, data.x, f"{type(self).__name__}'s objective reads latents")
         self._check_batches(data, env, embeds)
+        _check_judging(data, env)
         if self.objective is not None:
             self._check_objective(self.objective, data, env)
         if self.views is not None:
@@ -179,6 +181,27 @@ class Fit:
             data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
             data.fit_state = {s: _put(v, nodes, fitted.state[s], every) for s, v in data.fit_state.items()}
         return data
+
+
+def _check_judging(data: Data, env: Env) -> None:
+    """Check that models which look across the batch in evaluation too can judge every split of their node."""
+    tasks = env.engine.tasks
+    for backend, members in zip(env.engine.backends, data.x.members, strict=True):
+        for name, split in tasks.splits.items() if backend.padding == "never" else ():
+            single = members[split.sizes[members] == 1].tolist()
+            if not single:
+                continue
+            sample = tasks.pools[split.pool].inputs[split.of(single[0])]
+            try:
+                backend.predict(data.x.row(single[0])[1][None], sample[None])
+            except (RuntimeError, ValueError) as error:
+                shown = ", ".join(repr(tasks.names[k]) for k in single[:3]) + (", …" if len(single) > 3 else "")
+                kind = type(backend.module).__name__
+                raise ValueError(
+                    f"the split {name!r} of {shown} ({len(single)} in all) is one sample, and {kind}, which looks "
+                    f"across the batch, cannot be evaluated on one ({error}): give it more, or a model "
+                    "with running statistics"
+                ) from error
 
 
 def _take(stacks: Stacks, nodes: Tensor, every: bool) -> Stacks:

@@ -30,6 +30,7 @@ LOOKUPS = {
     "scale_grad_by_freq": "an embedding counts the tokens of all nodes (scale_grad_by_freq) under vmap",
     "max_norm": "an embedding changes its weights in the forward pass (max_norm)",
 }
+FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
 PADDINGS = "never", "evaluation", "always"
 
 CPU_CHUNK_BYTES = 8 * 2**20
@@ -69,16 +70,16 @@ def make_plan(
     """Choose backend, chunk and padding, and try them.
 
     The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); hooks on gradients, and
-    embeddings that do more than look up: loop (stacked they see all nodes at once); a module that draws random numbers
-    in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice as
-    slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as the
-    reason; anything else: vmap.
+    embeddings that do more than look up: loop (stacked they see all nodes at once); a module or loss that draws random
+    numbers in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice
+    as slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as
+    the reason; anything else: vmap.
 
-    What was chosen, or asked for, is tried (but for chains of linear layers under a named loss, which compute what is
-    known) on a few samples of two nodes, with two models, a repeated sample and
+    What was chosen, or asked for, is tried on a few samples of two nodes, with two models, a repeated sample and
     padding, in training and in evaluation mode, against plain PyTorch: outputs, losses, gradients, and the models with
     their buffers after a training step must be equal up to rounding. Where samples beside a sample change its output or
-    its gradient, batches are not padded.
+    its gradient, batches are not padded. Chains of linear layers under a named loss are not tried: what they compute is
+    known.
 
     A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU.
 
@@ -136,6 +137,9 @@ def check_plan(
     if make_chain(module) is not None and type(objective) in NAMED_LOSSES:
         return
     reference, expected, padding = _plain(module, spec, sample, objective)
+    obstacle = _obstacle(module, reference) if plan.backend == "vmap" else None
+    if obstacle is not None:
+        raise ValueError(f"the plan stacks {reference.kind}, but {obstacle}: start afresh, without the stored plan")
     if PADDINGS.index(plan.padding) > PADDINGS.index(padding):
         raise ValueError(
             f"the plan for {reference.kind} pads batches ({plan.padding!r}), but samples change what it makes of "
@@ -187,7 +191,7 @@ def _obstacle(module: nn.Module, reference: Reference) -> str | None:
 def _better_looped(module: nn.Module, reference: Reference, device: torch.device) -> str | None:
     """Return why the loop is the better backend for what has a stacked form too."""
     if reference.random:
-        return "randomness inside layers is keyed per node there"
+        return "randomness inside layers or the loss is keyed per node there"
     convolution = sorted(type(m).__name__ for m in module.modules() if isinstance(m, nn.modules.conv._ConvNd))
     if convolution and device.type == "cpu":
         return f"{convolution[0]} on a CPU gains nothing from stacking"
@@ -206,7 +210,7 @@ def _vmap_failure(module: nn.Module, reference: Reference, expected: Numbers, pa
             if fast:
                 warnings.filterwarnings("always", message=SLOW)
             found = difference(backend, reference, expected)
-    except (RuntimeError, NotImplementedError) as error:
+    except FAILURES as error:
         return str(error).strip().splitlines()[0][:160]
     slow = [match[1] for warning in said or () if (match := re.match(SLOW, str(warning.message)))]
     if slow:
@@ -240,7 +244,7 @@ def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:
     backend = BACKENDS[plan.backend](reference.module, reference.spec, padding=plan.padding)
     try:
         found = difference(backend, reference, expected)
-    except (RuntimeError, NotImplementedError) as error:
+    except FAILURES as error:
         found = f"it fails ({str(error).strip().splitlines()[0][:160]}), so all its numbers"
     if found is not None:
         raise ValueError(

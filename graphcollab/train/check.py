@@ -171,7 +171,15 @@ def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
         with keyed_layers(0), torch.no_grad():
             outputs = module(inputs.clone())
     except (RuntimeError, ValueError, IndexError) as error:
-        raise ValueError(f"{kind} cannot take inputs of shape {tuple(inputs.shape[1:])} ({split}): {error}") from error
+        own = next(module.parameters()).dtype
+        hint = ""
+        if inputs.is_floating_point() and own != inputs.dtype:
+            hint = (
+                f"; its numbers are {own}, the samples' {inputs.dtype}: convert the module, for example by "
+                "module.float() (autocast=True computes in bfloat16)"
+            )
+        shape = tuple(inputs.shape[1:])
+        raise ValueError(f"{kind} cannot take inputs of shape {shape} ({split}): {error}{hint}") from error
     if not isinstance(outputs, Tensor):
         raise TypeError(
             f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a module "

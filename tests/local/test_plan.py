@@ -188,12 +188,26 @@ def test_a_stored_plan_is_checked():
     module, sample = tokens(padding_idx=0)
     spec = ParamSpec.from_module(module)
     check_plan(Plan("loop", 3, "stored"), module, spec, sample, CrossEntropy())
-    with pytest.raises(ValueError, match="Words cannot be computed node by node with backend 'vmap': its gradient"):
+    with pytest.raises(ValueError, match="the plan stacks Words, but an embedding's padding_idx is trained"):
         check_plan(Plan("vmap", 3, "stored"), module, spec, sample, CrossEntropy())
-    centred = Centred(2, 3)
+    stacked = Scaled(2, 3)
     sample = torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1])
+    with pytest.raises(ValueError, match="Scaled cannot be computed node by node with backend 'vmap': its gradient"):
+        check_plan(Plan("vmap", 3, "stored"), stacked, ParamSpec.from_module(stacked), sample, CrossEntropy())
+    check_plan(Plan("loop", 3, "stored"), stacked, ParamSpec.from_module(stacked), sample, CrossEntropy())
+    centred = Centred(2, 3)
     with pytest.raises(ValueError, match="the plan for Centred pads batches \\('always'\\)"):
         check_plan(Plan("vmap", 3, "stored"), centred, ParamSpec.from_module(centred), sample, CrossEntropy())
+
+
+class Scaled(nn.Linear):
+    """Scales a gradient by its own length."""
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        if outputs.requires_grad:
+            outputs.register_hook(lambda grad: grad / grad.norm())
+        return outputs
 
 
 class Centred(nn.Linear):
@@ -231,3 +245,18 @@ def test_chains_with_a_patched_forward_are_none():
     flat = ParamSpec.from_module(module).flatten(module).repeat(2, 1)
     outputs = BACKENDS[chosen.backend](module, ParamSpec.from_module(module)).predict(flat, inputs)
     torch.testing.assert_close(outputs, torch.stack([module(own).detach() for own in inputs]))
+
+
+def noisy(outputs, targets):
+    return nn.functional.cross_entropy(outputs + 0.1 * torch.randn_like(outputs), targets)
+
+
+@pytest.mark.parametrize("module", [MLP(2, 4, 3), nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4), nn.Linear(4, 3))])
+def test_losses_that_draw_random_numbers_are_keyed_per_node(module):
+    chosen = plan(module, objective=UserLoss(noisy))
+    assert (chosen.backend, chosen.padding) == ("loop", "evaluation")
+    assert "keyed per node" in chosen.reason
+    assert plan(module, objective=UserLoss(noisy), backend="vmap").backend == "vmap"
+    centred = Centred(2, 3)
+    sample = torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1])
+    assert make_plan(centred, ParamSpec.from_module(centred), sample, UserLoss(noisy)).padding == "never"
