@@ -152,8 +152,8 @@ SILENT = {  # runs of which only what is computed differs: (settings there, sett
         r"differs in code of the loss",
     ),
     "lambda as metric": (
-        {"tasks": lambda: replace(small(), metric=lambda o, t: o.mean())},
-        {"tasks": lambda: replace(small(), metric=lambda o, t: o.sum())},
+        {"tasks": lambda: replace(small(), metric=UserMetric("own", True, lambda o, t: o.mean()))},
+        {"tasks": lambda: replace(small(), metric=UserMetric("own", True, lambda o, t: o.sum()))},
         r"differs in code of the metric",
     ),
     "objective": (
