@@ -123,6 +123,6 @@ def _allowed(values: Tensor) -> float:
 
 
 def _close(one: Tensor, other: Tensor, allowed: float) -> bool:
-    """Tell whether numbers are equal but for rounding; NaN equals NaN."""
-    apart = (one - other).abs().masked_fill((one == other) | (one.isnan() & other.isnan()), 0.0)
+    """Tell whether numbers are equal but for rounding; what has overflowed in both is equal, NaN or infinite."""
+    apart = (one - other).abs().masked_fill((one == other) | ~(one.isfinite() | other.isfinite()), 0.0)
     return bool((apart <= allowed).all())

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.local.backend import Backend
-from graphcollab.local.chain import make_chain
 from graphcollab.local.differences import difference, padding_of
 from graphcollab.local.loop_backend import LoopBackend
-from graphcollab.local.losses import BinaryCrossEntropy, CrossEntropy, SquaredError
 from graphcollab.local.objective import Objective
 from graphcollab.local.reference import Numbers, Reference
 from graphcollab.local.vmap_backend import VmapBackend
@@ -23,7 +21,6 @@ from graphcollab.stack import ParamSpec
 __all__ = ["BACKENDS", "Plan", "check_plan", "make_plan"]
 
 BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (VmapBackend, LoopBackend)}
-NAMED_LOSSES = CrossEntropy, SquaredError, BinaryCrossEntropy
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
 LOOKUPS = {
     "padding_idx": "an embedding's padding_idx is trained under vmap",
@@ -105,9 +102,6 @@ def make_plan(
     budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES
     chunk = chunk or max(budget // (4 * spec.num_columns), 1)
     reason = "asked for"
-    if make_chain(module) is not None and type(objective) in NAMED_LOSSES:  # what these compute is known
-        kind = "vmap" if backend == "auto" else backend
-        return Plan(kind, chunk, "all layers have a stacked form" if backend == "auto" else reason)
     reference, expected, padding = _plain(module, spec, sample, objective)
     if backend != "loop":
         obstacle = _obstacle(module, reference)
@@ -134,8 +128,6 @@ def check_plan(
     Raises:
         ValueError: If it computes otherwise than plain PyTorch, or pads where it must not.
     """
-    if make_chain(module) is not None and type(objective) in NAMED_LOSSES:
-        return
     reference, expected, padding = _plain(module, spec, sample, objective)
     obstacle = _obstacle(module, reference) if plan.backend == "vmap" else None
     if obstacle is not None:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import CrossEntropy, Plan, UserLoss, make_plan
+from graphcollab.local import CrossEntropy, Plan, SquaredError, UserLoss, make_plan
+from graphcollab.local.chain import Chain
 from graphcollab.local.plan import BACKENDS, check_plan
 from graphcollab.models import MLP, FedAvgCNN
 from graphcollab.stack import ParamSpec
@@ -260,3 +261,37 @@ def test_losses_that_draw_random_numbers_are_keyed_per_node(module):
     centred = Centred(2, 3)
     sample = torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1])
     assert make_plan(centred, ParamSpec.from_module(centred), sample, UserLoss(noisy)).padding == "never"
+
+
+def test_chains_are_tried_too(monkeypatch):
+    module, sample = (
+        nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3)),
+        (torch.randn(5, 2), torch.arange(5) % 3),
+    )
+    spec = ParamSpec.from_module(module)
+    assert make_plan(module, spec, sample, CrossEntropy()).backend == "vmap"
+    whole = Chain.__call__
+    monkeypatch.setattr(Chain, "__call__", lambda self, params, inputs: 1.01 * whole(self, params, inputs))
+    plan = make_plan(module, spec, sample, CrossEntropy())
+    assert (plan.backend, plan.reason) == (
+        "loop",
+        "no stacked form: its outputs differ from plain PyTorch's under vmap",
+    )
+
+
+class TwoLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, inputs):
+        return self.head(self.first(inputs).relu())
+
+
+def test_numbers_that_overflow_are_no_difference():
+    inputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    inputs[:2] *= 1e25  # another node's are as they should be
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = TwoLayers()
+    make_plan(module, ParamSpec.from_module(module), (inputs, torch.zeros(5, 2)), SquaredError())
