@@ -13,6 +13,8 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.comparison import Comparison
+from graphcollab.train.identity import OtherRunError
+from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.start import Graph, Model
@@ -64,6 +66,8 @@ def compare(
             or there are no test data to compare on or no validation data to choose on or for a method that needs them.
         TypeError: If a method does not take a setting of its grid.
         NonFiniteLossError: If all trials of all methods fail, the first error.
+        FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
+        OtherRunError: If a trial's folder is of another run.
         KeyboardInterrupt: At Ctrl-C, after the round.
     """
     grids, seeds = dict(grids or {}), list(seeds)
@@ -113,6 +117,8 @@ def compare(
             edges = (graphs or {}).get(name)
             try:
                 result = run(methods[name](**point), drawn, model, edges, seed=seed, checkpoint=place, **settings)
+            except (FolderInUseError, OtherRunError):
+                raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:
                 fail(name, seed, point, error)
                 continue

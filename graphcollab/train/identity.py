@@ -23,11 +23,15 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.encoding import encode
 from graphcollab.train.fingerprint import codes_in, layers
 
-__all__ = ["checksum", "describe_run", "describe_start", "require_same"]
+__all__ = ["OtherRunError", "checksum", "describe_run", "describe_start", "require_same"]
 
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
 TENSORS = "tensors of the method"  # told only where it has some
+
+
+class OtherRunError(ValueError):
+    """The checkpoints in a folder are of another run."""
 
 
 def checksum(*tensors: Tensor) -> str:
@@ -106,7 +110,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
     """Check that a checkpoint is of the run at hand.
 
     Raises:
-        ValueError: If it is of another; the message says in what they differ.
+        OtherRunError: If it is of another; the message says in what they differ.
     """
     gone = [key for key in saved if key.startswith(("layer ", "code of "))]
     differing = [key for key in dict.fromkeys([*wanted, TENSORS, *gone]) if saved.get(key) != wanted.get(key)]
@@ -114,14 +118,14 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         return
     first = differing[0]
     if first.startswith(VERSION):
-        raise ValueError(
+        raise OtherRunError(
             f"the checkpoints in {folder} were written with {first.removeprefix(VERSION)} {saved.get(first)}, and "
             f"this is {wanted.get(first)}, which may compute something else: finish the run with the versions it began "
             "with, use another folder, or resume=False to start afresh"
         )
     there, here = _short(saved.get(first)), _short(wanted.get(first))
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
-    raise ValueError(
+    raise OtherRunError(
         f"the checkpoints in {folder} are of another run, which differs in {first} ({there} there, "
         f"{here} here){more}: use another folder, or resume=False to start afresh"
     )

@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["check_free", "check_place", "hold_folder"]
+__all__ = ["FolderInUseError", "check_free", "check_place", "hold_folder"]
 
 LOCK = ".lock"
 UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
+
+
+class FolderInUseError(RuntimeError):
+    """Another run is under way in a folder."""
 
 
 def check_place(folder: Path) -> None:
@@ -32,7 +36,7 @@ def check_free(folder: Path) -> None:
     """Check that no run is under way in a folder; nothing is written.
 
     Raises:
-        RuntimeError: If one is.
+        FolderInUseError: If one is.
     """
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -51,7 +55,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
     The folder is made where it is missing, and removed again where nothing was written to it.
 
     Raises:
-        RuntimeError: If another run is under way there.
+        FolderInUseError: If another run is under way there.
         ValueError: If the folder cannot be written to.
     """
     made = not folder.is_dir()
@@ -102,7 +106,7 @@ def _lock(descriptor: int, folder: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         number = os.pread(descriptor, 20, 0).decode("ascii", "replace") or "unknown"
-        raise RuntimeError(
+        raise FolderInUseError(
             f"another run is under way in {folder} (process {number}): wait for its end, or use another folder"
         ) from error
     except OSError as error:

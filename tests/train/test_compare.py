@@ -16,6 +16,8 @@ from graphcollab.tasks import Tasks
 from graphcollab.testing import differences
 from graphcollab.train import Callback, Comparison, Trial
 from graphcollab.train.compare import _choose
+from graphcollab.train.identity import OtherRunError
+from graphcollab.train.lock import FolderInUseError, hold_folder
 from graphcollab.transforms import Complete
 
 METHODS = {"local": partial(local, epochs=1, batch_size=5), "fedavg": partial(fedavg, epochs=1, batch_size=5)}
@@ -360,3 +362,12 @@ def test_a_method_that_lacks_data_is_refused_before_another_is_run():
             on_trial=lambda *_: ran.append(1),
         )
     assert not ran
+
+
+def test_a_folder_that_is_not_the_comparisons_own_is_no_failed_trial(tmp_path):
+    go(seeds=[0], checkpoint=tmp_path)
+    with hold_folder(tmp_path / "fedavg-0-seed-0"), pytest.raises(FolderInUseError, match="fedavg-0-seed-0"):
+        go(seeds=[0], checkpoint=tmp_path)
+    other = {**METHODS, "fedavg": partial(fedavg, epochs=2, batch_size=5)}
+    with pytest.raises(OtherRunError, match="differs in method"):
+        go(methods=other, seeds=[0], checkpoint=tmp_path)
