@@ -166,7 +166,11 @@ class Backend(ABC):
 
     def keyed(self, *keys: int) -> AbstractContextManager[None]:
         """Key what is drawn inside, in a method that is `draws_keyed`."""
-        return self.draws.keyed(keyed_layers(*(keys or (_JUDGING,)))) if self.draws.active else nullcontext()
+        return self.drawing_from(keyed_layers(*(keys or (_JUDGING,))))
+
+    def drawing_from(self, randomness: own_randomness) -> AbstractContextManager[None]:
+        """Draw from these generators, on from where they are, in a method that is `draws_keyed`."""
+        return self.draws.keyed(randomness) if self.draws.active else nullcontext()
 
     @property
     def only_reads(self) -> bool:

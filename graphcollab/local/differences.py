@@ -79,7 +79,7 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
     for r in [slice(0, 2)] if pads else [slice(0, 1), slice(1, 2)]:
         batch = inputs[r, : longest if pads else SIZES[r.start]].clone()
         parts = backend.embed(flat[r], batch) if reference.embeds else (backend.predict(flat[r], batch),)
-        outputs += torch.cat([part.flatten(2) for part in parts], 2).unbind()
+        outputs += torch.cat([part.reshape(*part.shape[:2], -1) for part in parts], 2).unbind()
     outputs = [part[:size] for part, size in zip(outputs, SIZES, strict=True)]
     pairs = []
     for r in [slice(0, 2)] if objective.weighs and backend.padding == "always" else [slice(0, 1), slice(1, 2)]:

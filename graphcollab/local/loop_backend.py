@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, Key, draws_keyed, used
+from graphcollab.local.backend import Backend, Feed, Key, draws_keyed, keyed_layers, used
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
@@ -97,16 +97,17 @@ class LoopBackend(Backend):
             moved = {slot: self._split(values[r]) for slot, values in moments.items()}
             near = None if anchor is None else anchor[r]
             seen = []
-            with self.keyed(feed.seed, idents[r], feed.round_):
-                for s, size in enumerate(sizes[r]):
-                    if size == 0:
-                        break
-                    inputs, targets = feed.batch(r, s, size)
+            randomness = keyed_layers(feed.seed, idents[r], feed.round_)
+            for s, size in enumerate(sizes[r]):
+                if size == 0:
+                    break
+                inputs, targets = feed.batch(r, s, size)
+                with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
                     loss = self._loss(params, inputs, targets, None, objective, near, feed.given_to(r), feed.num_views)
-                    grads = torch.autograd.grad(loss, params, allow_unused=True)
-                    with torch.no_grad():
-                        optimizer.update(*used(params, grads, moved), first[r] + s)
-                    seen.append(loss.detach())
+                grads = torch.autograd.grad(loss, params, allow_unused=True)
+                with torch.no_grad():
+                    optimizer.update(*used(params, grads, moved), first[r] + s)
+                seen.append(loss.detach())
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)
         return new, moments, losses

@@ -156,7 +156,7 @@ class Reference:
             found = module(batch[0].clone(), **embed_arguments(self.embeds))
             parts = tuple(found) if isinstance(found, Embedded) else (found,)
             logits, latent, projection = (*parts, None, None)[:3]
-            seen = torch.cat([part.detach().flatten(1) for part in parts], 1)
+            seen = torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
             self.strangers(logits)
             context = Context(weight, params, anchor, latent, projection, spec=self.spec)
             loss = self.objective(logits, batch[1].clone(), context)

@@ -20,7 +20,7 @@ def paired_table(
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    Where one of the two failed on a seed, that is said instead: there is no difference then.
+    Where one of the two failed on a seed, or has no value there, that is said instead: there is no difference then.
 
     Args:
         comparison: What `compare` returns.
@@ -53,6 +53,10 @@ def paired_table(
     for name in others:
         if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
             rows.append([name, "; ".join(missing).removeprefix(f"{name}: "), MISSING, MISSING, MISSING])
+            continue
+        if without := comparison.undefined(name, reference, column):
+            words = f"not defined on {without} of {len(comparison.chosen[name])} seeds"
+            rows.append([name, words, MISSING, MISSING, MISSING])
             continue
         found = comparison.paired(name, reference, column, confidence)
         pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)

@@ -24,8 +24,9 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     ``methods`` holds for every method the means over seeds of ``mean``, ``worst10``, ``worst20``, ``std`` (over nodes),
     ``bytes_per_node`` and ``seconds``, and the same of every seed in ``per_seed``. Beside it are the chosen
     ``settings``, the differences to the reference in ``paired`` with their 95 % intervals, and the ``versions`` used.
-    Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired``, and the seed's
-    entry says why in ``failure``. Where means are not over all nodes, they are over ``nodes`` of ``of_nodes``.
+    Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired`` (nor where a mean is not defined), and the seed's
+    entry says why in ``failure``. Where means are not over all nodes, they are over ``nodes`` of ``of_nodes``; where
+    nodes were left behind, ``isolated`` says how many, the most on any seed.
 
     Args:
         comparison: What `compare` returns.
@@ -51,7 +52,12 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     methods: dict[str, Any] = {}
     for name, row in comparison.rows().items():
         few = row["nodes"] < row["of_nodes"]  # not so where trials do not say: both are NaN
-        shown = [*COLUMNS, *["failed"] * (row["failed"] > 0), *["nodes", "of_nodes"] * few]
+        shown = [
+            *COLUMNS,
+            *["failed"] * (row["failed"] > 0),
+            *["nodes", "of_nodes"] * few,
+            *["isolated"] * (row["isolated"] > 0),
+        ]
         methods[name] = entry({c: row[c] for c in shown})
         methods[name]["per_seed"] = [entry(seed) for seed in row["per_seed"]]
     paired: dict[str, Any] = {}
@@ -60,6 +66,8 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
         if comparison.failed(name) or comparison.failed(str(reference)):
             continue
         for column in ("mean", "worst10"):
+            if comparison.undefined(name, str(reference), column):
+                continue
             found = comparison.paired(name, str(reference), column)
             ends = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}
             paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value, "reference": reference}

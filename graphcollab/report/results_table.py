@@ -23,7 +23,8 @@ def results_table(
     """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
 
     Methods that failed on a seed are shown as failed, and have no means. Where the metric of some nodes is not defined,
-    "nodes" says over how many the means are (the least on any seed).
+    "nodes" says over how many the means are (the least on any seed). Where nodes were left behind since they diverged,
+    "isolated" says how many (the most on any seed); they count with their last good model.
 
     Args:
         comparison: What `compare` returns, which knows its metric; or rows as ``comparison.rows()`` returns them.
@@ -66,6 +67,10 @@ def results_table(
         for line, row in zip(lines, rows.values(), strict=True):
             known = row.get("nodes", math.nan)
             line.insert(2, MISSING if math.isnan(known) else f"{known} of {row['of_nodes']}")
+    if any(row.get("isolated", 0) for row in rows.values()):
+        header.insert(1, "isolated")
+        for line, row in zip(lines, rows.values(), strict=True):
+            line.insert(2, str(row.get("isolated", 0)))
     if reference is not None:
         if not isinstance(comparison, Comparison):
             raise ValueError("a reference needs what compare returns, got rows, which do not hold how each node did")

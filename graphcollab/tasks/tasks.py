@@ -210,8 +210,9 @@ class Tasks:
     def hold_out(self, fraction: float = 0.2, seed: int = 0, stratify: bool = True) -> Tasks:
         """Set a random share of every node's training samples aside for validation (at least one of two or more).
 
-        Where samples have one whole-number label each, every class of a node is held out in proportion: at least one
-        sample of each class that has several, as far as the node's total allows it, and never all.
+        Where samples have one label each, whole numbers or zeros and ones of any type, every class of a node is held
+        out in proportion: at least one sample of each class that has several, as far as the node's total allows it, and
+        never all.
 
         Args:
             fraction: Share of a node's samples.
@@ -225,8 +226,8 @@ class Tasks:
             raise ValueError(f"the validation fraction must be in [0, 1), got {fraction}")
         split = self.splits["train"]
         targets = self.pools[split.pool].targets
-        classes = stratify and not targets.is_floating_point() and targets.dim() == 1
-        train, val = hold_out(split, self.ids, fraction, seed, targets[split.index] if classes else None)
+        labels = _labels(targets) if stratify else None
+        train, val = hold_out(split, self.ids, fraction, seed, None if labels is None else labels[split.index])
         return replace(self, splits={**self.splits, "train": train, "val": val})
 
     def require(self, split: str, why: str) -> None:
@@ -269,3 +270,13 @@ class Tasks:
             node_id=self.ids.to(device),
             cluster=None if self.cluster is None else self.cluster.to(device),
         )
+
+
+def _labels(targets: Tensor) -> Tensor | None:
+    """Return class labels [N] of targets [N] or [N, 1]; None of other real values, or of several each."""
+    if targets.numel() != len(targets):
+        return None
+    values = targets.reshape(-1)
+    if not values.is_floating_point():
+        return values
+    return values.long() if bool(((values == 0) | (values == 1)).all()) else None

@@ -177,11 +177,12 @@ def _choose(trials: list[Trial], points: list[dict[str, Any]], select: str, high
     if len(points) == 1:
         return trials
 
-    def score(point: Mapping[str, Any], seeds: set[int]) -> tuple[int, float]:
-        """Return how good a setting is: few failures come first."""
-        values = [sign * t.validation for t in trials if t.setting == point and t.seed in seeds]
-        known = [value for value in values if not math.isnan(value)]
-        return len(known) - len(values), sum(known) / len(known) if known else -math.inf
+    def score(point: Mapping[str, Any], seeds: set[int]) -> tuple[int, int, float]:
+        """Return how good a setting is: few failures come first, then few nodes that were left behind."""
+        judged = [t for t in trials if t.setting == point and t.seed in seeds]
+        known = [sign * t.validation for t in judged if not math.isnan(t.validation)]
+        mean = sum(known) / len(known) if known else -math.inf
+        return len(known) - len(judged), -sum(t.isolated for t in judged), mean
 
     every = dict.fromkeys(t.seed for t in trials)  # in the order given, as for methods with one setting
     out = []

@@ -109,6 +109,11 @@ class Comparison:
         """Return a method's chosen trials that failed: with them its means have no values."""
         return [trial for trial in self.chosen[method] if trial.failure]
 
+    def undefined(self, method: str, reference: str, column: str = "mean") -> int:
+        """Return on how many seeds a method or its reference has no value, so that there is no paired difference."""
+        pairs = zip(self.values(method, column), self.values(reference, column), strict=True)
+        return sum(math.isnan(one) or math.isnan(other) for one, other in pairs)
+
     def improved(self, method: str, reference: str = "local") -> list[float]:
         """Return which share of the nodes a method does better for than a reference on the same seed, one per seed.
 
@@ -151,7 +156,8 @@ class Comparison:
         """Return for every method the mean over seeds of every column, its spread, the setting and the values.
 
         ``failed`` counts the seeds on which the method failed; then means have no value (NaN). ``nodes`` is over how
-        many nodes means are, the least on any seed, of ``of_nodes``; both are NaN where trials do not say.
+        many nodes means are, the least on any seed, of ``of_nodes``; both are NaN where trials do not say. ``isolated``
+        is how many nodes were left behind since they diverged, the most on any seed.
         """
         out: dict[str, dict[str, Any]] = {}
         for name, trials in self.chosen.items():
@@ -161,6 +167,7 @@ class Comparison:
             row["failed"] = len(self.failed(name))
             counts = [(t.summary["nodes"], t.summary["ignored"]) for t in trials if "ignored" in t.summary]
             row["nodes"], row["of_nodes"] = min(((n, n + i) for n, i in counts), default=(math.nan, math.nan))
+            row["isolated"] = max(trial.isolated for trial in trials)
             row["settings"] = [dict(trial.setting) for trial in trials]
             row["per_seed"] = [_seed_entry(trial) for trial in trials]
             out[name] = row

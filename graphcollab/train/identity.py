@@ -125,6 +125,11 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         )
     there, here = _short(saved.get(first)), _short(wanted.get(first))
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
+    if set(differing) <= {"x at the start", "x_init at the start"}:
+        more += (
+            ". The initial models differ: a module that is made anew begins with other parameters, so give a function "
+            "that makes it, such as lambda: torch.nn.Linear(6, 1)"
+        )
     raise OtherRunError(
         f"the checkpoints in {folder} are of another run, which differs in {first} ({there} there, "
         f"{here} here){more}: use another folder, or resume=False to start afresh"

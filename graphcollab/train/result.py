@@ -101,7 +101,7 @@ class Result:
 
         ``nodes`` says over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values
         are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says
-        what would be needed.
+        what would be needed. Where nodes were isolated, ``isolated`` counts them.
 
         Raises:
             ValueError: If nothing was evaluated.
@@ -111,6 +111,8 @@ class Result:
         of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())
         found = {**self.history.summary(of), "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
+        if self.history.isolated:
+            found["isolated"] = len(self.history.isolated)
         return {**found, "missing": MISSING[of]} if MISSING[of] else found
 
     def save_mixer(self, path: str | Path, node: int | str | None = None) -> Path:

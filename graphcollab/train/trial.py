@@ -60,6 +60,11 @@ class Trial:
     messages: tuple[float, ...] = field(repr=False, default=())
     failure: str = ""
 
+    @property
+    def isolated(self) -> int:
+        """How many nodes were left behind since they diverged."""
+        return int(self.summary.get("isolated", 0))
+
     @classmethod
     def failed(cls, method: str, seed: int, setting: Mapping[str, Any], failure: str) -> Trial:
         """Return what is kept of a run that failed."""
