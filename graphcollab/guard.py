@@ -104,10 +104,10 @@ def judge(data: Data, env: Env, serves_start: bool = False, alone: bool = True) 
         blame(step >= 0, "its loss was not finite at local step {}", step)
         fine = {}
         for name in held:
-            what, limit = ("its model", allowed) if name == "x" else ("its personal model", bound)
+            what = "its model" if name == "x" else "its personal model"  # which is pulled to where the other began
             loss, finite = env.engine.loss(Rows.own(data[name], nodes), "train").double(), _finite(data[name], nodes)
             blame(~(finite & loss.isfinite()), f"{what} or its loss was not finite after the local update")
-            blame(loss > limit, f"{what} had a loss of {{}} on its own data, above the bound of {{}}", loss, limit)
+            blame(loss > allowed, f"{what} had a loss of {{}} on its own data, above the bound of {{}}", loss, allowed)
             fine[name] = finite & (loss <= bound)
             if name == "x":
                 lied = ~(promise <= factor * allowed) & ~(start - loss >= promise / factor)

@@ -182,3 +182,13 @@ def test_a_dead_model_with_a_fine_loss_is_found():
         0: "its local update was to lower its loss by 3.999e+15, and took it from 9.998e+07 to 1"
     }
     assert after.x.part("all").tolist() == [[1.0]]
+
+
+def test_nobody_is_blamed_for_a_personal_model_that_others_made_bad():
+    """Node 0's targets are large: its own model is as it should be, and what others are pulled towards is not."""
+    usual = tasks(1)
+    pool, split = usual.pools["train"], usual.splits["train"]
+    large = pool.targets.index_copy(0, split.of(0), 1e4 * pool.targets[split.of(0)])
+    given = replace(usual, pools={**usual.pools, "train": Pool(pool.inputs, large)})
+    found = run(ditto(epochs=1, lr=0.02, batch_size=5), given, model("mse", False), rounds=15, on_nonfinite="isolate")
+    assert not {f"node {k}" for k in REST} & found.history.isolated.keys()

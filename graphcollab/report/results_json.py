@@ -24,9 +24,9 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     ``methods`` holds for every method the means over seeds of ``mean``, ``worst10``, ``worst20``, ``std`` (over nodes),
     ``bytes_per_node`` and ``seconds``, and the same of every seed in ``per_seed``. Beside it are the chosen
     ``settings``, the differences to the reference in ``paired`` with their 95 % intervals, and the ``versions`` used.
-    Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired`` (nor where a mean is not defined), and the seed's
-    entry says why in ``failure``. Where means are not over all nodes, they are over ``nodes`` of ``of_nodes``; where
-    nodes were left behind, ``isolated`` says how many, the most on any seed.
+    Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired`` (nor where a mean
+    is not defined), and the seed's entry says why in ``failure``. Where means are not over all nodes, they are over
+    ``nodes`` of ``of_nodes``; where nodes were left behind, ``isolated`` says how many, the most on any seed.
 
     Args:
         comparison: What `compare` returns.

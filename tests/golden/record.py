@@ -44,7 +44,7 @@ def main() -> None:
     results: dict[str, Tensor] = {}
     number = 0
     for case, play in cases():
-        found = outcome(play())
+        found = outcome(play)
         if recorded and (words := moved(case, found, recorded)):
             print(*words, sep="\n")
         results |= {f"{case}/{name}": value for name, value in found.items()}

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from graphcollab import methods
-from tests.golden.cases import KINDS, cases, outcome, play_quick
+from tests.golden.cases import KINDS, RESUMED, cases, outcome
 from tests.golden.record import RECORDED, apart, moved
 
 PLAYS = dict(cases())
@@ -20,13 +20,14 @@ def recorded():
 
 @pytest.mark.parametrize("case", PLAYS)
 def test_results_are_those_recorded(case, recorded):
-    assert moved(case, outcome(PLAYS[case]()), recorded) == []
+    assert moved(case, outcome(PLAYS[case]), recorded) == []
 
 
+@pytest.mark.parametrize("kind", RESUMED)
 @pytest.mark.parametrize("name", methods.__all__)
-def test_resumed_results_are_those_recorded(name, recorded, tmp_path):
-    play_quick(name, rounds=2, checkpoint=tmp_path)
-    assert moved(f"{name}/quick", outcome(play_quick(name, checkpoint=tmp_path)), recorded) == []
+def test_resumed_results_are_those_recorded(name, kind, recorded, tmp_path):
+    KINDS[kind](name, rounds=2, checkpoint=tmp_path)
+    assert moved(f"{name}/{kind}", outcome(lambda: KINDS[kind](name, checkpoint=tmp_path)), recorded) == []
 
 
 def test_nothing_else_is_recorded(recorded):

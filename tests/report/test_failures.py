@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -78,3 +79,27 @@ def test_figures(failing):
     assert sorted(names) == ["fedavg (failed on 1 of 2 seeds)", "l2c", "local"]
     with pytest.raises(ValueError, match="cobo failed: it has no weights to draw"):
         comparison_figures(failing, ["cobo"])
+
+
+def left_behind(comparison, name, many):
+    """A comparison in which nodes of a method were isolated on the last seed."""
+    first, *rest = comparison.chosen[name][::-1]
+    trial = replace(first, summary={**first.summary, "isolated": many})
+    return replace(comparison, chosen={**comparison.chosen, name: [*rest[::-1], trial]})
+
+
+def test_isolated_nodes_are_seen(comparison):
+    marked = left_behind(comparison, "local", 2)
+    assert "isolated  worst 10 %" in results_table(marked)
+    assert cells(results_table(marked), "l2c").split()[3] == "0"
+    content = json.loads(results_json(marked))
+    assert content["methods"]["local"]["isolated"] == 2
+    assert "isolated" not in results_table(comparison)
+
+
+def test_where_means_are_not_defined_there_is_no_difference(comparison):
+    trials = comparison.chosen["l2c"]
+    without = replace(trials[0], summary={**trials[0].summary, "mean": math.nan})
+    undefined = replace(comparison, chosen={**comparison.chosen, "l2c": [without, *trials[1:]]})
+    assert f"not defined on 1 of {len(trials)} seeds" in paired_table(undefined)
+    assert "mean" not in json.loads(results_json(undefined, "local"))["paired"]["l2c"]

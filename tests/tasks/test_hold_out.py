@@ -109,3 +109,16 @@ def test_a_thousand_nodes():
     made = Tasks({"p": Pool(torch.zeros(len(targets)), targets)}, {"train": split})
     out = made.hold_out(0.2)
     assert out.sizes("val").tolist() == [200] * 1000
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_zeros_and_ones_are_classes_whatever_their_type(dtype, shape):
+    labels = torch.cat([torch.ones(3), torch.zeros(47)]).to(dtype).view(shape)
+    tasks = Tasks.from_samples([(torch.randn(50, 2), labels)] * 20, loss="bce", metric="auc")
+    val = tasks.splits["val"]
+    held = torch.stack([tasks.pools[val.pool].targets[val.of(k)].flatten().sum() for k in range(20)])
+    assert held.min() >= 1
+    assert held.max() < 3
+    half = Tasks.from_samples([(torch.randn(50, 2), 0.5 * labels)] * 2, loss="mse", metric="mse")
+    assert half.sizes("val").tolist() == [10, 10]

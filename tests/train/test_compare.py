@@ -371,3 +371,13 @@ def test_a_folder_that_is_not_the_comparisons_own_is_no_failed_trial(tmp_path):
     other = {**METHODS, "fedavg": partial(fedavg, epochs=2, batch_size=5)}
     with pytest.raises(OtherRunError, match="differs in method"):
         go(methods=other, seeds=[0], checkpoint=tmp_path)
+
+
+def test_settings_with_which_nodes_are_left_behind_come_last():
+    def trial(lr, validation, isolated):
+        return Trial("local", 0, {"lr": lr}, validation, {"mean": 0.5, **({"isolated": isolated} if isolated else {})})
+
+    trials = [trial(0.1, 0.6, 0), trial(0.5, 0.9, 1), trial(0.2, 0.7, 0)]
+    points = [dict(t.setting) for t in trials]
+    assert _choose(trials, points, "pooled", True)[0].setting == {"lr": 0.2}
+    assert _choose(trials[1:2], points[1:2], "pooled", True)[0].setting == {"lr": 0.5}
