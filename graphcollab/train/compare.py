@@ -43,7 +43,8 @@ def compare(
     methods see the same tasks and initial models, so differences are paired.
 
     A trial that fails (a node's loss or prediction is not finite, or anything else goes wrong) counts as the worst: a
-    setting is never chosen over one with fewer failures. It is warned of at once, with method, setting and seed, and
+    setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
+    failures and fewer isolated nodes. It is warned of at once, with method, setting and seed, and
     shown as failed in tables; all other trials go on. An error before anything is finished is raised, unless it is that
     a model diverged.
 
