@@ -55,8 +55,7 @@ def compare_rounds(
     start = spec.flatten(module)
     env = Env(Engine(tasks, [module], [spec]), Comm(), 0)
     method = fedavg(epochs=1, lr=LR, weight_decay=0.0, batch_size=batch_size)
-    no_edges = torch.empty(2, 0, dtype=torch.int64)
-    data = method.start(build_graph(tasks, [module], no_edges), env)
+    data = method.start(build_graph(tasks, [module], method=method), env)
     nodes, split, pool = torch.arange(tasks.num_nodes, device=args.device), tasks.splits["train"], tasks.pools["all"]
     order = make_schedule(split.sizes, tasks.ids, 0, 0, batch_size).position.flatten(1)
     samples = [(pool.inputs[index], pool.targets[index]) for index in split.gather(nodes, order)]
