@@ -1,4 +1,4 @@
-"""Checks of settings that many parts share, and silence where they are only tried."""
+"""Checks of settings that many parts share, and a filter for the warnings of one thread."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
-__all__ = ["check_whole", "without_warnings"]
+__all__ = ["check_whole", "own_filter"]
 
-_FILTERS = threading.RLock()
+_FILTERS = threading.Lock()
 
 
 def check_whole(minimum: int = 1, optional: bool = False, **settings: object) -> None:
@@ -35,13 +36,35 @@ def check_whole(minimum: int = 1, optional: bool = False, **settings: object) ->
             raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
 
-@contextmanager
-def without_warnings(message: str = "") -> Iterator[None]:
-    """Say nothing of warnings that begin with a message; by default of none.
+class _OfThread(type):
+    """A category of whatever one thread warns of; None: of nothing."""
 
-    Python's filters belong to the process, and two threads that change and restore them in turns would leave the wrong
-    ones behind: one thread at a time is in here.
+    thread: int | None
+
+    def __subclasscheck__(cls, category: type) -> bool:
+        return cls.thread == threading.get_ident()
+
+
+@contextmanager
+def own_filter(action: Literal["ignore", "error"], message: str = "") -> Iterator[None]:
+    """Filter the warnings of this thread that begin with a message; by default all of them.
+
+    Python's filters belong to the process, so this one looks at who warns. Only it is added and taken away again, since
+    ``warnings.catch_warnings`` in two threads leaves the wrong filters behind.
+
+    Args:
+        action: ``"ignore"``, or ``"error"`` to raise the warning.
+        message: A regular expression for the beginning.
     """
-    with _FILTERS, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=message)
+
+    class Own(Warning, metaclass=_OfThread):
+        thread = threading.get_ident()
+
+    with _FILTERS:
+        warnings.filterwarnings(action, message=message, category=Own)
+    try:
         yield
+    finally:
+        Own.thread = None  # for whoever kept a copy of the filters
+        with _FILTERS:
+            warnings.filters = [entry for entry in warnings.filters if entry[2] is not Own]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_geometric.data import Data
 
-from graphcollab.checks import without_warnings
+from graphcollab.checks import own_filter
 from graphcollab.method import Method
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -100,7 +100,7 @@ class Phases:
         What the next one warns of is said when its time comes.
         """
         started = self.method.start(data, env)
-        with without_warnings():
+        with own_filter("ignore"):
             self.next.start(started, env)
         return started
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import threading
+import warnings
+
 import pytest
 
-from graphcollab.checks import check_whole
+from graphcollab.checks import check_whole, own_filter
 
 
 def test_whole_numbers_pass():
@@ -22,3 +25,69 @@ def test_the_minimum_is_named():
         check_whole(2, redraws=1)
     with pytest.raises(ValueError, match="at least 1, got 0"):
         check_whole(optional=True, steps=0)
+
+
+def in_a_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def said(work):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        work()
+    return [str(warning.message) for warning in told]
+
+
+def test_a_filter_is_for_its_own_thread():
+    def work():
+        with own_filter("ignore", "a"):
+            warnings.warn("all that begins so", stacklevel=1)
+            warnings.warn("something else", stacklevel=1)
+            in_a_thread(lambda: warnings.warn("all, of another thread", stacklevel=1))
+        warnings.warn("afterwards", stacklevel=1)
+
+    assert said(work) == ["something else", "all, of another thread", "afterwards"]
+
+
+def test_an_error_is_raised_in_its_own_thread():
+    def work():
+        with own_filter("error", "slow"):
+            in_a_thread(lambda: warnings.warn("slow, there", stacklevel=1))
+            with pytest.raises(UserWarning, match="slow, here"):
+                warnings.warn("slow, here", stacklevel=1)
+
+    assert said(work) == ["slow, there"]
+
+
+def test_filters_of_two_threads_that_end_in_the_order_they_began():
+    before, begun, ended, told = list(warnings.filters), threading.Event(), threading.Event(), []
+
+    def other():
+        with own_filter("error"):
+            begun.set()
+            ended.wait(60)
+            try:
+                warnings.warn("still an error", stacklevel=1)
+            except UserWarning as warning:
+                told.append(str(warning))
+
+    thread = threading.Thread(target=other)
+    with own_filter("ignore"):
+        thread.start()
+        begun.wait(60)
+    ended.set()
+    thread.join()
+    assert told == ["still an error"]
+    assert warnings.filters == before
+
+
+def test_a_copy_of_the_filters_that_is_put_back_filters_nothing():
+    def work():
+        with own_filter("ignore"):
+            kept = warnings.filters[:]
+        warnings.filters = kept
+        warnings.warn("said", stacklevel=1)
+
+    assert said(work) == ["said"]

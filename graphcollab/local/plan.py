@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
+from graphcollab.checks import own_filter
 from graphcollab.local.backend import Backend
 from graphcollab.local.differences import difference, padding_of
 from graphcollab.local.loop_backend import LoopBackend
@@ -198,15 +200,15 @@ def _vmap_failure(module: nn.Module, reference: Reference, expected: Numbers, pa
     backend = VmapBackend(module, reference.spec, padding=padding)
     before = _kept(backend.module)
     try:
-        with warnings.catch_warnings(record=fast) as said:
-            if fast:
-                warnings.filterwarnings("always", message=SLOW)
+        with own_filter("error", SLOW) if fast else nullcontext():
             found = difference(backend, reference, expected)
+    except UserWarning as warning:
+        slow = re.match(SLOW, str(warning))
+        if not fast or slow is None:
+            raise
+        return f"vmap computes {slow[1]} row by row"
     except FAILURES as error:
         return str(error).strip().splitlines()[0][:160]
-    slow = [match[1] for warning in said or () if (match := re.match(SLOW, str(warning.message)))]
-    if slow:
-        return f"vmap computes {slow[0]} row by row"
     kept = [name for name, value in _kept(backend.module).items() if before.get(name) is not value]
     if kept:
         return f"it keeps a tensor of the forward pass in its attribute {kept[0]!r}"

@@ -8,11 +8,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphcollab.checks import without_warnings
+from graphcollab.checks import own_filter
 
 __all__ = ["Structure"]
 
-with without_warnings("Sparse CSR tensor support is in beta"):  # said once per process, so have it said now
+with own_filter("ignore", "Sparse CSR tensor support is in beta"):  # said once per process, so have it said now
     torch.sparse_csr_tensor([0, 0], [], torch.empty(0), (1, 1), check_invariants=False)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole, without_warnings
+from graphcollab.checks import check_whole, own_filter
 from graphcollab.comm import Comm
 from graphcollab.guard import Isolate
 from graphcollab.local import Engine, Plan, tune
@@ -164,7 +164,7 @@ def run(
     method.check(tasks)
     threads = _threads(saved[2]["threads"] if saved else None, threads, engine)
     # a resumed run is started only to be compared; the run that was begun has said what there is to say
-    with same_threads(threads), without_warnings() if saved else nullcontext():
+    with same_threads(threads), own_filter("ignore") if saved else nullcontext():
         data = method.start(data, env)
     history = History(tasks.names, metric.name, metric.higher_is_better)
     if checkpoint is not None:

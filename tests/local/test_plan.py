@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import copy
 import re
+import threading
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
 from graphcollab.local import CrossEntropy, Plan, SquaredError, UserLoss, make_plan
+from graphcollab.local import plan as plan_file
 from graphcollab.local.chain import Chain
 from graphcollab.local.plan import BACKENDS, check_plan
 from graphcollab.models import MLP, FedAvgCNN
@@ -295,3 +298,46 @@ def test_numbers_that_overflow_are_no_difference():
         torch.manual_seed(0)
         module = TwoLayers()
     make_plan(module, ParamSpec.from_module(module), (inputs, torch.zeros(5, 2)), SquaredError())
+
+
+def test_plans_made_in_two_threads_at_once_are_those_made_alone(monkeypatch):
+    """One thread's model is computed row by row; what PyTorch says of that must reach its own plan only."""
+
+    class Products(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Bilinear(4, 4, 3)
+
+        def forward(self, inputs):
+            return self.body(inputs, inputs)
+
+    wide = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
+    sample, plans, before = (torch.randn(5, 4), torch.arange(5) % 3), set(), list(warnings.filters)
+    both, whole = threading.Barrier(2, timeout=60), plan_file.difference
+
+    def together(backend, reference, expected):
+        """Begin and end the trial under vmap while the other thread is in its own."""
+        if backend.name == "loop":
+            return whole(backend, reference, expected)
+        both.wait()
+        try:
+            return whole(backend, reference, expected)
+        finally:
+            both.wait()
+
+    def work(module):
+        for _ in range(12):
+            made = make_plan(module, ParamSpec.from_module(module), sample, CrossEntropy())
+            plans.add((type(module).__name__, made.backend, made.reason))
+
+    monkeypatch.setattr(plan_file, "difference", together)
+    workers = [threading.Thread(target=work, args=(module,)) for module in (Products(), wide)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert plans == {
+        ("Products", "loop", "no stacked form: vmap computes aten::bilinear row by row"),
+        ("Sequential", "vmap", "all layers have a stacked form"),
+    }
+    assert warnings.filters == before
