@@ -144,11 +144,12 @@ def _versions() -> dict[str, str]:
 
 
 def _methods(method: Method | Phases) -> Iterator[Method]:
-    """Iterate over the methods of all phases."""
-    while isinstance(method, Phases):
-        yield method.method
-        method = method.next
-    yield method
+    """Iterate over the methods of all phases; either side may be phases in turn."""
+    if isinstance(method, Phases):
+        yield from _methods(method.method)
+        yield from _methods(method.next)
+    else:
+        yield method
 
 
 def _pretrained(method: Method) -> str | None:

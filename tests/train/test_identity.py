@@ -316,3 +316,15 @@ def test_tensors_that_came_later_are_noticed(tmp_path):
     start(tmp_path, method=Phases(local(epochs=1), 3, ifca()))
     with pytest.raises(ValueError, match="differs in tensors of the method"):
         start(tmp_path, method=Phases(local(epochs=1), 3, ifca(centers=torch.eye(2, SPEC.num_parameters))))
+
+
+@pytest.mark.filterwarnings("ignore:.*never played")
+def test_phases_inside_phases(tmp_path):
+    def begin(seed, rounds):
+        inner = Phases(local(epochs=1), 1, meta_l2c(epochs=1, pretrained=Mixer.create(SPEC, seed=seed)))
+        return start(tmp_path, rounds, method=Phases(inner, 2, local(epochs=1)))
+
+    begin(0, 1)
+    with pytest.raises(ValueError, match="differs in pretrained mixers"):
+        begin(1, 3)
+    assert begin(0, 3).data.round == 3
