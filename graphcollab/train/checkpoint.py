@@ -57,6 +57,11 @@ DAMAGES = (  # what decoding may end in where somebody has made the content up
     ValueError,
 )
 
+
+class OtherVersionError(ValueError):
+    """A checkpoint is of another version of the format, so it is whole, but not for this package to read."""
+
+
 Loaded = tuple[Data, History, dict[str, Any]]
 
 
@@ -142,7 +147,7 @@ def latest_checkpoint(folder: str | Path) -> Path | None:
     it is passed over with a warning. All of it is read to tell.
 
     Raises:
-        ValueError: If there are checkpoints, and all are damaged or of an older version.
+        ValueError: If there are checkpoints, and all are damaged, or any is of another version of the format.
     """
     found = newest(folder)
     return None if found is None else found[0]
@@ -157,6 +162,8 @@ def newest(folder: str | Path) -> tuple[Path, Loaded, Journal] | None:
             "which removes them"
         )
     paths, problem = list_checkpoints(folder), None
+    for path in paths:  # older ones as well: the run would remove them
+        _require_version(path)
     for path in reversed(paths):
         try:
             return path, *read_checkpoint(path)
@@ -213,9 +220,26 @@ def _manifest(path: Path) -> dict[str, Any]:
             return dict(json.loads(text))
         except DAMAGES as error:
             raise ValueError(f"{path} is damaged: its manifest cannot be read ({type(error).__name__})") from error
-    if (other := re.fullmatch(rb"%s (\d+) [0-9a-f]{64}" % FORMAT.encode(), head)) and int(other[1]) != VERSION:
-        raise ValueError(f"{path} is of version {int(other[1])} of the format, this package reads version {VERSION}")
+    _require_version(path)
     raise ValueError(f"{path} is damaged: the checksum of its manifest does not fit")
+
+
+def _require_version(path: Path) -> None:
+    """Check that a checkpoint does not say that it is of another version; what cannot be read says nothing.
+
+    Raises:
+        OtherVersionError: If it does.
+    """
+    try:
+        with (path / MANIFEST).open("rb") as file:
+            head = file.read(len(FORMAT) + 20)
+    except OSError:
+        return
+    if (other := re.match(rb"%s (\d{1,9})\s" % FORMAT.encode(), head)) and int(other[1]) != VERSION:
+        raise OtherVersionError(
+            f"{path} is of version {int(other[1])} of the format, this package reads version {VERSION}: finish the run "
+            "with the package that wrote it, use another folder, or start afresh with resume=False, which removes it"
+        )
 
 
 def _head(text: bytes) -> bytes:

@@ -6,34 +6,38 @@ import dataclasses
 import dis
 import functools
 import hashlib
-import sys
-import sysconfig
 import types
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphcollab.train.contents import array, fields, is_running, known, root, state
+
 __all__ = ["codes_in", "fingerprint", "layers", "settings"]
 
-LIBRARIES = frozenset({"numpy", "torch", "torch_geometric"})  # their versions say what their code does
-PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, Enum, torch.dtype, torch.device)
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device)
 INSIDE = frozenset({*vars(nn.Module()), "training"})  # what every module has
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SHOWN = frozenset({"__init__", "extra_repr", "_get_name"})  # how an object is made shows in it, how it is printed never
+DEEP = 40  # values inside one another that are read at once; those further inside are read afterwards
+MANY = 10**6  # values of which more than their class is read
+LONG = 2000  # characters of a text that is shown, and not only its checksum
+CONTAINERS = (dict, list, tuple, set, frozenset)
+GENERATED = (torch.fx.GraphModule, torch.jit.ScriptModule, torch.jit.ScriptFunction)  # torch's class, a user's code
 
 
 def fingerprint(value: object) -> str:
     """Return what a value is: plain values as they are, tensors by checksum, functions and classes by their bytecode.
 
-    A function's defaults, the variables it closes over, and the functions, classes, numbers and tensors that it uses
-    by name are part of it; variables that it sets itself, comments, and places in files and memory are not. Of the
-    standard library, NumPy and PyTorch only names are: their versions say the rest. What a function reaches through a
-    module (``mine.loss``) is not followed.
+    A function's defaults, the variables it closes over, and what it uses by name are part of it; variables that it sets
+    itself, comments, and places in files and memory are not. Objects are what they hold, containers in them and slots
+    included, and the code of their class. Of the code of the standard library, NumPy and PyTorch only names are: their
+    versions say the rest. What a function reaches through a module (``mine.loss``) is not followed, nor are random
+    generators, threads, locks, files and loggers.
 
     Example:
         >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 1)
@@ -41,7 +45,8 @@ def fingerprint(value: object) -> str:
         >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 2)
         False
     """
-    return _Reader().text(value)
+    reader = _Reader()
+    return reader.finish(reader.text(value))
 
 
 def settings(module: nn.Module) -> str:
@@ -51,13 +56,18 @@ def settings(module: nn.Module) -> str:
         >>> settings(nn.Dropout(0.3))
         'Dropout(inplace=False, p=0.3)'
     """
-    return _Reader().module(module)
+    reader = _Reader()
+    return reader.finish(reader.module(module))
 
 
 def layers(model: nn.Module) -> dict[str, str]:
     """Return the `settings` of every module in a model, by its path; the model's own is ``""``."""
     classes: dict[type, str] = {}
-    return {path: _Reader(classes).module(module) for path, module in model.named_modules()}
+    found = {}
+    for path, module in model.named_modules():
+        reader = _Reader(classes)
+        found[path] = reader.finish(reader.module(module))
+    return found
 
 
 def codes_in(value: object, name: str) -> Iterator[tuple[str, str]]:
@@ -78,7 +88,7 @@ def codes_in(value: object, name: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
             yield from codes_in(item, f"{name}[{number}]")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and _root(type(value)) == "graphcollab":
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and root(type(value)) == "graphcollab":
         for field in dataclasses.fields(value):
             yield from codes_in(getattr(value, field.name), f"{name}.{field.name}".lstrip("."))
     else:
@@ -88,26 +98,55 @@ def codes_in(value: object, name: str) -> Iterator[tuple[str, str]]:
 class _Reader:
     """Reads one value; what it meets again it only names, so values may hold themselves."""
 
-    def __init__(self, classes: dict[type, str] | None = None) -> None:
-        self._met: dict[int, tuple[int, object]] = {}  # held on to, so that no other object gets its number
+    def __init__(
+        self, classes: dict[type, str] | None = None, met: dict[int, tuple[int, object]] | None = None
+    ) -> None:
+        self._met = {} if met is None else met  # held on to, so that no other object gets its number
         self._classes = {} if classes is None else classes
+        self._depth = 0
+        self._later: list[object] = []
 
     def text(self, value: object) -> str:
-        if isinstance(value, PLAIN):
-            return repr(value)
-        if isinstance(value, Tensor | np.ndarray | np.generic):
-            return _array(value)
         if isinstance(value, types.ModuleType):
             return value.__name__
         if id(value) in self._met:
             return f"number {self._met[id(value)][0]}"
-        self._met[id(value)] = len(self._met), value
-        return self._deep(value)
+        try:
+            if isinstance(value, PLAIN) and not isinstance(value, Enum):
+                return _shorten(repr(value))
+            self._met[id(value)] = len(self._met), value
+            if isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "dtype", None) != np.dtype(
+                object
+            ):
+                return array(value)
+            if len(self._met) > MANY:
+                return type(value).__qualname__
+            if self._depth >= DEEP:
+                self._later.append(value)
+                return f"later {len(self._met)}"
+            self._depth += 1
+            try:
+                return _shorten(self._deep(value))
+            finally:
+                self._depth -= 1
+        except Exception:  # no object may keep a run from being saved
+            return type(value).__qualname__
+
+    def finish(self, text: str) -> str:
+        """Add what was too deep inside."""
+        parts = [text]
+        while self._later:
+            value = self._later.pop(0)
+            try:
+                parts.append(self._deep(value))
+            except Exception:
+                parts.append(type(value).__qualname__)
+        return text if len(parts) == 1 else f"{text} and {_hash(*parts)}"
 
     def module(self, module: nn.Module) -> str:
         """Describe a module without its children."""
         kind = type(module)
-        private = not _known(kind)
+        private = not known(kind)
         names = [name for name in vars(module) if name not in INSIDE and (private or not name.startswith("_"))]
         own = {name: vars(module)[name] for name in names}
         if "forward" in vars(module):
@@ -115,6 +154,8 @@ class _Reader:
         own |= {hooks: list(vars(module)[hooks].values()) for hooks in HOOKS if vars(module).get(hooks)}
         if frozen := [name for name, tensor in module.named_parameters(recurse=False) if not tensor.requires_grad]:
             own["frozen"] = frozen
+        if isinstance(module, GENERATED):
+            own["code"] = self._generated(module)
         return f"{kind.__name__}({self._fields(own)}){self._class(kind)}"
 
     def _deep(self, value: Any) -> str:
@@ -124,46 +165,72 @@ class _Reader:
             return ", ".join([self.module(value), *inside])
         if isinstance(value, type):
             return value.__qualname__ + self._class(value)
-        if isinstance(value, Mapping):
-            return "{" + ", ".join(f"{self.text(key)}: {self.text(item)}" for key, item in value.items()) + "}"
-        if isinstance(value, list | tuple):
-            return "[" + ", ".join(map(self.text, value)) + "]"
-        if isinstance(value, set | frozenset):
-            return "{" + ", ".join(sorted(map(fingerprint, value))) + "}"
+        if type(value) in CONTAINERS:
+            return self._content(value)
         if isinstance(value, functools.partial):
             return f"partial {self.text(value.func)}({self.text(value.args)}, {self.text(value.keywords)})"
         if isinstance(value, types.MethodType):
             return f"{self.text(value.__func__)} of {self.text(value.__self__)}"
         if isinstance(value, types.FunctionType):
             return self._function(value)
-        if isinstance(value, types.BuiltinFunctionType) or _standard(_root(type(value))):
-            return getattr(value, "__qualname__", type(value).__qualname__)
-        kind, name = type(value), getattr(value, "__name__", "")  # a name have NumPy's functions, say
-        return f"{name}{kind.__qualname__}({self._fields(getattr(value, '__dict__', {}))}){self._class(kind)}"
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            given = value.__self__
+            bound = "" if given is None or isinstance(given, type | types.ModuleType) else f" of {self.text(given)}"
+            return f"{value.__qualname__}{bound}"
+        return self._object(value)
+
+    def _object(self, value: Any) -> str:
+        """Describe an object by its class and all that it holds."""
+        kind = type(value)
+        if is_running(kind):
+            return kind.__qualname__
+        if isinstance(value, Enum):
+            return f"{kind.__qualname__}.{value.name}={self.text(value.value)}{self._class(kind)}"
+        if isinstance(value, GENERATED):
+            return self._generated(value)
+        name = _name(value)
+        held = self._content(value) if isinstance(value, (Mapping, *CONTAINERS)) else ""
+        held += "".join(map(self.text, state(value)))
+        if isinstance(value, np.ndarray):
+            held += self.text(value.tolist())
+        return f"{name}{kind.__qualname__}{held}({self._fields(fields(value))}){self._class(kind)}"
+
+    def _content(self, value: Any) -> str:
+        if isinstance(value, Mapping):
+            return "{" + ", ".join(f"{self.text(key)}: {self.text(item)}" for key, item in value.items()) + "}"
+        if isinstance(value, list | tuple):
+            return "[" + ", ".join(map(self.text, value)) + "]"
+        texts = []
+        for item in value:  # in no order, so no item may change how another one is read
+            reader = _Reader(dict(self._classes), dict(self._met))
+            texts.append(reader.finish(reader.text(item)))
+        return "{" + ", ".join(sorted(texts)) + "}"
+
+    def _generated(self, value: Any) -> str:
+        """Describe code that was traced or compiled, and the functions that it calls."""
+        nodes = value.graph.nodes if isinstance(value, torch.fx.GraphModule) else ()
+        targets = [node.target for node in nodes if callable(node.target)]
+        return f"code {_hash(str(getattr(value, 'code', '')), *map(self.text, targets))}"
 
     def _fields(self, fields: Mapping[str, Any]) -> str:
         return ", ".join(f"{name}={self.text(fields[name])}" for name in sorted(fields))
 
     def _function(self, function: types.FunctionType) -> str:
-        if _known(function):
+        if known(function):
             return f"{function.__module__}.{function.__qualname__}"
         code = function.__code__
         parts = [_code(code, function.__doc__), self.text([function.__defaults__, function.__kwdefaults__])]
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         parts += [self.text(_content(cell)) for name, cell in cells if name not in _names(code, "STORE_DEREF")]
         for name in sorted(_names(code, "LOAD_GLOBAL") - _names(code, "STORE_GLOBAL")):
-            value = function.__globals__.get(name)
-            if callable(value) or isinstance(
-                value, (Tensor, np.ndarray, *PLAIN)
-            ):  # others may change while a program runs
-                parts.append(f"{name}: {self.text(value)}")
+            parts.append(f"{name}: {self.text(function.__globals__.get(name))}")
         return f"code {_hash(*parts)}"
 
     def _class(self, kind: type) -> str:
         """Return the code of a class and of those it inherits from, but for what a library's version says."""
         if kind in self._classes:
             return self._classes[kind]
-        own = [one for one in kind.__mro__ if not _known(one)]
+        own = [one for one in kind.__mro__ if not known(one)]
         self._classes[kind] = f" code of {kind.__qualname__}"  # while it is read: it may use itself
         parts = []
         for one in own:
@@ -192,14 +259,14 @@ def _names(code: types.CodeType, operation: str) -> set[str]:
 
 
 def _functions(value: Any) -> list[object]:
-    """Return what there is to read of an entry of a class: the functions behind it, or a plain value."""
+    """Return what there is to read of an entry of a class: the functions behind it, or its value."""
     if isinstance(value, classmethod | staticmethod):
         return [value.__func__]
     if isinstance(value, property):
         return [one for one in (value.fget, value.fset) if one is not None]
     if isinstance(value, functools.cached_property):
         return [value.func]
-    return [value] if isinstance(value, (types.FunctionType, *PLAIN)) else []
+    return [] if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType) else [value]
 
 
 def _content(cell: types.CellType) -> object:
@@ -209,28 +276,16 @@ def _content(cell: types.CellType) -> object:
         return None
 
 
-def _array(value: Tensor | np.ndarray | np.generic) -> str:
-    tensor = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
-    content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
-    return f"{list(tensor.shape)} {tensor.dtype} {hashlib.sha256(content).hexdigest()[:12]}"
+def _name(value: object) -> str:
+    """Return the name that NumPy's functions have, say."""
+    try:
+        return str(getattr(value, "__name__", ""))
+    except Exception:
+        return ""
 
 
-def _root(value: object) -> str:
-    return (getattr(value, "__module__", None) or "").partition(".")[0]
-
-
-def _known(value: object) -> bool:
-    """Tell whether a function or class is of a library whose version says what it does."""
-    return _root(value) in LIBRARIES or _standard(_root(value))
-
-
-@functools.cache
-def _standard(root: str) -> bool:
-    """Tell whether a module is of the standard library, and not a file of the user's that has its name."""
-    if root != "builtins" and root not in sys.stdlib_module_names:
-        return False
-    file = getattr(sys.modules.get(root), "__file__", None)
-    return file is None or any(Path(file).is_relative_to(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib"))
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONG else f"{text[:LONG]}… {_hash(text)}"
 
 
 def _hash(*texts: str) -> str:

@@ -16,6 +16,7 @@ from torch_geometric import __version__ as pyg
 from torch_geometric.data import Data
 
 from graphcollab._version import __version__
+from graphcollab.guard import Isolate
 from graphcollab.method import Method
 from graphcollab.nn import Everyone, Mixer
 from graphcollab.phases import Phases
@@ -23,10 +24,11 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.encoding import encode
 from graphcollab.train.fingerprint import codes_in, layers
 
-__all__ = ["OtherRunError", "checksum", "describe_run", "describe_start", "require_same"]
+__all__ = ["OtherRunError", "checksum", "describe_run", "describe_start", "require_same", "with_factor"]
 
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
+FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
 TENSORS = "tensors of the method"  # told only where it has some
 
 
@@ -57,6 +59,7 @@ def describe_run(
     autocast: bool,
     compile: bool,
     attend: Everyone | None = None,
+    isolate: Isolate | bool = False,
 ) -> dict[str, Any]:
     """Describe a run by plain values.
 
@@ -69,6 +72,7 @@ def describe_run(
         "pretrained mixers": [_pretrained(one) for one in _methods(method)],
         "seed": seed,
         "attendance": repr(attend or Everyone()),
+        FACTOR: isolate.factor if isinstance(isolate, Isolate) else Isolate().factor if isolate else None,
         "number of nodes": tasks.num_nodes,
         "shapes of the models": [dict(zip(spec.names, map(list, spec.shapes), strict=True)) for spec in data.x.specs],
         "number type of the models": str(data.x.dtype),
@@ -106,6 +110,11 @@ def describe_start(data: Data) -> dict[str, Any]:
     return about
 
 
+def with_factor(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run is that is resumed: what it was, and by which factor its nodes are judged from now on."""
+    return {**saved, FACTOR: wanted[FACTOR] if saved.get(FACTOR) is None else saved[FACTOR]}
+
+
 def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str | Path) -> None:
     """Check that a checkpoint is of the run at hand.
 
@@ -114,6 +123,8 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
     """
     gone = [key for key in saved if key.startswith(("layer ", "code of "))]
     differing = [key for key in dict.fromkeys([*wanted, TENSORS, *gone]) if saved.get(key) != wanted.get(key)]
+    if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
+        differing.remove(FACTOR)  # one may begin to isolate nodes, or cease
     if not differing:
         return
     first = differing[0]
@@ -144,11 +155,12 @@ def _versions() -> dict[str, str]:
 
 
 def _methods(method: Method | Phases) -> Iterator[Method]:
-    """Iterate over the methods of all phases."""
-    while isinstance(method, Phases):
-        yield method.method
-        method = method.next
-    yield method
+    """Iterate over the methods of all phases; either side may be phases in turn."""
+    if isinstance(method, Phases):
+        yield from _methods(method.method)
+        yield from _methods(method.next)
+    else:
+        yield method
 
 
 def _pretrained(method: Method) -> str | None:

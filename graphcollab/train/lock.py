@@ -6,13 +6,16 @@ import errno
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["FolderInUseError", "check_free", "check_place", "hold_folder"]
 
 LOCK = ".lock"
 UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
+
+
+_OPEN: set[int] = set()  # locks' files of this process, which children that it forks shall not keep open
 
 
 class FolderInUseError(RuntimeError):
@@ -42,15 +45,18 @@ def check_free(folder: Path) -> None:
         descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # there is none, or holding it will tell what is wrong
         return
+    _OPEN.add(descriptor)
     try:
         _lock(descriptor, folder)
     finally:
-        os.close(descriptor)
+        _close(descriptor)
 
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
     """Keep other runs, of any process or thread, from a folder; the system lets it go when a process dies.
+
+    Children that the process forks meanwhile do not hold it.
 
     The folder is made where it is missing, and removed again where nothing was written to it.
 
@@ -67,9 +73,11 @@ def hold_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
-        os.close(descriptor)
-        if made and folder.is_dir() and not any(folder.iterdir()):
+        mine = descriptor in _OPEN  # not in a forked child
+        if mine:
+            (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
+            _close(descriptor)
+        if mine and made and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
 
 
@@ -77,6 +85,7 @@ def _own(folder: Path) -> int:
     """Return the lock's file, opened, locked, and with the number of this process in it."""
     while True:
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        _OPEN.add(descriptor)
         try:
             _lock(descriptor, folder)
             os.ftruncate(descriptor, 0)
@@ -86,9 +95,26 @@ def _own(folder: Path) -> int:
             if _stands(descriptor, folder / LOCK):
                 return descriptor
         except BaseException:
-            os.close(descriptor)
+            _close(descriptor)
             raise
+        _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    if descriptor in _OPEN:
+        _OPEN.remove(descriptor)
         os.close(descriptor)
+
+
+def _let_go() -> None:
+    """Close what a forked child has of its parent's locks, which stay with the parent until that ends."""
+    while _OPEN:
+        with suppress(OSError):
+            os.close(_OPEN.pop())
+
+
+if hasattr(os, "register_at_fork"):  # not everywhere
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _stands(descriptor: int, path: Path) -> bool:

@@ -38,7 +38,7 @@ from graphcollab.train.check import (
 from graphcollab.train.evaluate import evaluate
 from graphcollab.train.guards import choose_threads, finish_round_on_interrupt
 from graphcollab.train.history import History
-from graphcollab.train.identity import describe_run, describe_start, require_same
+from graphcollab.train.identity import describe_run, describe_start, require_same, with_factor
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.start import Graph, Model, build_graph, build_modules
@@ -107,7 +107,8 @@ def run(
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
             node keeps its last good model, rests, and loses its edges. Nodes are judged before others hear of their
             models; `graphcollab.train.Isolate` says by which bounds, and ``Isolate(factor)`` asks for others. Judging
-            takes a gradient and a loss on all training samples a round. A resumed run keeps the bounds it began with.
+            takes a gradient and a loss on all training samples a round. A resumed run may begin or cease to isolate,
+            but not by another factor.
         attend: Who takes part in which round, with any method: `graphcollab.nn.Stragglers` drops and delays nodes,
             `graphcollab.nn.Membership` lets them join and leave. Default: everyone always does.
         device: Where to compute.
@@ -147,7 +148,10 @@ def run(
     check_outputs(tasks, modules, metric)
     data = build_graph(tasks, modules, graph, architecture, method)
     saved = saver.resume(device) if resume else None
-    about = {} if checkpoint is None else describe_run(method, tasks, data, modules, seed, autocast, compile, attend)
+    isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
+    about = {}
+    if checkpoint is not None:
+        about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate)
     if saved:
         require_same(saved[2], about, str(checkpoint))
     plans = _plans(saved[2]["plans"], backend, chunk) if saved else None
@@ -159,7 +163,6 @@ def run(
     engine = Engine(
         tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
     )
-    isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
     env = Env(engine, Comm(), seed, isolate, attend)
     method.check(tasks)
     threads = _threads(saved[2]["threads"] if saved else None, threads, engine)
@@ -172,7 +175,7 @@ def run(
         about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
     if saved:
         require_same(saved[2], {**about, "threads": saved[2]["threads"]}, str(checkpoint))
-        data, history, about = saved
+        data, history, about = saved[0], saved[1], with_factor(saved[2], about)
         if data.round > rounds:
             raise ValueError(
                 f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as many "

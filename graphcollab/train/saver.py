@@ -148,8 +148,8 @@ class Saver:
             return Journal()
         path, journal = self._kept[0]
         try:
-            if (path / LOG).stat().st_size < journal.length:
-                return Journal()  # somebody has cut it: all is still in memory
+            if (path / LOG).is_symlink() or (path / LOG).stat().st_size < journal.length:
+                return Journal()  # somebody has put a link in its place, or cut it: all is still in memory
             if len(self._kept) < KEEP:
                 shutil.copyfile(path / LOG, part / LOG, follow_symlinks=False)
                 return journal.copy()

@@ -202,11 +202,20 @@ def test_another_version_is_refused_by_name(played):
         path.write_bytes(path.read_bytes().replace(b"graphcollab-checkpoint 2 ", b"graphcollab-checkpoint 3 "))
     with pytest.raises(ValueError, match="is of version 3 of the format, this package reads version 2"):
         load_checkpoint(played / "round-000004")
-    with (
-        pytest.warns(RuntimeWarning, match="is of version 3"),
-        pytest.raises(ValueError, match="none of the 2"),
-    ):
+    with pytest.raises(ValueError, match="is of version 3"):
         resume(played)
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(played, number):
+    path = played / f"round-{number:06d}" / "manifest.json"
+    path.write_bytes(b"graphcollab-checkpoint 3 " + b"whatever comes\n")
+    before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
+    told = rf"round-{number:06d} is of version 3 of the format, this package reads version 2.* resume=False"
+    for use in (resume, latest_checkpoint):
+        with pytest.raises(ValueError, match=told):
+            use(played)
+    assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
 
 
 def sealed(content):

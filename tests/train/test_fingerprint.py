@@ -1,21 +1,34 @@
 from __future__ import annotations
 
+import argparse
+import collections
+import datetime
+import decimal
+import fractions
 import functools
 import importlib
+import logging
+import operator
 import os
+import random
+import re
 import statistics
 import subprocess
 import sys
+import threading
+import types
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from graphcollab import mapl
 from graphcollab.local import AddNoise
-from graphcollab.train.fingerprint import codes_in, fingerprint, settings
+from graphcollab.train.fingerprint import codes_in, fingerprint, layers, settings
 
 ROOT = Path(__file__).parents[2]
 FACTOR = 2.0
@@ -183,6 +196,153 @@ def test_where_the_code_in_a_method_is():
     assert dict(codes_in(own, "m")) != dict(codes_in(mapl(augment=lambda samples: -samples), "m"))
 
 
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Held:
+    def __init__(self, value):
+        self.value = value
+
+
+class Kept(collections.UserDict):
+    """A container of a user's own."""
+
+
+class Odd:
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+def of_standard_classes(value):
+    return [
+        argparse.Namespace(a=value),
+        types.SimpleNamespace(a=value),
+        collections.deque([value]),
+        collections.deque([1], maxlen=int(value)),
+        collections.defaultdict(lambda: value),
+        collections.OrderedDict(a=value),
+        fractions.Fraction(value),
+        decimal.Decimal(value),
+        datetime.timedelta(value),
+        Path(str(value)),
+        operator.itemgetter(value),
+        re.compile(str(value)),
+        functools.lru_cache(lambda: value),
+        bytearray([int(value)]),
+        [1, 2, 3].count if value > 1 else [1, 2].count,
+        np.array([value, None]),
+        torch.eye(2).mul(value).to_sparse(),
+        Slotted(value),
+        Held(value),
+        Kept(a=value),
+        [Held({"a": (value,)})],
+        "long " * 1000 + str(value),
+        ["long"] * 10000 + [value],
+    ]
+
+
+def test_what_objects_of_any_class_hold_counts():
+    for one, two, again in zip(*map(of_standard_classes, (1, 2, 1)), strict=True):
+        assert fingerprint(one) == fingerprint(again) != fingerprint(two), one
+        assert len(fingerprint(one)) < 6000
+        made = []
+        for value in (one, two):
+            module = nn.ReLU()
+            module.value = value
+            made.append(settings(module))
+        assert made[0] != made[1], one
+
+
+USED = None
+
+
+class Uses(nn.Module):
+    held = None
+
+    def forward(self, x):
+        return USED, x
+
+
+@pytest.mark.parametrize("number", range(23))
+def test_what_names_and_classes_hold_counts(monkeypatch, number):
+    module, seen = sys.modules[__name__], {"global": [], "class": []}
+    for value in (1, 2, 1):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "USED", of_standard_classes(value)[number])
+            seen["global"].append(settings(Uses()))
+        with monkeypatch.context() as patch:
+            patch.setattr(Uses, "held", of_standard_classes(value)[number])
+            seen["class"].append(settings(Uses()))
+    for where, (one, two, again) in seen.items():
+        assert one == again != two, where
+
+
+def test_classes_that_classes_name_count(monkeypatch):
+    seen = set()
+    for kind in (nn.ReLU, nn.Tanh):
+        monkeypatch.setattr(Uses, "held", kind)
+        seen.add(settings(Uses()))
+    assert len(seen) == 2
+
+
+class Activated(nn.Module):
+    def __init__(self, activation):
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, x):
+        return self.activation(x)
+
+
+def test_generated_code_counts():
+    made = [torch.fx.symbolic_trace(Activated(one)) for one in (torch.relu, torch.tanh, torch.relu)]
+    one, two, again = map(settings, made)
+    assert one == again != two
+    one, two = (torch.jit.script(nn.Sequential(kind())) for kind in (nn.ReLU, nn.Tanh))
+    assert layers(one) != layers(two)
+
+
+def test_values_may_be_deep_or_hold_themselves_or_resist():
+    deep = round_ = Held(0)
+    for _ in range(5000):
+        deep = Held(deep)
+    round_.value = [round_, {"a": deep}]
+    other = Held(1)
+    for _ in range(5000):
+        other = Held(other)
+    assert fingerprint(deep) == fingerprint(deep) != fingerprint(other)
+    member = Held(None)
+    member.value = {member}
+    assert fingerprint(member) == fingerprint(member)
+    for odd in (Odd(), threading.Lock(), sys.stdout, (one for one in ()), object(), re.finditer("a", "b"), os.environ):
+        assert fingerprint(odd) == fingerprint(odd)
+        assert "0x" not in fingerprint(odd)
+
+
+class Colour(Enum):
+    RED = object()
+
+
+def test_no_places_in_memory_are_shown():
+    assert "0x" not in fingerprint(Colour.RED)
+    assert "0x" not in fingerprint([Held(object()), functools.partial(Held), Colour])
+
+
+def test_the_state_of_a_program_that_runs_does_not_count():
+    value = {"rng": random.Random(1), "log": logging.getLogger("mine"), "lock": threading.RLock()}
+    before = fingerprint(value)
+    value["rng"].random()
+    value["log"].setLevel(10)
+    assert fingerprint(value) == before
+
+
 @dataclass(frozen=True)
 class Own:
     names: frozenset = frozenset("abcdefgh")
@@ -194,9 +354,10 @@ import sys
 import torch
 from torch import nn
 from graphcollab.train.fingerprint import fingerprint, settings
-from tests.train.test_fingerprint import Own, uses_double, Layer
+from tests.train.test_fingerprint import Own, Uses, uses_double, Layer, of_standard_classes
 from graphcollab import mapl, meta_l2c
 things = [lambda x: x in {'a', 'b', 'c', 'd'}, uses_double, Layer(), Own(), nn.LSTM(2, 3), nn.MultiheadAttention(4, 2),
+          *of_standard_classes(1), {Uses, Own, Layer, Own()},
           nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)).eval().requires_grad_(False)]
 for thing in things:
     for module in thing.modules() if isinstance(thing, nn.Module) else ():

@@ -18,7 +18,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, identity, load_checkpoint
+from graphcollab.train import Callback, Isolate, identity, load_checkpoint
 from graphcollab.transforms import Ring
 
 METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
@@ -319,3 +319,25 @@ def test_tensors_that_came_later_are_noticed(tmp_path):
     start(tmp_path, method=Phases(local(epochs=1), 3, ifca()))
     with pytest.raises(ValueError, match="differs in tensors of the method"):
         start(tmp_path, method=Phases(local(epochs=1), 3, ifca(centers=torch.eye(2, SPEC.num_parameters))))
+
+
+@pytest.mark.filterwarnings("ignore:.*never played")
+def test_phases_inside_phases(tmp_path):
+    def begin(seed, rounds):
+        inner = Phases(local(epochs=1), 1, meta_l2c(epochs=1, pretrained=Mixer.create(SPEC, seed=seed)))
+        return start(tmp_path, rounds, method=Phases(inner, 2, local(epochs=1)))
+
+    begin(0, 1)
+    with pytest.raises(ValueError, match="differs in pretrained mixers"):
+        begin(1, 3)
+    assert begin(0, 3).data.round == 3
+
+
+def test_another_factor_of_isolation_is_refused(tmp_path):
+    start(tmp_path)
+    start(tmp_path, 3, on_nonfinite=Isolate(5.0))  # bounds are made when they are first asked for
+    start(tmp_path, 4, on_nonfinite="stop")
+    for other, shown in ((Isolate(1.5), "1.5"), ("isolate", "10.0")):
+        with pytest.raises(ValueError, match=rf"differs in factor of Isolate \(5\.0 there, {shown} here\)"):
+            start(tmp_path, 5, on_nonfinite=other)
+    assert start(tmp_path, 5, on_nonfinite=Isolate(5.0)).data.round == 5

@@ -116,3 +116,41 @@ def test_a_planted_link_is_not_followed(tmp_path):
 def test_where_nothing_can_be_written(place):
     with pytest.raises(ValueError, match=rf"checkpoint='{place}' cannot be written to"), hold_folder(Path(place)):
         pass
+
+
+def test_a_forked_child_that_outlives_a_killed_run_holds_no_lock(tmp_path):
+    code = (
+        "import os, sys, time; from pathlib import Path; from graphcollab.train.lock import hold_folder\n"
+        "with hold_folder(Path(sys.argv[1])):\n"
+        "    child = os.fork()\n"
+        "    if not child:\n        time.sleep(60)\n        os._exit(0)\n"
+        "    time.sleep(0.3); print(child, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        child = int(process.stdout.readline())
+        try:
+            with pytest.raises(RuntimeError, match=rf"process {process.pid}\)"):
+                check_free(tmp_path)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            check_free(tmp_path)
+            with hold_folder(tmp_path):
+                pass
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_forked_child_that_leaves_takes_no_lock_along(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from graphcollab.train.lock import check_free, hold_folder\n"
+        "folder = Path(sys.argv[1])\n"
+        "try:\n    with hold_folder(folder):\n"
+        "        child = os.fork()\n"
+        "        if not child:\n            raise SystemExit\n"
+        "        assert os.waitpid(child, 0)[1] == 0\n"
+        "        check_free(folder)\n"
+        "except RuntimeError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout.startswith("another run is under way"), done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -177,6 +177,19 @@ def test_a_planted_link_is_not_followed(tmp_path):
     assert names(folder) == ["round-000002", "round-000003"]
 
 
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_history_that_became_a_link_is_written_anew(tmp_path, number):
+    folder, moved = tmp_path / "run", tmp_path / "moved"
+    play(folder, checkpoint_every=1)
+    log = folder / f"round-{number:06d}" / "history.log"
+    log.rename(moved)
+    log.symlink_to(moved)
+    before = moved.read_bytes()
+    assert play(folder, rounds=6, checkpoint_every=1).history.rounds == [1, 2, 3, 4, 5, 6]
+    assert moved.read_bytes() == before
+    assert load_checkpoint(folder / "round-000006")[1].rounds == [1, 2, 3, 4, 5, 6]
+
+
 def test_files_can_be_read_by_those_who_the_umask_says(tmp_path):
     before = os.umask(0o022)
     try:
