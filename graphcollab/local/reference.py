@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from graphcollab.local.backend import Feed, is_random, keyed_layers
 from graphcollab.local.copy_module import copy_module
 from graphcollab.local.latents import embed_arguments, has_latents
+from graphcollab.local.memory import changed, memory_of
 from graphcollab.local.objective import Context, Objective
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
@@ -70,13 +71,13 @@ class Reference:
     """
 
     def __init__(self, module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective) -> None:
-        self.module, self.spec = copy_module(module), spec
+        self.origin, self.module, self.spec = module, copy_module(module), spec  # the first is only read
         self.kind = type(module).__name__
         self.inputs, self.targets = sample
         self.embeds = has_latents(module, self.inputs[:2].clone())
         self.objective = objective + _AskForLatents() if self.embeds else objective
         self.random = is_random(module, self.pick(PLACES[0])[0])
-        self.counts = _counts(self.module)
+        self.kept: list[str] = []  # attributes that passes change
         self.lookups = _Lookups()
         self.writes = False  # whether a forward pass has changed parameters
         self.noisy = False  # whether the loss draws random numbers
@@ -91,6 +92,10 @@ class Reference:
         """Return copies of some of the samples; where there are fewer, they come again."""
         index = torch.tensor(places, device=self.inputs.device) % len(self.inputs)
         return self.inputs[index], self.targets[index]
+
+    def batch_of_two(self, model: int) -> tuple[Tensor, Tensor]:
+        """Return two samples of one of the nodes, which is what both have."""
+        return self.pick(PLACES[model][:2])
 
     @property
     def anchor(self) -> Tensor | None:
@@ -193,9 +198,9 @@ class Reference:
         judged = train or not self.noisy
         if _alike(outputs, self.seen[train]) and (not judged or _alike(gradient, expected[kind][1])):
             return
-        changed = self.counted()
-        if changed:
-            reason = f"its attribute {changed[0]!r} changes from pass to pass: make it a buffer"
+        own = self.changed()
+        if own:
+            reason = f"its attribute {own[0]!r} changes from pass to pass: make it a buffer"
         elif train:
             reason = (
                 "it keeps something from pass to pass, which nodes would share, or draws random numbers from elsewhere "
@@ -206,10 +211,9 @@ class Reference:
         mode = "training" if train else "evaluation"
         raise ValueError(f"two passes of {self.kind} over the same samples differ in {mode} mode: {reason}")
 
-    def counted(self) -> list[str]:
-        """Return the attributes of layers, numbers and switches, that passes have changed."""
-        now = _counts(self.module)
-        return [name for name in now if now[name] != self.counts.get(name)]
+    def changed(self) -> list[str]:
+        """Return the plain attributes of layers that passes have changed."""
+        return changed(memory_of(self.origin), memory_of(self.module))
 
     def strangers(self, outputs: Tensor) -> None:
         """Refuse a module whose outputs depend on trainable tensors that are not its parameters.
@@ -245,13 +249,3 @@ def _leaves(outputs: Tensor) -> Iterator[Tensor]:
 def _alike(one: Tensor, other: Tensor) -> bool:
     """Tell whether numbers are equal but for what a GPU adds up in another order."""
     return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
-
-
-def _counts(module: nn.Module) -> dict[str, object]:
-    """Return the numbers, texts and switches that layers keep as attributes, but for their mode."""
-    return {
-        f"{prefix}.{name}".removeprefix("."): value
-        for prefix, layer in module.named_modules()
-        for name, value in vars(layer).items()
-        if name != "training" and type(value) in (bool, int, float, str)
-    }
