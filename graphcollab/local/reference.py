@@ -159,9 +159,7 @@ class Reference:
         key = model if key is None else key
         with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups:
             found = module(batch[0].clone(), **embed_arguments(self.embeds))
-            parts = tuple(found) if isinstance(found, Embedded) else (found,)
-            logits, latent, projection = (*parts, None, None)[:3]
-            seen = torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
+            logits, latent, projection = found if isinstance(found, Embedded) else (found, None, None)
             self.strangers(logits)
             context = Context(weight, params, anchor, latent, projection, spec=self.spec)
             loss = self.objective(logits, batch[1].clone(), context)
@@ -169,7 +167,13 @@ class Reference:
         with torch.no_grad():
             now = self.spec.flatten(module)[: self.spec.num_parameters]
             self.writes |= not torch.equal(now, self.flat[model, : len(now)])
-        return seen, loss.detach(), torch.cat([(g.to_dense() if g.is_sparse else g).flatten() for g in grads])
+        return _joined(found), loss.detach(), torch.cat([(g.to_dense() if g.is_sparse else g).flatten() for g in grads])
+
+    def outputs(self, model: int, inputs: Tensor, train: bool) -> Tensor:
+        """Return the outputs [n, ...] of one of the models alone."""
+        module = self.spec.load_into(self.module, self.flat[model]).train(train)
+        with torch.set_grad_enabled(train), keyed_layers(0, model, 0):
+            return _joined(module(inputs.clone(), **embed_arguments(self.embeds)))
 
     def in_double(self) -> Numbers | None:
         """Compute everything in double precision, None where the module cannot be or is in it."""
@@ -230,6 +234,12 @@ class Reference:
                     "(nn.Parameter, nn.ModuleList) or detach it; where `forward` of an instance was replaced by a "
                     "function that calls the old one, write a subclass instead"
                 )
+
+
+def _joined(found: Tensor | Embedded) -> Tensor:
+    """Put outputs, and latents where there are any, side by side: [n, ...]."""
+    parts = tuple(found) if isinstance(found, Embedded) else (found,)
+    return torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
 
 
 def _leaves(outputs: Tensor) -> Iterator[Tensor]:
