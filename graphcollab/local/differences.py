@@ -15,6 +15,8 @@ TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
 COARSE = 0.03  # for other number types
 NOISE = 10.0  # times the error of plain PyTorch itself, against double precision, is rounding too
 AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
+WIDE = 64, 300  # samples of larger batches
+MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples
 
 
 def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:
@@ -41,7 +43,8 @@ def padding_of(reference: Reference, expected: Numbers) -> str:
 
     A module that looks across the batch must not be given samples that are there for their place only: one that
     normalises batches, by its type, and any with which a sample's output or gradient changes with the samples beside
-    it. In training also none that draws random numbers, since it draws others for a longer batch.
+    it, or its output in a batch of 64 or 300 samples (as far as that is no great work). In training also none that
+    draws random numbers, since it draws others for a longer batch.
 
     Raises:
         ValueError: If two passes that are alike give different numbers.
@@ -57,6 +60,8 @@ def padding_of(reference: Reference, expected: Numbers) -> str:
     if not _close(reference.seen[False], outputs[KEPT], _allowed(reference.seen[False])):
         reference.require_repeatable(expected, train=False)
         return "never"
+    if not _alike_in_large_batches(reference, batch[0], train=False):
+        return "never"
     if by_type == "always" and weight is not None and not reference.random:
         outputs, _, trained = reference.forward(1, batch, True, weight)
         pairs = (
@@ -65,9 +70,25 @@ def padding_of(reference: Reference, expected: Numbers) -> str:
             (expected["gradient in training"][1], trained),
         )
         if all(_close(one, other, _allowed(one)) for one, other in pairs):
-            return "always"
+            return "always" if _alike_in_large_batches(reference, batch[0], train=True) else "evaluation"
     reference.require_repeatable(expected, train=True)
     return "evaluation"
+
+
+def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> bool:
+    """Tell whether outputs of a node's samples stay what they are among many more; few: inputs [5, ...] with them."""
+    alone = reference.seen[train]
+    for width in WIDE:
+        if width * few[0].numel() > MOST_INPUTS or width * reference.spec.num_parameters > MOST_WEIGHTS:
+            return True
+        inputs = few.repeat(-(-width // len(few)), *[1] * (few.dim() - 1))[:width]
+        try:
+            outputs = reference.outputs(1, inputs, train)[KEPT]
+        except (RuntimeError, ValueError, IndexError):
+            return False  # it takes small batches only, and one that is padded is larger
+        if not _close(alone, outputs, _allowed(alone)):
+            return False
+    return True
 
 
 def _numbers(backend: Backend, reference: Reference) -> Numbers:

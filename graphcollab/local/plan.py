@@ -15,6 +15,7 @@ from graphcollab.checks import own_filter
 from graphcollab.local.backend import Backend
 from graphcollab.local.differences import difference, padding_of
 from graphcollab.local.loop_backend import LoopBackend
+from graphcollab.local.memory import kept_by
 from graphcollab.local.objective import Objective
 from graphcollab.local.reference import Numbers, Reference
 from graphcollab.local.vmap_backend import VmapBackend
@@ -150,15 +151,16 @@ def _plain(
     try:
         reference = Reference(module, spec, sample, objective)
         expected = reference.numbers()
+        reference.kept = kept_by(reference)
         padding = padding_of(reference, expected)
     except (RuntimeError, IndexError) as error:
         raise ValueError(
             f"{kind} cannot be trained on samples of shape {tuple(sample[0].shape[1:])}: {error}"
         ) from error
-    changed = reference.counted()
-    if changed:
+    counts = [name for name in reference.changed() if name not in reference.kept]
+    if counts:
         warnings.warn(
-            f"the attribute {changed[0]!r} of {kind} changes in a forward pass; nodes share it, so its value depends "
+            f"the attribute {counts[0]!r} of {kind} changes in a forward pass; nodes share it, so its value depends "
             "on the order in which they are computed: make it a buffer if the model's outputs depend on it",
             stacklevel=4,
         )
@@ -179,6 +181,8 @@ def _obstacle(module: nn.Module, reference: Reference) -> str | None:
     for option, reason in LOOKUPS.items():
         if option in reference.lookups.options:
             return reason
+    if reference.kept:
+        return f"it keeps a tensor of the forward pass in its attribute {reference.kept[0]!r}"
     return "it changes its own parameters in the forward pass" if reference.writes else None
 
 
@@ -198,7 +202,6 @@ def _vmap_failure(module: nn.Module, reference: Reference, expected: Numbers, pa
     Where it shall be ``fast`` too, operators that vmap computes row by row count as a failure.
     """
     backend = VmapBackend(module, reference.spec, padding=padding)
-    before = _kept(backend.module)
     try:
         with own_filter("error", SLOW) if fast else nullcontext():
             found = difference(backend, reference, expected)
@@ -209,24 +212,11 @@ def _vmap_failure(module: nn.Module, reference: Reference, expected: Numbers, pa
         return f"vmap computes {slow[1]} row by row"
     except FAILURES as error:
         return str(error).strip().splitlines()[0][:160]
-    kept = [name for name, value in _kept(backend.module).items() if before.get(name) is not value]
-    if kept:
-        return f"it keeps a tensor of the forward pass in its attribute {kept[0]!r}"
     if found is None:
         return None
     if found.startswith("its buffers"):
         return f"its buffers are replaced in training, not changed in place, or differ from plain PyTorch's: {found}"
     return f"{found} differ from plain PyTorch's under vmap"
-
-
-def _kept(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that layers have as plain attributes."""
-    return {
-        f"{prefix}.{name}".removeprefix("."): value
-        for prefix, layer in module.named_modules()
-        for name, value in vars(layer).items()
-        if isinstance(value, Tensor)
-    }
 
 
 def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:

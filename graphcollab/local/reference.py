@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from graphcollab.local.backend import Feed, is_random, keyed_layers
 from graphcollab.local.copy_module import copy_module
 from graphcollab.local.latents import embed_arguments, has_latents
+from graphcollab.local.memory import changed, memory_of
 from graphcollab.local.objective import Context, Objective
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
@@ -70,13 +71,13 @@ class Reference:
     """
 
     def __init__(self, module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective) -> None:
-        self.module, self.spec = copy_module(module), spec
+        self.origin, self.module, self.spec = module, copy_module(module), spec  # the first is only read
         self.kind = type(module).__name__
         self.inputs, self.targets = sample
         self.embeds = has_latents(module, self.inputs[:2].clone())
         self.objective = objective + _AskForLatents() if self.embeds else objective
         self.random = is_random(module, self.pick(PLACES[0])[0])
-        self.counts = _counts(self.module)
+        self.kept: list[str] = []  # attributes that passes change
         self.lookups = _Lookups()
         self.writes = False  # whether a forward pass has changed parameters
         self.noisy = False  # whether the loss draws random numbers
@@ -91,6 +92,10 @@ class Reference:
         """Return copies of some of the samples; where there are fewer, they come again."""
         index = torch.tensor(places, device=self.inputs.device) % len(self.inputs)
         return self.inputs[index], self.targets[index]
+
+    def batch_of_two(self, model: int) -> tuple[Tensor, Tensor]:
+        """Return two samples of one of the nodes, which is what both have."""
+        return self.pick(PLACES[model][:2])
 
     @property
     def anchor(self) -> Tensor | None:
@@ -154,9 +159,7 @@ class Reference:
         key = model if key is None else key
         with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups:
             found = module(batch[0].clone(), **embed_arguments(self.embeds))
-            parts = tuple(found) if isinstance(found, Embedded) else (found,)
-            logits, latent, projection = (*parts, None, None)[:3]
-            seen = torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
+            logits, latent, projection = found if isinstance(found, Embedded) else (found, None, None)
             self.strangers(logits)
             context = Context(weight, params, anchor, latent, projection, spec=self.spec)
             loss = self.objective(logits, batch[1].clone(), context)
@@ -164,7 +167,13 @@ class Reference:
         with torch.no_grad():
             now = self.spec.flatten(module)[: self.spec.num_parameters]
             self.writes |= not torch.equal(now, self.flat[model, : len(now)])
-        return seen, loss.detach(), torch.cat([(g.to_dense() if g.is_sparse else g).flatten() for g in grads])
+        return _joined(found), loss.detach(), torch.cat([(g.to_dense() if g.is_sparse else g).flatten() for g in grads])
+
+    def outputs(self, model: int, inputs: Tensor, train: bool) -> Tensor:
+        """Return the outputs [n, ...] of one of the models alone."""
+        module = self.spec.load_into(self.module, self.flat[model]).train(train)
+        with torch.set_grad_enabled(train), keyed_layers(0, model, 0):
+            return _joined(module(inputs.clone(), **embed_arguments(self.embeds)))
 
     def in_double(self) -> Numbers | None:
         """Compute everything in double precision, None where the module cannot be or is in it."""
@@ -193,9 +202,9 @@ class Reference:
         judged = train or not self.noisy
         if _alike(outputs, self.seen[train]) and (not judged or _alike(gradient, expected[kind][1])):
             return
-        changed = self.counted()
-        if changed:
-            reason = f"its attribute {changed[0]!r} changes from pass to pass: make it a buffer"
+        own = self.changed()
+        if own:
+            reason = f"its attribute {own[0]!r} changes from pass to pass: make it a buffer"
         elif train:
             reason = (
                 "it keeps something from pass to pass, which nodes would share, or draws random numbers from elsewhere "
@@ -206,10 +215,9 @@ class Reference:
         mode = "training" if train else "evaluation"
         raise ValueError(f"two passes of {self.kind} over the same samples differ in {mode} mode: {reason}")
 
-    def counted(self) -> list[str]:
-        """Return the attributes of layers, numbers and switches, that passes have changed."""
-        now = _counts(self.module)
-        return [name for name in now if now[name] != self.counts.get(name)]
+    def changed(self) -> list[str]:
+        """Return the plain attributes of layers that passes have changed."""
+        return changed(memory_of(self.origin), memory_of(self.module))
 
     def strangers(self, outputs: Tensor) -> None:
         """Refuse a module whose outputs depend on trainable tensors that are not its parameters.
@@ -226,6 +234,12 @@ class Reference:
                     "(nn.Parameter, nn.ModuleList) or detach it; where `forward` of an instance was replaced by a "
                     "function that calls the old one, write a subclass instead"
                 )
+
+
+def _joined(found: Tensor | Embedded) -> Tensor:
+    """Put outputs, and latents where there are any, side by side: [n, ...]."""
+    parts = tuple(found) if isinstance(found, Embedded) else (found,)
+    return torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
 
 
 def _leaves(outputs: Tensor) -> Iterator[Tensor]:
@@ -245,13 +259,3 @@ def _leaves(outputs: Tensor) -> Iterator[Tensor]:
 def _alike(one: Tensor, other: Tensor) -> bool:
     """Tell whether numbers are equal but for what a GPU adds up in another order."""
     return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
-
-
-def _counts(module: nn.Module) -> dict[str, object]:
-    """Return the numbers, texts and switches that layers keep as attributes, but for their mode."""
-    return {
-        f"{prefix}.{name}".removeprefix("."): value
-        for prefix, layer in module.named_modules()
-        for name, value in vars(layer).items()
-        if name != "training" and type(value) in (bool, int, float, str)
-    }

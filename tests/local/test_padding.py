@@ -35,6 +35,24 @@ class InTraining(nn.Linear):
         return super().forward(inputs - inputs.mean(0) if self.training else inputs)
 
 
+class InLargeBatches(nn.Linear):
+    """Looks across batches of more samples than a few."""
+
+    fewest, trained_only = 9, False
+
+    def forward(self, inputs):
+        if len(inputs) >= self.fewest and (self.training or not self.trained_only):
+            inputs = inputs - inputs.mean(0)
+        return super().forward(inputs)
+
+
+class OfFewSamples(nn.Linear):
+    """Has places for a few samples."""
+
+    def forward(self, inputs):
+        return super().forward(inputs) + torch.zeros(20, 1).to(inputs)[torch.arange(len(inputs))]
+
+
 def untracked():
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
 
@@ -45,6 +63,7 @@ MODULES = {
     "beside": lambda: Beside(4, 3),
     "in training": lambda: InTraining(4, 3),
     "untracked": untracked,
+    "in large batches": lambda: InLargeBatches(4, 3),
 }
 
 
@@ -74,6 +93,23 @@ def test_nodes_compute_beside_others_what_they_do_alone(make_engine, kind, backe
         torch.testing.assert_close(gradients[[node]], single.grad(only, "val")[1], **close)
         for one, two in zip(batch, batch_gradient(single, only, seed=1, round_=0, batch_size=9), strict=True):
             torch.testing.assert_close(one[[node]], two, **close)
+
+
+@pytest.mark.parametrize("inputs", [4, 2000])
+@pytest.mark.parametrize("trained_only", [False, True])
+@pytest.mark.parametrize("fewest", [9, 65])
+def test_what_looks_across_large_batches_only_is_not_padded(make_engine, fewest, trained_only, inputs):
+    """Tried with 64 and 300 samples; of large inputs with as many as are no great work."""
+    module = InLargeBatches(inputs, 3)
+    module.fewest, module.trained_only = fewest, trained_only
+    engine, _ = make_engine(module, shape=(inputs,))
+    found = "evaluation" if trained_only else "never"
+    assert engine.plans[0].padding == ("always" if inputs == 2000 and fewest == 65 else found)
+
+
+def test_what_fails_for_large_batches_is_not_padded(make_engine):
+    assert make_engine(OfFewSamples(4, 3))[0].plans[0].padding == "never"
+    assert make_engine(nn.Linear(4, 3))[0].plans[0].padding == "always"
 
 
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
