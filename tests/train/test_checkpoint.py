@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import hashlib
 import inspect
 import json
 import pickle
@@ -199,11 +200,20 @@ def test_older_checkpoints_are_refused_by_name(tmp_path):
 
 def test_another_version_is_refused_by_name(played):
     for path in played.glob("*/manifest.json"):
-        path.write_bytes(path.read_bytes().replace(b"graphcollab-checkpoint 2 ", b"graphcollab-checkpoint 3 "))
+        text = path.read_bytes().partition(b"\n")[2]
+        digest = hashlib.sha256(b"graphcollab-checkpoint 3\n" + text).hexdigest()
+        path.write_bytes(f"graphcollab-checkpoint 3 {digest}\n".encode() + text)
     with pytest.raises(ValueError, match="is of version 3 of the format, this package reads version 2"):
         load_checkpoint(played / "round-000004")
     with pytest.raises(ValueError, match="is of version 3"):
         resume(played)
+
+
+def test_a_number_that_a_disk_has_changed_is_damage(played):
+    path = played / "round-000004" / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b"graphcollab-checkpoint 2 ", b"graphcollab-checkpoint 3 "))
+    with pytest.warns(RuntimeWarning, match="round-000004 is damaged"):
+        assert latest_checkpoint(played).name == "round-000003"
 
 
 @pytest.mark.parametrize("number", [3, 4])
