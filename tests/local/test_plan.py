@@ -295,3 +295,13 @@ def test_numbers_that_overflow_are_no_difference():
         torch.manual_seed(0)
         module = TwoLayers()
     make_plan(module, ParamSpec.from_module(module), (inputs, torch.zeros(5, 2)), SquaredError())
+
+
+def test_a_loss_that_writes_its_targets_is_blamed_and_not_the_model():
+    def loss(outputs, targets):
+        value = nn.functional.cross_entropy(outputs, targets)
+        targets.fill_(0)
+        return value
+
+    with pytest.raises(ValueError, match="the loss changes the targets that it is given"):
+        plan(nn.Linear(2, 3), objective=UserLoss(loss))
