@@ -67,8 +67,8 @@ class ParamSpec:
 
         Raises:
             ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts; if its numbers
-                do not fit into one row: lazy layers that have no shapes yet, several number types, complex numbers; or
-                if a parameter has a hook that would never be called.
+                do not fit into one row: lazy layers that have no shapes yet, modules compiled by torch.jit, several
+                number types, complex numbers; or if a parameter has a hook that would never be called.
         """
         every = dict(module.named_parameters())
         _check_types(module, every)
@@ -211,6 +211,13 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
         ValueError: If they do not; see `ParamSpec.from_module`.
     """
     kind = type(module).__name__
+    compiled = [name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)]
+    if compiled:
+        what = f"the part {compiled[0]!r} of {kind}" if compiled[0] else kind
+        raise ValueError(
+            f"{what} is compiled by torch.jit, and copies and rows need the Python module: give the "
+            "one that it was made from"
+        )
     lazy = [name for name, p in [*parameters.items(), *module.named_buffers()] if is_lazy(p)]
     if lazy:
         raise ValueError(

@@ -159,15 +159,25 @@ class Reference:
         key = model if key is None else key
         with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups:
             found = module(batch[0].clone(), **embed_arguments(self.embeds))
+            seen = _joined(found)  # a copy, before the loss may write to what it is given
             logits, latent, projection = found if isinstance(found, Embedded) else (found, None, None)
             self.strangers(logits)
             context = Context(weight, params, anchor, latent, projection, spec=self.spec)
-            loss = self.objective(logits, batch[1].clone(), context)
-            grads = torch.autograd.grad(loss, list(params.values()), materialize_grads=True)
+            targets = batch[1].clone()
+            loss = self.objective(logits, targets, context)
+            try:
+                grads = torch.autograd.grad(loss, list(params.values()), materialize_grads=True)
+            except RuntimeError as error:
+                if targets._version == 0:  # nothing was written to them
+                    raise
+                raise ValueError(
+                    "the loss changes the targets that it is given in place, and its gradient needs them: let it "
+                    f"change a copy, targets.clone() ({error})"
+                ) from error
         with torch.no_grad():
             now = self.spec.flatten(module)[: self.spec.num_parameters]
             self.writes |= not torch.equal(now, self.flat[model, : len(now)])
-        return _joined(found), loss.detach(), torch.cat([(g.to_dense() if g.is_sparse else g).flatten() for g in grads])
+        return seen, loss.detach(), torch.cat([(g.to_dense() if g.is_sparse else g).flatten() for g in grads])
 
     def outputs(self, model: int, inputs: Tensor, train: bool) -> Tensor:
         """Return the outputs [n, ...] of one of the models alone."""

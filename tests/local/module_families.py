@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import types
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -299,6 +300,29 @@ def mixed():
     return module
 
 
+def scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        return torch.jit.script(mlp(nn.ReLU)())
+
+
+def part_traced():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return nn.Sequential(torch.jit.trace(nn.Linear(4, 4), torch.zeros(2, 4)), nn.Linear(4, 3))
+
+
+class OneNumber(nn.Module):
+    """Returns one number per sample, without an axis for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 1)
+
+    def forward(self, inputs):
+        return self.head(torch.tanh(self.body(inputs))).squeeze(-1)
+
+
 def complex_module():
     module = nn.Linear(4, 3)
     module.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64))
@@ -512,6 +536,10 @@ FAMILIES: dict[str, Family] = {
     "patched by a function": Family(HOOK, patched(patch_function)),
     "patched by a method": Family(HOOK, patched(patch_method)),
     "patched around the old one": Family(HOOK, patched(patch_closure), backend=None, says="subclass"),
+    "scripted": Family("number types and shapes", scripted, backend=None, says="compiled by torch.jit"),
+    "a part traced": Family(
+        "number types and shapes", part_traced, backend=None, says="the part '0' of .* by torch.jit"
+    ),
     "lazy": Family("number types and shapes", lambda: nn.LazyLinear(3), backend=None, says="is lazy: 'weight'"),
     "mixed number types": Family("number types and shapes", mixed, backend=None, says="number types"),
     "complex parameters": Family("number types and shapes", complex_module, backend=None, says="complex"),

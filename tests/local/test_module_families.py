@@ -16,7 +16,7 @@ from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks, make_schedule
 
 sys.path.insert(0, str(Path(__file__).parent))  # files of tests do not form a package
-from module_families import FAMILIES
+from module_families import FAMILIES, OneNumber
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
 SIZES = (8, 6, 9, 5)  # in batches of 3, of which none is of one sample
@@ -169,6 +169,39 @@ def test_all_with_each_backend(name, backend):
             raise
     else:
         assert plan.backend == backend
+
+
+@pytest.mark.parametrize("backend", ["auto", "loop", "vmap"])
+@pytest.mark.parametrize(
+    ("loss", "plain"), [("bce", F.binary_cross_entropy_with_logits), ("mse", F.mse_loss)], ids=["bce", "mse"]
+)
+def test_outputs_of_one_number_per_sample(loss, plain, backend):
+    """[B], where ``forward`` ends in ``.squeeze(-1)``."""
+    draw = torch.Generator().manual_seed(0)
+    data = [
+        (torch.randn(n, 4, generator=draw).double(), torch.randint(2, (n,), generator=draw).double()) for n in (7, 3)
+    ]
+    split = Split.from_lists("all", list(torch.arange(10).split([7, 3])))
+    pool = Pool(*(torch.cat(parts) for parts in zip(*data, strict=True)))
+    tasks = Tasks({"all": pool}, {"train": split, "val": split}, loss=loss)
+    module = OneNumber().double()
+    spec = ParamSpec.from_module(module)
+    engine = Engine(tasks, [module], [spec], backend=backend)
+    assert engine.plans[0].backend == ("loop" if backend == "loop" else "vmap")
+    models = Stacks.single(spec, spec.flatten(module).repeat(2, 1))
+    before = models.tensors[0].clone()
+    settings = {"seed": 3, "round_": 2, "batch_size": 9, "epochs": 2}
+    fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **settings).models.tensors[0]
+    losses = engine.loss(Rows.own(models), "val")
+    for (inputs, targets), row, trained, judged in zip(data, before, fitted, losses, strict=True):
+        spec.load_into(module, row.clone())
+        torch.testing.assert_close(judged, plain(module(inputs), targets).detach(), rtol=1e-9, atol=1e-10)
+        stepper = torch.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(2):
+            stepper.zero_grad()
+            plain(module(inputs), targets).backward()
+            stepper.step()
+        torch.testing.assert_close(trained, spec.flatten(module), rtol=1e-9, atol=1e-10)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"

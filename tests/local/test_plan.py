@@ -341,3 +341,13 @@ def test_plans_made_in_two_threads_at_once_are_those_made_alone(monkeypatch):
         ("Sequential", "vmap", "all layers have a stacked form"),
     }
     assert warnings.filters == before
+
+
+def test_a_loss_that_writes_its_targets_is_blamed_and_not_the_model():
+    def loss(outputs, targets):
+        value = nn.functional.cross_entropy(outputs, targets)
+        targets.fill_(0)
+        return value
+
+    with pytest.raises(ValueError, match="the loss changes the targets that it is given"):
+        plan(nn.Linear(2, 3), objective=UserLoss(loss))

@@ -387,14 +387,14 @@ def test_a_later_phase_warns_when_its_time_comes(tmp_path):
 # errors while judging
 
 
-WORLD = {"broken": None}
+BROKEN = "GRAPHCOLLAB_TEST_BROKEN_ROUND"  # in the environment: values that code reads itself are part of what a run is
 
 
 class Fragile(OwnModel):
     """Cannot be judged after some round as long as the world is broken."""
 
     def __call__(self, data, env):
-        if data.round == WORLD["broken"]:
+        if str(data.round) == os.environ.get(BROKEN):
             raise RuntimeError("cannot be judged")
         return data.x
 
@@ -408,25 +408,21 @@ class FailsAt(Callback):
             raise RuntimeError("cannot be judged")
 
 
-@pytest.fixture
-def world():
-    yield WORLD
-    WORLD["broken"] = None
-
-
 @pytest.mark.parametrize("way", ["model", "callback"])
 @pytest.mark.parametrize("patience", [None, 2])
 @pytest.mark.parametrize(("rounds", "broken"), [(6, 4), (4, 4), (5, 5)])
-def test_an_error_while_judging_loses_no_round(tmp_path, world, way, patience, rounds, broken):
+def test_an_error_while_judging_loses_no_round(tmp_path, monkeypatch, way, patience, rounds, broken):
     method = local(epochs=1, lr=0.3, batch_size=4).replace(personal=Fragile())
     settings = {"rounds": rounds, "evaluate_every": 2, "checkpoint_every": 10, "patience": patience}
     straight = run(method, small(), make, **settings)
     assert broken in straight.history.rounds
-    world["broken"], callbacks = (broken, []) if way == "model" else (None, [FailsAt(broken)])
+    callbacks = [] if way == "model" else [FailsAt(broken)]
+    if way == "model":
+        monkeypatch.setenv(BROKEN, str(broken))
     with pytest.raises(RuntimeError, match="cannot be judged"):
         run(method, small(), make, checkpoint=tmp_path, callbacks=callbacks, **settings)
     assert [path.name for path in tmp_path.iterdir()] == [f"round-{broken:06d}"]
-    world["broken"] = None
+    monkeypatch.delenv(BROKEN, raising=False)
     calls = Calls()
     resumed = run(method, small(), make, checkpoint=tmp_path, callbacks=[calls], **settings)
     assert calls.log[:2] == [("start", broken, rounds), ("evaluate", broken)]
