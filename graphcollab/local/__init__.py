@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from graphcollab.local.augment import AddNoise, ImageAugment
-from graphcollab.local.backend import Backend, Feed
+from graphcollab.local.backend import Backend
 from graphcollab.local.batch_gradient import batch_gradient
 from graphcollab.local.contrastive import FirstView, PrototypeContrast, PrototypeUniformity, SupervisedContrast
 from graphcollab.local.engine import Engine
+from graphcollab.local.feed import Feed
 from graphcollab.local.fine_tuned import FineTuned
 from graphcollab.local.fit import Fit
 from graphcollab.local.fit_personal import FitPersonal, PersonalModel

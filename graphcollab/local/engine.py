@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed
+from graphcollab.local.backend import Backend
+from graphcollab.local.feed import Feed
 from graphcollab.local.losses import as_objective
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer

@@ -11,11 +11,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole
-from graphcollab.local.backend import keyed_layers, training_failure
+from graphcollab.local.backend import training_failure
 from graphcollab.local.contrastive import FirstView
 from graphcollab.local.latents import require_latents
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import SGD, RowOptimizer, as_row_optimizer
+from graphcollab.local.randomness import keyed_layers
 from graphcollab.local.rows import Rows
 from graphcollab.local.views import Views
 from graphcollab.stack import Stacks

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.local.backend import Backend, Feed, Key, draws_keyed, keyed_layers, used
+from graphcollab.local.backend import Backend, Key, draws_keyed, used
+from graphcollab.local.feed import Feed
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer
+from graphcollab.local.randomness import keyed_layers
 from graphcollab.typing import Embedded
 
 __all__ = ["LoopBackend"]

@@ -18,7 +18,11 @@ from torch._ops import OpOverload
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Draws", "own_randomness"]
+from graphcollab.keyed import keyed_seed
+
+__all__ = ["Draws", "keyed_layers", "own_randomness"]
+
+_LAYER_STREAM = 105
 
 T = TypeVar("T")
 
@@ -213,3 +217,12 @@ def _global_state(device: torch.device) -> Tensor:
     """Return the states of the global generators that computations on a device may draw from."""
     state = torch.get_rng_state()
     return torch.cat([state, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else state
+
+
+def keyed_layers(*keys: int) -> own_randomness:
+    """Key randomness inside layers and losses (dropout) by integers, and leave PyTorch's global generators alone.
+
+    It holds for whatever draws from the global generators, also for functions such as ``F.dropout`` that no list of
+    layers shows.
+    """
+    return own_randomness(keyed_seed(_LAYER_STREAM, *keys) % 2**63)

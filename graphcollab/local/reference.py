@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from graphcollab.local.backend import Feed, is_random, keyed_layers
+from graphcollab.local.backend import is_random
 from graphcollab.local.copy_module import copy_module
+from graphcollab.local.feed import Feed
 from graphcollab.local.latents import embed_arguments, has_latents
 from graphcollab.local.memory import changed, memory_of
 from graphcollab.local.objective import Context, Objective
+from graphcollab.local.randomness import keyed_layers
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
 from graphcollab.typing import Embedded

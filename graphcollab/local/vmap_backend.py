@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graphcollab.local.backend import Backend, Feed, Key, batch_groups, draws_keyed, used
+from graphcollab.local.backend import Backend, Key, batch_groups, draws_keyed, used
 from graphcollab.local.chain import make_chain
+from graphcollab.local.feed import Feed
 from graphcollab.local.latents import embed_arguments
 from graphcollab.local.objective import Context, Objective
 from graphcollab.local.optimizer import RowOptimizer

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from graphcollab.guard import Isolate
 from graphcollab.local import Context, as_objective
-from graphcollab.local.backend import keyed_layers
 from graphcollab.local.copy_module import copy_module
+from graphcollab.local.randomness import keyed_layers
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.nn import Everyone

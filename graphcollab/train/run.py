@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -39,6 +37,7 @@ from graphcollab.train.evaluate import evaluate
 from graphcollab.train.guards import choose_threads, finish_round_on_interrupt
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same, with_factor
+from graphcollab.train.patience import forget_evaluation, out_of_patience, remember_best
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.start import Graph, Model, build_graph, build_modules
@@ -186,7 +185,7 @@ def run(
     before, started = (history.seconds[-1] if history.seconds else 0.0), time.perf_counter()
     told: set[str] = set()
     if data.round < rounds and data.round % evaluate_every and "best" not in data:
-        _forget_evaluation(history, data.round)  # made because the round was the last one then
+        forget_evaluation(history, data.round)  # made because the round was the last one then
 
     def judge() -> None:
         nonlocal data
@@ -196,16 +195,16 @@ def run(
             for watcher in watchers:
                 watcher.on_evaluate(data, history)
         except Exception:  # the rounds are saved, and a resumed run makes up for the evaluation
-            _forget_evaluation(history, data.round)
+            forget_evaluation(history, data.round)
             saver.finish(data, history)
             raise
-        data = data if patience is None else _remember_best(data, history)
+        data = data if patience is None else remember_best(data, history)
 
     def due() -> bool:
         return data.round % evaluate_every == 0 or data.round == rounds
 
     def over() -> bool:
-        return method.ends(data) or _out_of_patience(data, history, patience)
+        return method.ends(data) or out_of_patience(data, history, patience)
 
     def play() -> Data:
         try:
@@ -241,37 +240,6 @@ def run(
             for watcher in watchers:
                 watcher.on_end(data, history)
     return Result(method, data, history, tasks, modules, env, interrupt.is_set())
-
-
-def _forget_evaluation(history: History, round_: int) -> None:
-    """Take a round's evaluation out of the history, if it is the last one there."""
-    if history.rounds and history.rounds[-1] == round_:
-        history.rounds.pop()
-        history.seconds.pop()
-        for values in history.values.values():
-            values.pop()
-
-
-def _remember_best(data: Data, history: History) -> Data:
-    """Keep the state after the best evaluation so far; one without a value (NaN) is neither better nor worse."""
-    value = history.mean("val_metric")[-1] * (1 if history.higher_is_better else -1)
-    if math.isnan(value) or ("best" in data and value <= data.best["value"]):
-        return data
-    data = copy.copy(data)
-    state = {name: data[name] for name in sorted(data.keys()) if name != "best"}
-    data.best = {"value": value, "evaluation": len(history) - 1, "state": state}
-    return data
-
-
-def _out_of_patience(data: Data, history: History, patience: int | None) -> bool:
-    """Tell whether the best evaluation is long ago; read off the state, so that a resumed run stops there too.
-
-    Evaluations without a value do not count.
-    """
-    if patience is None or "best" not in data:
-        return False
-    since = history.values["val_metric"][data.best["evaluation"] + 1 :]
-    return len(since) >= patience and sum(not bool(values.isnan().all()) for values in since) >= patience
 
 
 def _report_isolated(data: Data, before: Tensor, history: History) -> None:

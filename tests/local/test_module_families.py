@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from graphcollab.local import SGD, Adam, AdamW, Engine, Rows
-from graphcollab.local.backend import keyed_layers
+from graphcollab.local.randomness import keyed_layers
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks, make_schedule
 

@@ -21,7 +21,7 @@ from graphcollab.local import (
     SupervisedContrast,
     Views,
 )
-from graphcollab.local import backend as backend_module
+from graphcollab.local import feed as feed_module
 from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.tasks import make_schedule
@@ -156,7 +156,7 @@ def test_padding_repeats_a_view_of_the_last_sample(make_engine):
 
 @pytest.mark.parametrize("at_once", [12, 1024])
 def test_views_differ_between_each_other_nodes_steps_rounds_and_seeds(make_engine, monkeypatch, at_once):
-    monkeypatch.setattr(backend_module, "VIEWS_AT_ONCE", at_once)
+    monkeypatch.setattr(feed_module, "VIEWS_AT_ONCE", at_once)
     engine, _ = make_engine()
     noise = Views(lambda many: torch.rand_like(many))  # nothing of the samples is left
     seen = [batch for row in all_views(feed_of(engine, noise)) for batch in row]
@@ -192,14 +192,14 @@ def test_samples_of_several_steps_are_drawn_at_once(make_engine, monkeypatch):
     once, blocks = Counting(), Counting()
     all_views(feed_of(engine, Views(once), nodes=(2,)))
     assert once.lengths == [40]
-    monkeypatch.setattr(backend_module, "VIEWS_AT_ONCE", 18)
+    monkeypatch.setattr(feed_module, "VIEWS_AT_ONCE", 18)
     all_views(feed_of(engine, Views(blocks), nodes=(2,)))
     assert blocks.lengths == [18, 14, 8]
 
 
 @pytest.mark.parametrize("at_once", [1, 12, 18, 1024])
 def test_views_do_not_depend_on_which_steps_were_asked_for_before(make_engine, monkeypatch, at_once):
-    monkeypatch.setattr(backend_module, "VIEWS_AT_ONCE", at_once)
+    monkeypatch.setattr(feed_module, "VIEWS_AT_ONCE", at_once)
     engine, _ = make_engine()
     in_order = all_views(feed_of(engine, NOISY, nodes=(2,)))[0]
     feed = feed_of(engine, NOISY, nodes=(2,))

@@ -16,7 +16,7 @@ from graphcollab.methods import fedavg, local
 from graphcollab.metrics import UserMetric
 from graphcollab.tasks import Tasks
 from graphcollab.train import History, Trial
-from graphcollab.train.run import _out_of_patience, _remember_best
+from graphcollab.train.patience import out_of_patience, remember_best
 from graphcollab.watch import EarlyStopping
 
 
@@ -121,8 +121,8 @@ def test_undefined_evaluations_use_up_no_patience():
     for t in range(7):
         part = History(history.names, rounds=history.rounds[: t + 1], seconds=history.seconds[: t + 1])
         part.values = {"val_metric": values[: t + 1], "val_loss": losses[: t + 1]}
-        data = _remember_best(data, part)
-        stops.append(_out_of_patience(data, part, 2))
+        data = remember_best(data, part)
+        stops.append(out_of_patience(data, part, 2))
         best.append(data.best["evaluation"] if "best" in data else None)
     assert best == [None, 1, 1, 1, 1, 1, 1]
     assert stops == [False] * 6 + [True]

@@ -22,7 +22,7 @@ from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
-from graphcollab.train.run import _out_of_patience, _remember_best
+from graphcollab.train.patience import out_of_patience, remember_best
 from graphcollab.watch import NoWatch
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
@@ -253,11 +253,11 @@ def test_early_stopping_by_hand():
     for value in (3.0, math.nan, 2.0, 2.0, 5.0):
         data.round = data.round + 1
         history.add(data.round, 0.0, {"val_metric": torch.tensor([value, value])})
-        data = _remember_best(data, history)
-        stops.append(_out_of_patience(data, history, 2))
+        data = remember_best(data, history)
+        stops.append(out_of_patience(data, history, 2))
     assert (data.best["evaluation"], data.best["value"], data.best["state"]["round"]) == (2, -2.0, 3)
     assert stops == [False, False, False, False, True]
-    assert not _out_of_patience(data, history, None)
+    assert not out_of_patience(data, history, None)
 
 
 def test_a_metric_without_values_never_is_best():
@@ -265,7 +265,7 @@ def test_a_metric_without_values_never_is_best():
     history = History(("a",))
     for value in (math.nan, 0.1):
         history.add(1, 0.0, {"val_metric": torch.tensor([value])})
-        data = _remember_best(data, history)
+        data = remember_best(data, history)
     assert data.best["evaluation"] == 1
 
 
