@@ -10,11 +10,17 @@ import pytest
 from graphcollab import methods
 
 ROOT = Path(__file__).parents[2]
-README, DESIGN = ROOT / "README.md", ROOT / "docs" / "design.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+README, CONTRIBUTING, DESIGN = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"
+METHODS, CHANGES = ROOT / "docs" / "methods.md", ROOT / "docs" / "changes"
+CARDS = sorted((ROOT / "datasets").glob("*.md"))  # their code needs downloads
+PAGES = [README, CONTRIBUTING, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")), CHANGES / "README.md"]
 
 RUN = "<!-- run -->"  # stands on the line above a block of Python that is to be run
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def blocks(page: Path, language: str) -> Iterator[tuple[int, bool, str]]:
@@ -36,7 +42,7 @@ def is_runnable(page: Path) -> bool:
     return any(marked for _, marked, _ in blocks(page, "python"))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if is_runnable(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if is_runnable(page)], ids=page_name)
 def test_marked_python_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # what the blocks write goes there
     names: dict[str, object] = {"__name__": "__main__"}  # the blocks of a page follow each other
@@ -45,20 +51,37 @@ def test_marked_python_runs(page, tmp_path, monkeypatch):
             exec(compile("\n" * line + code, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", [README, DESIGN], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_all_python_is_marked(page):
-    found = list(blocks(page, "python"))
-    assert found
-    assert [line for line, marked, _ in found if not marked] == []
+    assert [line for line, marked, _ in blocks(page, "python") if not marked] == []
+
+
+def test_readme_and_pages_on_use_have_python_that_runs():
+    start = ROOT / "docs" / "getting_started.md"
+    assert all(is_runnable(page) for page in (README, CONTRIBUTING, start, DESIGN))
+
+
+def test_readme_is_short():
+    """What it is, two commands, ten lines, one picture, links: the rest has pages of its own."""
+    text = README.read_text(encoding="utf-8")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Two commands", "Ten lines", "Where to go from here"]
+    [(_, _, code)] = blocks(README, "python")
+    assert len(code.splitlines()) <= 10
+    assert text.count("![") == 1
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index] == ["index.md"]
 
 
 def test_table_of_methods_is_complete():
-    table = README.read_text(encoding="utf-8").split("<!-- methods -->")[1].split("\n\n")[0]
+    table = METHODS.read_text(encoding="utf-8").split("<!-- generated: methods -->")[1].split("<!-- end -->")[0]
     named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert sorted(named) == sorted(methods.__all__)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *CARDS], ids=page_name)
 def test_links_lead_somewhere(page):
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     broken = []
@@ -72,7 +95,7 @@ def test_links_lead_somewhere(page):
     assert broken == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_commands_exist(page):
     targets = set(re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     demo = (ROOT / "examples" / "train_meta_l2c.py").read_text(encoding="utf-8")
@@ -85,6 +108,14 @@ def test_commands_exist(page):
             if "make demo" in command:
                 unknown = [option for option in re.findall(r"--[\w-]+", command) if f'"{option}"' not in demo]
                 assert unknown == [], f"{page.name}, block at line {line}: {command}"
+
+
+def test_change_notes_are_named_by_topic_and_kind():
+    kinds = re.findall(r"^\| `(\w+)` \|", (CHANGES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert kinds == ["added", "changed", "fixed", "removed"]
+    named = re.compile(rf"[a-z0-9]+(-[a-z0-9]+)*\.({'|'.join(kinds)})\.md")
+    notes = [note.name for note in CHANGES.iterdir() if note.name != "README.md"]
+    assert [name for name in notes if not named.fullmatch(name)] == []
 
 
 def test_design_names_every_folder_and_part():
