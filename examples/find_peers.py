@@ -1,10 +1,10 @@
-"""Nodes find those who are like them: nobody, random peers, an oracle, DAC with every metric, PENS and PANM.
+"""Nodes look for others like them: DAC with every metric, PENS and PANM, beside nobody, random peers and an oracle.
 
-Nodes belong to clusters that nobody is told of, and have too few samples to learn alone. Every round a node meets a few
-others and merges with some; those of its own cluster help, the others harm. By default the nodes read handwritten
-digits that are turned by 0, 90, 180 or 270 degrees. Other problems: `--shift labels`, two of the ten digits for each of
-five clusters, and `--shift regression --rounds 50`, three clusters with linear coefficients of their own. Step sizes,
-and tau of DAC, are chosen on validation data, for all methods alike.
+Nodes belong to clusters that nobody is told of, and have too few samples to learn alone. In every round a node meets a
+few others and merges with some of them; those of its own cluster help, the others do harm. By default the nodes read
+handwritten digits that are turned by 0, 90, 180 or 270 degrees. There are two other problems: with `--shift labels`
+each of five clusters has two of the ten digits, and with `--shift regression --rounds 50` each of three clusters has
+its own linear coefficients. Step sizes, and tau of DAC, are chosen on validation data, in the same way for all methods.
 """
 
 # ci: --seeds 1 --rounds 4 --nodes 7 6 7 6 --out $OUT/peers --json $OUT/peers.json
@@ -46,8 +46,8 @@ SHOWN = "dac cosine weights"  # in pictures of a single method
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--shift", choices=NODES, default="rotation", help="what clusters differ in (default: %(default)s)")
-    add("--nodes", type=int, nargs="+", help=f"nodes of every cluster (default: {NODES})")
+    add("--shift", choices=NODES, default="rotation", help="how clusters differ (default: %(default)s)")
+    add("--nodes", type=int, nargs="+", help=f"nodes in each cluster (default: {NODES})")
     add("--seeds", type=int, default=3, help="number of problems (default: %(default)s)")
     add("--rounds", type=int, default=25, help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")

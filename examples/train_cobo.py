@@ -1,10 +1,11 @@
-"""Who should collaborate with whom, and when should they stop? CoBo and the methods it is measured against.
+"""Who should collaborate with whom, and when should they stop? CoBo and the methods it is compared with.
 
-Every cluster of nodes reads the same images with labels permuted in its own way, so that a node's peers help and all
-others do harm (`--task permuted`); or clusters have classes of their own (`--task disjoint`). Nobody is told of them,
-but `oracle`, and `ifca` and `fc`, which are told how many there are. All methods take one local step a round; settings
-with several values are chosen on validation data, for all alike. Without arguments the images are handwritten digits.
-With a folder for `--checkpoint` a comparison that was stopped goes on where it was. CoBo's cross-silo setting:
+All clusters of nodes read the same images, but each permutes the labels in its own way, so that a node's peers help and
+all others do harm (`--task permuted`); or each cluster has its own classes (`--task disjoint`). Only `oracle` is told
+the clusters; `ifca` and `fc` are told how many there are. All methods take one local step a round. Settings with
+several values are chosen on validation data, in the same way for all methods. Without arguments the images are
+handwritten digits. With a folder for `--checkpoint`, a comparison that was stopped can be resumed. This is CoBo's
+cross-silo setting:
 
     train_cobo.py --dataset cifar100 --download --root DATA --model resnet9 --fraction 1 --val 0 --batch-size 128
         --lrs 0.01 --rhos 0.05 --gammas 0.01 --lambdas 1 --rounds 40000 --evaluate-every 400 --device cuda
@@ -46,28 +47,28 @@ def arguments() -> argparse.Namespace:
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--download", action="store_true", help="fetch the dataset if it is not there")
     add("--task", choices=("permuted", "disjoint"), default="permuted", help="default: %(default)s")
-    add("--nodes", type=int, nargs="+", default=[2, 2, 2, 2], help="of every cluster (default: 2 2 2 2)")
-    add("--fraction", type=float, default=0.2, help="share of the images that is used, if permuted (default: 0.2)")
-    add("--train", type=int, help="training images of a node (default: all that there are)")
-    add("--test", type=int, help="test images of a node (default: all of its cluster)")
+    add("--nodes", type=int, nargs="+", default=[2, 2, 2, 2], help="nodes in each cluster (default: 2 2 2 2)")
+    add("--fraction", type=float, default=0.2, help="share of the images that is used, for permuted (default: 0.2)")
+    add("--train", type=int, help="training images of each node (default: all)")
+    add("--test", type=int, help="test images of each node (default: all of its cluster)")
     add("--model", default="mlp", choices=MODELS, help="default: %(default)s")
     add("--width", type=int, help="width of the model, if it has one")
-    add("--methods", nargs="+", help="default: all but ifca_redrawn and other ways to sample pairs, see contestants()")
+    add("--methods", nargs="+", help="default: all but ifca_redrawn and CoBo's other ways to sample pairs")
     for name, values in NUMBERS.items():
         add(name, type=float, nargs="+", default=values, help=f"to choose from (default: {values})")
     add("--finetune-steps", type=int, nargs="+", default=[400], help="after FedAvg (default: 400)")
     for name, value in COUNTS.items():
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
-    add("--decay", type=float, default=0.5, help="a of cobo_time and cobo_mixed (default: 0.5; paper: 1)")
-    add("--target", type=float, help="accuracy to reach (default: what local training has in the end)")
-    add("--checkpoint", type=Path, help="folder from which a comparison that was stopped goes on")
+    add("--decay", type=float, default=0.5, help="exponent of cobo_time and cobo_mixed (default: 0.5; paper: 1)")
+    add("--target", type=float, help="accuracy to reach (default: that of local training in the end)")
+    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--device", default="cpu", help="default: %(default)s")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/train_cobo"), help="folder for pictures (default: %(default)s)")
     add("--no-pictures", action="store_true")
     args = parser.parse_args()
     if min(args.seeds, args.rounds, args.evaluate_every, args.threads, len(args.nodes) - 1) < 1:
-        parser.error("--seeds, --rounds, --evaluate-every and --threads must be at least 1, and --nodes two numbers")
+        parser.error("--seeds, --rounds, --evaluate-every and --threads must be at least 1, with two or more --nodes")
     return args
 
 

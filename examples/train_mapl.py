@@ -1,10 +1,10 @@
 """Nodes with different models find those with the same classes: MAPL on handwritten digits.
 
 Two clusters of nodes have classes of their own (`--scenario 1` and 3) or some in common (2 and 4). Every node has one
-of four small architectures, so models cannot be averaged. What nodes share are class prototypes, and whom they listen
-to they learn from each other's classifiers. `local` trains on the same views and sends nothing; `alone` does so with
-MAPL's whole loss, so what nodes gain by each other is `mapl` minus `alone`. Pictures: accuracies; learned weights over
-rounds beside the share of common classes; latents of all nodes in the plane.
+of four small architectures, so models cannot be averaged. Instead, nodes share class prototypes, and learn from each
+other's classifiers whom to listen to. `local` trains on the same views and sends nothing; `alone` does the same with
+MAPL's whole loss, so `mapl` minus `alone` is what nodes gain from each other. The pictures show accuracies, the learned
+weights over rounds beside the share of common classes, and the latents of all nodes in the plane.
 """
 
 # ci: --rounds 6 --warmup 2 --seeds 1 --nodes 4 --out $OUT/mapl --json $OUT/mapl.json
@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
     add("--methods", nargs="+", choices=CHOICES, default=CHOICES, help="default: all")
     add("--lr", type=float, default=3e-3, help="step size of Adam for all methods (default: %(default)s)")
     add("--graph-lr", type=float, default=5.0, help="step size of MAPL's weights (default: %(default)s)")
-    add("--flip", type=float, default=0.0, help="probability of mirrored images; digits are not to be (default: 0)")
+    add("--flip", type=float, default=0.0, help="probability of mirroring; do not mirror digits (default: 0)")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default="results/train_mapl", help="folder for pictures (default: %(default)s)")
     add("--no-pictures", action="store_true")

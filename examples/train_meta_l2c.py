@@ -1,8 +1,8 @@
 """Nodes learn whom to listen to: local training, FedAvg, DPSGD, L2C and meta-L2C on the same non-IID tasks.
 
-A dataset is dealt out to the nodes by the procedure of L2C's Fig. 2, a few classes to each. Every method meets the same
-partitions and initial models. Settings with several values in GRIDS are chosen on validation data, for all alike.
-Without arguments the nodes read handwritten digits. Clothes, with Fashion-MNIST in DATA:
+A dataset is dealt out to the nodes by the procedure of L2C's Fig. 2, a few classes to each. All methods get the same
+partitions and initial models. Settings with several values in GRIDS are chosen on validation data, in the same way for
+all methods. Without arguments the nodes read handwritten digits. With Fashion-MNIST in DATA they tell clothes apart:
 
     train_meta_l2c.py --dataset fashion_mnist --root DATA --nodes 40 --classes-per-node 5 --shard-size 12 --seeds 3
 """

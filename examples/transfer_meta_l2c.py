@@ -1,8 +1,9 @@
 """A mixer that meta-L2C learned on some tasks tells other nodes, with other classes, whom to listen to (L2C's Table 4).
 
-meta-L2C is trained on the source's tasks, its mixer saved, and applied frozen to the target's nodes; on every partition
-it is compared with training alone and with meta-L2C that starts from scratch. Within one dataset every partition draws
-anew which classes are the source's. Without arguments the nodes read handwritten digits. With both datasets in DATA:
+meta-L2C is trained on the source's tasks; its mixer is saved, and applied frozen to the target's nodes. On every
+partition this is compared with training alone and with meta-L2C from scratch. If source and target are one dataset,
+every partition draws anew which classes are the source's. Without arguments the nodes read handwritten digits. With
+both datasets in DATA:
 
     transfer_meta_l2c.py --root DATA --source fashion_mnist --target cifar10 --grey --shards 8 --shard-size 30
 """
@@ -49,7 +50,12 @@ def arguments() -> argparse.Namespace:
     add("--mixer-lr", type=float, default=MIXER_LR, help="the mixer's step size (default: %(default)s)")
     add("--seeds", type=int, default=SEEDS, help="number of partitions of the target (default: %(default)s)")
     add("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
-    add("--drop-round", type=int, default=DROP_ROUND, help="when weak neighbours go, -1: never (default: %(default)s)")
+    add(
+        "--drop-round",
+        type=int,
+        default=DROP_ROUND,
+        help="last one with all neighbours, -1: all (default: %(default)s)",
+    )
     add("--device", default="cpu", help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
     add("--json", metavar="FILE", help="write the results there")

@@ -2,8 +2,8 @@
 
     checkpoints.py --every 1
 
-The state is that of nodes with small models after a round of `cobo`; of the history all values and a graph are added
-before every save. Then the same nodes are trained with and without a folder for checkpoints.
+The state is that of nodes with small models after a round of `cobo`; before every save, all values of a round and a
+graph are added to the history. Then the same nodes are trained with and without a folder for checkpoints.
 """
 
 # ci: --saves 20 --rounds 5 --nodes 4

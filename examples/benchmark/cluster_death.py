@@ -1,9 +1,9 @@
-"""A few nodes that listen to the wrong cluster: what becomes of their own?
+"""When a few nodes listen to the wrong cluster, what becomes of their own?
 
 The experiment of section 4.2 of "With a Little Help from My Friends" (Hagander, Ihre-Thomason, Lund University 2024):
-two clusters, all nodes meet peers of their own, and from half of the rounds on some nodes of the first cluster meet
-only peers of the other one. Nodes of their own cluster go on meeting them. By default nodes have digits 0 to 5 or 6 to
-9; the paper's setting is the first of these:
+in two clusters, all nodes meet peers of their own; after half of the rounds, some nodes of the first cluster meet only
+peers of the other one, while the rest of the first cluster still meets them. By default the clusters have the digits 0
+to 5 and 6 to 9; the paper's setting is the first of these:
 
     cluster_death.py --dataset cifar10 --root DATA --model small_cnn --train 400 --val 100 --rounds 100 --lr 0.001
     cluster_death.py --dataset mnist+fashion_mnist --root DATA --nodes 50 50 --train 400 --val 100 --lr 0.001
@@ -39,21 +39,21 @@ def main() -> None:
     add("--dataset", default="digits", help="one with ten classes, or two joined by + (default: %(default)s)")
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--model", default="mlp", choices=MODELS, help="default: %(default)s")
-    add("--nodes", type=int, nargs=2, default=[60, 40], help="of the two clusters (default: %(default)s)")
-    add("--train", type=int, default=9, help="samples of a node (default: %(default)s)")
-    add("--val", type=int, default=4, help="samples of a node (default: %(default)s)")
-    add("--epochs", type=int, default=5, help="of local training in a round (default: %(default)s)")
+    add("--nodes", type=int, nargs=2, default=[60, 40], help="nodes in the two clusters (default: %(default)s)")
+    add("--train", type=int, default=9, help="training samples of each node (default: %(default)s)")
+    add("--val", type=int, default=4, help="validation samples of each node (default: %(default)s)")
+    add("--epochs", type=int, default=5, help="epochs of local training in a round (default: %(default)s)")
     add("--batch-size", type=int, default=10, help="default: %(default)s")
     add("--lr", type=float, default=0.01, help="default: %(default)s")
     add("--rounds", type=int, default=80, help="default: %(default)s")
-    add("--deluded", type=int, nargs="+", default=[0, 1, 5, 25], help="how many nodes (default: %(default)s)")
+    add("--deluded", type=int, nargs="+", default=[0, 1, 5, 25], help="numbers of deluded nodes (default: %(default)s)")
     add("--seed", type=int, default=0, help="default: %(default)s")
-    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and go on")
+    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/cluster_death"), help="folder for pictures (default: %(default)s)")
     args = parser.parse_args()
     if max(args.deluded) > args.nodes[0] or args.rounds < 4:
-        parser.error("there are at most as many deluded nodes as the first cluster has, and at least 4 rounds")
+        parser.error("expected at most as many deluded nodes as the first cluster has, and at least 4 rounds")
     torch.set_num_threads(1)
     sources: list[Any] = [load_dataset(name, args.root) for name in args.dataset.split("+")]
     groups = DIGITS if args.dataset == "digits" else ANIMALS_VEHICLES

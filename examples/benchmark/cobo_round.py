@@ -1,8 +1,9 @@
-"""Times rounds of CoBo beside plain local training and the gradients of as many pairs.
+"""Times rounds of CoBo against plain local training plus the gradients of equally many pairs.
 
-Nodes take one local step a round; CoBo also compares the gradients of the pairs it samples (K - 1 of them in the mean)
-and pulls the models. The target is 1.3 times a local round and the pairs' gradients together. Their time is measured
-twice: by computing the gradients of as many rows, and as that many K-ths of a local round.
+Nodes take one local step a round; CoBo also compares the gradients of the pairs it samples (K - 1 of them on average)
+and pulls the models. The target is 1.3 times as long as a local round and the pairs' gradients together. The time of
+the gradients is measured in two ways: by computing the gradients of equally many rows, and as that many K-ths of a
+local round.
 """
 
 # ci: --model mlp --nodes 4 --samples 40 --batch-size 8 --repeats 2 --json $OUT/cobo_round.json
@@ -55,7 +56,7 @@ def main() -> None:
     add("--model", nargs="+", default=["mlp", "small_cnn", "resnet9"], choices=MODELS, help="models of the nodes")
     add("--width", type=int, default=8, help="width of resnet9; the paper's has 64")
     add("--nodes", type=int, default=8)
-    add("--samples", type=int, default=3000, help="training samples of a node")
+    add("--samples", type=int, default=3000, help="training samples of each node")
     add("--batch-size", type=int, default=128)
     add("--shape", type=int, nargs=3, default=[1, 28, 28])
     args = parser.parse_args()

@@ -1,8 +1,9 @@
-"""CoBo as clusters get fewer samples, become more, or larger: Fig. 2(a) of its paper, on smaller tasks.
+"""CoBo with fewer samples, more clusters, or larger clusters: Fig. 2(a) of its paper, on smaller tasks.
 
-Clusters of nodes read the same images with labels permuted in their own way, and each cluster's images are shared out
-among its nodes. One of fraction, number of clusters and nodes per cluster is varied at a time. Local training, CoBo and
-FedAvg inside true clusters (the oracle) take one local step a round; their step size is chosen on validation data.
+All clusters of nodes read the same images, but each permutes the labels in its own way, and divides its images among
+its nodes. The fraction of the images, the number of clusters and the nodes per cluster are varied one at a time. Local
+training, CoBo and FedAvg inside the true clusters (the oracle) take one local step a round; their step size is chosen
+on validation data.
 """
 
 # ci: --fractions 0.1 --clusters 2 --sizes 2 --rounds 10 --seeds 1 --json $OUT/cobo_settings.json
@@ -33,14 +34,14 @@ def arguments() -> argparse.Namespace:
     add("--fractions", type=float, nargs="*", default=[0.1, 0.2, 0.4], help="of the images (default: 0.1 0.2 0.4)")
     add("--clusters", type=int, nargs="*", default=[2, 4, 8], help="numbers of clusters (default: 2 4 8)")
     add("--sizes", type=int, nargs="*", default=[2, 4, 8], help="nodes per cluster (default: 2 4 8)")
-    add("--fraction", type=float, default=0.2, help="where it is not varied (default: %(default)s)")
-    add("--val", type=int, default=10, help="validation images of a node (default: %(default)s)")
-    add("--test", type=int, help="test images of a node (default: all)")
+    add("--fraction", type=float, default=0.2, help="fraction where it is not varied (default: %(default)s)")
+    add("--val", type=int, default=10, help="validation images of each node (default: %(default)s)")
+    add("--test", type=int, help="test images of each node (default: all)")
     add("--model", default="mlp", help="default: %(default)s")
     add("--lrs", type=float, nargs="+", default=[0.1, 0.3], help="step sizes to choose from (default: 0.1 0.3)")
-    add("--rho", type=float, default=0.1, help="ρ of CoBo for 8 nodes; it goes with 1 / K (default: %(default)s)")
+    add("--rho", type=float, default=0.1, help="ρ of CoBo for 8 nodes; it is scaled by 8 / K (default: %(default)s)")
     add("--gamma", type=float, default=0.03, help="γ of CoBo (default: %(default)s)")
-    add("--sampling", default="all", help="pairs of CoBo; the others need more rounds as K grows (default: all)")
+    add("--sampling", default="all", help="how CoBo samples pairs; with others rounds grow with K (default: all)")
     add("--batch-size", type=int, default=32, help="default: %(default)s")
     add("--rounds", type=int, default=400, help="default: %(default)s")
     add("--seeds", type=int, default=3, help="default: %(default)s")

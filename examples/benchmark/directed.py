@@ -4,10 +4,10 @@
     directed.py --dataset fashion_mnist --root DATA --settings four few_and_many --checkpoint results/directed
 
 Settings are those of chapter 5 of "Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning"
-(Zheng, Ohio State University, 2021), and one where node 0 has few samples and node 1 many. The assumed graph joins
-nodes of the same majority; where there are none it would be local training and is left out. "equal" plays the two
-phases of directed with equal weights on the complete graph: all it lacks is the learned graph. All are tuned alike on
-validation data. With --checkpoint a comparison that was stopped goes on when the same command is given again.
+(Zheng, Ohio State University, 2021), and one where node 0 has few samples and node 1 has many. The assumed graph joins
+nodes with the same majority; where there are none, it would be local training and is left out. "equal" plays the two
+phases of directed with equal weights on the complete graph: all it lacks is the learned graph. All methods are tuned in
+the same way on validation data. With --checkpoint, the same command resumes a comparison that was stopped.
 """
 
 # ci: --seeds 2 --rounds 4 --learn-rounds 2 --settings four few_and_many --checkpoint $OUT/runs --json $OUT/d.json
@@ -71,7 +71,7 @@ def main() -> None:
     add("--learn-rounds", type=int, default=15, help="rounds of phase 1 (default: %(default)s)")
     add("--samples", type=int, nargs=3, help="for training, validation, test (default: 1000 200 300; digits: 60 20 30)")
     add("--lr", type=float, nargs="+", default=[0.01, 0.02, 0.05, 0.1], help="step sizes to choose from")
-    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and go on")
+    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,9 +1,9 @@
-"""Do nodes find those with the same task? L2C's Fig. 4: five two-class tasks, three nodes each, nothing is dropped.
+"""Do nodes find those with the same task? L2C's Fig. 4: five two-class tasks with three nodes each, nothing dropped.
 
     groups.py --dataset fashion_mnist --root DATA --shard-size 50
 
-Prints for several rounds how well mixing weights separate same-task pairs (area under the ROC curve over all pairs) and
-which share of its weight, its own included, a node keeps inside its group; draws the weights.
+For several rounds, prints how well mixing weights tell same-task pairs (area under the ROC curve over all pairs), and
+the share of its weight, including that of its own model, that a node keeps inside its group. Draws the weights.
 """
 
 # ci: --seeds 1 --rounds 5 --out $OUT/groups --json $OUT/groups.json
@@ -37,7 +37,7 @@ def main() -> None:
     add("--dataset", default="digits", help="default: %(default)s")
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--model", default="mlp", help="default: %(default)s")
-    add("--shard-size", type=int, help="samples of a class at a node (default: all are dealt out)")
+    add("--shard-size", type=int, help="samples of each class at a node (default: all are dealt out)")
     add("--lr", type=float, default=0.05, help="step size of the models (default: %(default)s)")
     add("--seeds", type=int, default=5, help="default: %(default)s")
     add("--rounds", type=int, default=20, help="default: %(default)s")

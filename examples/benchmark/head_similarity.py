@@ -1,10 +1,10 @@
-"""What makes the classifiers of different models comparable? Fig. 3 of MAPL, and what is behind it.
+"""What makes the classifiers of different models comparable? Fig. 3 of MAPL, taken apart.
 
-Nodes of two clusters, with classes of their own, train models of different architectures. Printed are the cosines of
-their classifiers, inside and across clusters, and the area under the ROC curve for telling one from the other, with
+Two clusters of nodes with classes of their own train models of different architectures. This prints the cosines of
+their classifiers inside and across clusters, and the area under the ROC curve for telling one from the other: with
 cross-entropy alone, with contrastive and prototype losses where nobody sends anything, and with shared prototypes.
-Architectures begin with a common head or with heads of their own, and their latents end in ReLU, so that all are
-positive, or are linear. Everybody trains on the same augmented views; mean ± standard deviation over seeds.
+Architectures begin with a common head or with heads of their own, and their latents are linear or end in ReLU, so that
+all are positive. All train on the same augmented views; numbers are mean ± standard deviation over seeds.
 """
 
 # ci: --rounds 4 --seeds 1 --nodes 4

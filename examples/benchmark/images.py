@@ -1,10 +1,10 @@
-"""The science on real images: Fashion-MNIST and CIFAR-10 at reduced size, every method tuned alike on validation data.
+"""L2C and meta-L2C on images: Fashion-MNIST and CIFAR-10 at reduced size, all methods tuned on validation data.
 
     images.py --dataset fashion_mnist --root DATA
     images.py --dataset cifar10 --root DATA --checkpoint results/cifar10
 
-Nodes are drawn by the procedure of L2C's Fig. 2. With --checkpoint a comparison that was stopped, by Ctrl-C or by
-force, goes on where it was when the same command is given again. SETTINGS holds each dataset's setting.
+The images are dealt out to nodes by the procedure of L2C's Fig. 2. With --checkpoint, the same command resumes a
+comparison that was stopped by Ctrl-C or killed. SETTINGS has the setting of each dataset.
 """
 
 # ci: --dataset digits --seeds 1 --rounds 2 --checkpoint $OUT/images --json $OUT/images.json
@@ -65,10 +65,10 @@ def main() -> None:
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--methods", nargs="+", help="default: all four")
     add("--seeds", type=int, default=3, help="number of partitions (default: %(default)s)")
-    add("--rounds", type=int, help="default: the setting's")
+    add("--rounds", type=int, help="default: that of the setting")
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     add("--device", default="cpu", help="default: %(default)s")
-    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and go on")
+    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

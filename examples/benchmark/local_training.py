@@ -1,9 +1,9 @@
 """Times whole rounds of federated averaging, stacked and one node after the other, and the evaluation of all nodes.
 
-A round is one epoch of SGD on every node and the average of all models. Contenders: graphcollab; a bare PyTorch loop
-over the nodes with one module; and pfl 0.6.0 where it is installed (it prints how). All get the same models and, in the
-first round, the same batches; their models after that round must agree. Loop and pfl read batches that lie ready, while
-graphcollab shuffles and gathers its own in every round.
+A round is one epoch of SGD on every node and the average of all models. The contenders are graphcollab, a bare PyTorch
+loop over the nodes with one module, and pfl 0.6.0 if it is installed (the script prints how). All get the same models
+and, in the first round, the same batches; their models after that round must agree. Loop and pfl read prepared batches,
+while graphcollab shuffles and gathers its own in every round.
 """
 
 # ci: --nodes 4 --samples 20 --repeats 1 --json $OUT/local_training.json
@@ -130,7 +130,7 @@ def main() -> None:
     """Measure."""
     parser = arguments(__doc__)
     parser.add_argument("--nodes", type=int, help="default: 100; for the CNN on a CPU 20")
-    parser.add_argument("--samples", type=int, help="samples of a node; default: 100; CNN: 480; evaluation: 400")
+    parser.add_argument("--samples", type=int, help="samples of each node; default: 100; CNN: 480; evaluation: 400")
     args = parser.parse_args()
     print(machine(args.device))
     few = 100 if args.device == "cuda" else 20

@@ -3,8 +3,8 @@
     mixer_settings.py
     mixer_settings.py --dataset fashion_mnist --root DATA --seeds 2
 
-Changes one setting of meta-L2C at a time (and puts the paper's together) and prints test accuracy, the largest weight a
-node gives another, and mean weight against the number of classes two nodes share.
+Changes one setting of meta-L2C at a time (and tries the paper's settings together), and prints test accuracy, the
+largest weight that a node gives to another, and the mean weight by the number of classes that two nodes share.
 """
 
 # ci: --seeds 1 --rounds 2

@@ -1,11 +1,12 @@
 """Times mixing 100 models over a complete graph and over 10 neighbours, forward and backward, and measures its memory.
 
-Time is compared with the plain torch products that do the same: dense and sparse. Memory is what the call adds at its
-peak, in units of the models [K, P], measured in a process of its own that holds nothing else: forward with its output,
-backward beyond the incoming gradient.
+Times are compared with the plain torch products that do the same, dense and sparse. Memory is what the call adds at its
+peak, in units of the models [K, P], measured in a process of its own that holds nothing else: forward, including its
+output; backward, beyond the incoming gradient.
 
-``--busy`` times the sparse product with one thread and with all, first as the machine is, then beside a process that
-keeps a core busy: blocks shared between threads, as graphcollab does, and threads that share every operation.
+``--busy`` times the sparse product with one thread and with all, first on the machine as it is, then with another
+process that keeps a core busy. It compares threads that take blocks in turn, as in graphcollab, with threads that share
+every operation.
 """
 
 # ci: --nodes 12 --parameters 30000 --repeats 1 --json $OUT/mixing.json

@@ -1,11 +1,11 @@
-"""Linear regression in three clusters: does a node find its own, and how long does that take?
+"""Linear regression in three clusters: do nodes find their own cluster, and how long does it take?
 
 The synthetic problem of "With a Little Help from My Friends" (Hagander, Ihre-Thomason, Lund University 2024), sections
-3.1.3 and 4.4: 99 nodes with 50 training points each, y = <x, theta> + noise of standard deviation 3, one theta for 33
-nodes, linear models, 50 rounds of one epoch, 5 peers a round. The best possible test loss is 9. Merging with another
-cluster only does harm. Step sizes are chosen on validation data, for all methods alike. It ends with the time of one
-run and of all seeds with DAC's cosine metric; the published implementation takes about 52 seconds for one run on two
-cores.
+3.1.3 and 4.4: 99 nodes with 50 training points each, y = <x, theta> + noise of standard deviation 3, the same theta for
+each 33 nodes, linear models, 50 rounds of one epoch, 5 peers a round. The best possible test loss is 9. Merging with
+another cluster only does harm. Step sizes are chosen on validation data, in the same way for all methods. At the end
+the script prints the time of one run and of all seeds with DAC's cosine metric; the published implementation takes
+about 52 seconds for one run on two cores.
 """
 
 # ci: --seeds 2 --rounds 4 --json $OUT/regression.json
@@ -77,7 +77,7 @@ def main() -> None:
     add("--patience", type=int, default=50, help="rounds after which a node stops (default: %(default)s)")
     add("--lrs", type=float, nargs="+", default=LRS, help="step sizes to choose from (default: %(default)s)")
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
-    add("--checkpoint", help="folder for checkpoints, to stop and go on")
+    add("--checkpoint", help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

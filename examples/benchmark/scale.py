@@ -1,8 +1,8 @@
 """Times rounds of FedAvg, DPSGD, L2C, meta-L2C and DAC from 100 to 10,000 nodes with small models, all in one process.
 
-Every node has 20 training samples and a model of its own and hears 10 others; FedAvg goes through its server node. With
-DAC a node meets 5 peers a round, any of all nodes, and remembers them and what they tell. The cost of a round per node
-should not grow with the number of nodes. Memory is the peak of the whole process so far (on a GPU: of its tensors).
+Every node has 20 training samples and its own model, and hears 10 others; FedAvg goes through its server node. With DAC
+a node meets 5 peers a round, from among all nodes, and remembers them and what they tell. The cost of a round per node
+should not grow with the number of nodes. Memory is the peak of the whole process so far (on a GPU, of its tensors).
 """
 
 # ci: --nodes 20 60 --repeats 1 --json $OUT/scale.json

@@ -1,12 +1,12 @@
-"""Different models that learn from each other: MAPL's scenarios, its ablations, and what it is compared with.
+"""Different models that learn from each other: MAPL's scenarios, its ablations, and the methods to compare it with.
 
-Two clusters of nodes have classes of their own (scenarios 1 and 3) or some in common (2 and 4). Nodes have one of four
-small architectures in turn, of torchvision's four (`--models torchvision`), or all the same (`--models resnet`), which
-adds the methods that mix whole models. For all methods alike: the same initial models, two augmented views of every
+Two clusters of nodes have classes of their own (scenarios 1 and 3) or some in common (2 and 4). In turn, nodes have one
+of four small architectures or of torchvision's four (`--models torchvision`); or all have the same (`--models resnet`),
+which adds the methods that mix whole models. All methods get the same initial models, two augmented views of every
 sample, Adam with MAPL's betas, and a step size chosen on validation data. (DFedAvgM keeps its own SGD with momentum,
-which is the method, with ten times the step sizes; temperature, strength of the augmentation and step size of the graph
-are given by hand.) `local` has no augmentation, `local_views` has it, and `alone` is MAPL's whole local loss where
-nobody sends anything, so what collaboration adds is `mapl` minus `alone`. The paper's setting, which needs a GPU:
+which is part of the method, with ten times the step sizes; temperature, strength of the augmentation and step size of
+the graph are given by hand.) `local` has no augmentation, `local_views` has it, and `alone` is MAPL's whole local loss
+while nobody sends anything, so `mapl` minus `alone` is what collaboration adds. The paper's setting needs a GPU:
 
     scenarios.py --dataset cifar10 --root DATA --models torchvision --latent 512 --nodes 20 --per-class 300 --test 15
         --rounds 400 --warmup 100 --lrs 1e-4 --batch-size 64 --augment strong --temperature 100 --device cuda
@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
     add("--dataset", default="digits", help="default: %(default)s")
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--scenario", type=int, default=1, choices=(1, 2, 3, 4), help="default: %(default)s")
-    add("--per-class", type=int, nargs="+", default=[30], help="samples of a class and node, with those for validation")
+    add("--per-class", type=int, nargs="+", default=[30], help="samples of a class and node, validation included")
     for name, value in COUNTS.items():
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
     add("--models", default="small", help="small, torchvision, or one small backbone for all nodes (default: small)")
@@ -75,8 +75,8 @@ def arguments() -> argparse.Namespace:
     add("--temperature", type=float, default=0.5, help="default: %(default)s")
     add("--augment", default="upright", choices=AUGMENTS, help="default: %(default)s")
     add("--own-starts", action="store_true", help="architectures do not begin with a common head")
-    add("--budget", type=float, help="messages for the table of budgets (default: half of what all pairs send)")
-    add("--checkpoint", type=Path, help="folder from which a comparison that was stopped goes on")
+    add("--budget", type=float, help="messages for the table of budgets (default: half of what all pairs would send)")
+    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--device", default="cpu", help="default: %(default)s")
     add("--json", metavar="FILE", help="write the results there")
     return parser.parse_args()

@@ -1,15 +1,16 @@
-"""Do nodes find those whose data are like theirs? Fashion-MNIST rotated, and Fashion-MNIST beside MNIST, at 100 nodes.
+"""Do nodes find those with data like theirs? Fashion-MNIST rotated, and combined with MNIST, on 100 nodes.
 
     shifts.py --setting rotation --root DATA --checkpoint results/rotation --out pictures
     shifts.py --setting combined --root DATA --checkpoint results/combined --rounds 300
 
 Settings are those of "With a Little Help from My Friends" (Hagander, Ihre-Thomason, Lund University 2024), sections
-3.1.4, 3.1.5, 4.5, 4.6 and Table A.3, with the thesis' CNN; it plays 300 rounds. In rotation 70, 20, 5 and 5 nodes see
-images at 0, 180, 10 and 350 degrees: only the 20 at 180 degrees are alone with theirs, and merging with others harms
-them. The table has every cluster's accuracy, which share of what the cluster that is watched heard in the last fifth of
-the rounds was its own, and how well contacts over all rounds tell who is of the same kind (area under the ROC curve; 0,
-10 and 350 degrees are one kind). Step sizes are chosen on validation data. With --checkpoint a comparison that was
-stopped goes on when the same command is given again, and one that is done when it is given with more rounds.
+3.1.4, 3.1.5, 4.5, 4.6 and Table A.3, with the thesis' CNN; the thesis plays 300 rounds. In rotation, 70, 20, 5 and 5
+nodes see images at 0, 180, 10 and 350 degrees. Only the 20 nodes at 180 degrees have data unlike all others, and
+merging with the others harms them. The table has the accuracy of every cluster; of what the watched cluster heard in
+the last fifth of the rounds, the share that came from itself; and how well contacts over all rounds tell who is of the
+same kind (area under the ROC curve; 0, 10 and 350 degrees are one kind). Step sizes are chosen on validation data. With
+--checkpoint, the same command resumes a comparison that was stopped, and with more rounds it continues one that is
+done.
 """
 
 # ci: --setting digits --seeds 2 --rounds 2 --checkpoint $OUT/shifts --json $OUT/shifts.json --out $OUT/pictures
@@ -131,15 +132,15 @@ def main() -> None:
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--methods", nargs="+", default=CHOSEN, metavar="NAME", help="default: %(default)s")
     add("--seeds", type=int, default=1, help="default: %(default)s")
-    add("--rounds", type=int, help="default: 30, combined 15; the thesis plays 300")
-    add("--nodes", type=int, nargs="+", help="nodes of every cluster (default: the thesis')")
-    add("--tau", type=float, default=30.0, help="of DAC, similarities scaled to [0, 1] (default: %(default)s)")
-    add("--growth", type=float, help="of tau from 1 on, the thesis' DAC-var has 0.2 (default: tau stays)")
-    add("--two-step", default="bounded", help="of DAC; the thesis: most_similar (default: %(default)s)")
-    add("--lrs", type=float, nargs="+", help="step sizes to choose from (default: the setting's)")
+    add("--rounds", type=int, help="default: 30, or 15 for combined; the thesis plays 300")
+    add("--nodes", type=int, nargs="+", help="nodes in each cluster (default: as in the thesis)")
+    add("--tau", type=float, default=30.0, help="tau of DAC, for similarities scaled to [0, 1] (default: %(default)s)")
+    add("--growth", type=float, help="growth of tau, from 1 on; the thesis' DAC-var has 0.2 (default: tau is constant)")
+    add("--two-step", default="bounded", help="two_step of DAC; the thesis has most_similar (default: %(default)s)")
+    add("--lrs", type=float, nargs="+", help="step sizes to choose from (default: those of the setting)")
     add("--local-lrs", type=float, nargs="+", help="the same for training alone")
     add("--patience", type=int, default=50, help="rounds after which a node stops (default: %(default)s)")
-    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and go on")
+    add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, metavar="FOLDER", help="write pictures there")
     args = parser.parse_args()
