@@ -14,7 +14,7 @@ __all__ = ["loop_round"]
 def loop_round(
     module: nn.Module, samples: list[tuple[Tensor, Tensor]], batch_size: int, lr: float
 ) -> Callable[[], None]:
-    """Return a function that plays a round in plain PyTorch; the module holds the average after it."""
+    """Return a function that plays a round in plain PyTorch; the module has the average afterwards."""
     state = {name: value.clone() for name, value in module.state_dict().items()}
 
     def play() -> None:

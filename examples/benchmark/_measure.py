@@ -46,7 +46,7 @@ class Timed:
 def interleave(
     contenders: Mapping[str, Callable[[], Any]], repeats: int, device: str, check: Callable[[], None] | None = None
 ) -> dict[str, Timed]:
-    """Time contenders in turn, so that whatever else the machine does meets all of them alike.
+    """Time contenders in turn, so that whatever else the machine does affects all of them equally.
 
     Args:
         contenders: What to call, by name.
