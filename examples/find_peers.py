@@ -25,11 +25,11 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab.files import write_whole
-from graphcollab.nn import CosineUpdates, CosineWeights, InverseDistance, InverseLoss
+from graphcollab.stop.watch import ProbeSimilarity, WatchMerging
 from graphcollab.tasks import label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.tasks.class_groups import FIVE_PAIRS
 from graphcollab.train import RecordGraph, RecordScores
-from graphcollab.watch import ProbeSimilarity, WatchMerging
+from graphcollab.weigh import CosineUpdates, CosineWeights, InverseDistance, InverseLoss
 
 NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster
 LRS, TAUS = {"rotation": [0.01, 0.03], "labels": [0.01, 0.03], "regression": [0.05, 0.1]}, [10.0, 30.0]

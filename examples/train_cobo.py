@@ -31,9 +31,9 @@ from graphcollab.datasets import join_datasets
 from graphcollab.files import write_whole
 from graphcollab.metrics import server_graph
 from graphcollab.models import MODELS
-from graphcollab.nn import PairSampling
 from graphcollab.tasks import disjoint_classes, permuted_labels
 from graphcollab.train import RecordGraph
+from graphcollab.weigh import PairSampling
 
 SAMPLINGS = {"cobo": "constant", "cobo_time": "time", "cobo_mixed": "mixed", "cobo_all": "all"}
 NUMBERS = {"--lrs": [0.3], "--rhos": [0.1], "--gammas": [0.03], "--lambdas": [0.03]}  # ρ, γ of CoBo, λ of Ditto

@@ -23,13 +23,14 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import compare, load_dataset, methods, report
+from graphcollab.engine import Adam, ImageAugment, Views
+from graphcollab.exchange import NoExchange
 from graphcollab.files import write_whole
-from graphcollab.local import Adam, ImageAugment, Views
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import small_backbones, split_models
-from graphcollab.nn import ClassifierSimilarity, NoExchange, NoWeights
 from graphcollab.tasks import class_clusters
 from graphcollab.train import RecordGraph
+from graphcollab.weigh import ClassifierSimilarity, NoWeights
 
 AUGMENT = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
 CHOICES = ["local", "fedproto", "alone", "mapl"]

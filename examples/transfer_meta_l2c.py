@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
         "--drop-round",
         type=int,
         default=DROP_ROUND,
-        help="weak neighbours go after it, -1: never (default: %(default)s)",
+        help="when weak ones are dropped, -1: never (default: %(default)s)",
     )
     add("--device", default="cpu", help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")

@@ -14,27 +14,27 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.comm import Relation
-from graphcollab.guard import judge
-from graphcollab.local import NonFiniteLossError, Rows
-from graphcollab.nn import EveryRound, Keep, NoExchange, NoWeights, ServerAverage, attend, dismiss
-from graphcollab.nn.allowed import forbidden_edges
-from graphcollab.nn.at_work import count_messages
+from graphcollab.control import attend, dismiss
+from graphcollab.control.allowed import forbidden_edges
+from graphcollab.control.at_work import count_messages
+from graphcollab.control.guard import judge
+from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.exchange import NoExchange, ServerAverage
+from graphcollab.piece import Exchanger, Judge, Local, Rewiring, Stop, Weigher
+from graphcollab.rewire import EveryRound, Keep
 from graphcollab.stack import Stacks
+from graphcollab.stop.watch import NoWatch
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import select_edges
-from graphcollab.typing import Env, Exchanger, Personal, Stage, Weigher
-from graphcollab.watch import NoWatch
+from graphcollab.typing import Env
+from graphcollab.weigh import NoWeights
 
 __all__ = ["Method", "NonFiniteLossError", "OwnModel"]
 
 
 @dataclass(frozen=True)
-class OwnModel:
+class OwnModel(Judge):
     """A node serves and is judged by its own model."""
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Nothing to create."""
-        return data
 
     def __call__(self, data: Data, env: Env) -> Stacks:
         """Return ``data.x``."""
@@ -65,12 +65,12 @@ class Method:
     """
 
     name: str
-    local: Stage
+    local: Local
     weigh: Weigher = field(default_factory=NoWeights)
     exchange: Exchanger = field(default_factory=NoExchange)
-    rewire: Stage | BaseTransform = field(default_factory=Keep)
-    personal: Personal = field(default_factory=OwnModel)
-    watch: NoWatch = field(default_factory=NoWatch)
+    rewire: Rewiring | BaseTransform = field(default_factory=Keep)
+    personal: Judge = field(default_factory=OwnModel)
+    watch: Stop = field(default_factory=NoWatch)
     prepare: BaseTransform | None = None
     global_state: bool = False
 
@@ -97,7 +97,7 @@ class Method:
     @property
     def finds_peers(self) -> bool:
         """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
-        return bool(getattr(self.rewire, "finds_peers", False))
+        return self.rewire.finds_peers
 
     @property
     def embeds(self) -> bool:
@@ -162,7 +162,7 @@ class Method:
         data.x_start = data.x
         before = data
         data = began = sift(attend(data, env), self.local, env)
-        serves_start, alone = getattr(self.exchange, "serves_start", False), not hasattr(self.local, "alone")
+        serves_start, alone = self.exchange.serves_start, not self.local.crosses
         data = settle(self.local(data, env), env, serves_start, alone)
         data = self.watch.before(data, env)
         data = self.weigh(data, env)
@@ -228,12 +228,11 @@ def last_graph(data: Data) -> tuple[Tensor, Tensor]:
     return data.edge_index, data.edge_weight
 
 
-def sift(data: Data, local: Stage, env: Env) -> Data:
+def sift(data: Data, local: Local, env: Env) -> Data:
     """Isolate nodes whose own step diverges, where nodes hear of each other in the local update already."""
-    alone = getattr(local, "alone", None)
-    if alone is None or not env.isolate:
+    if not local.crosses or not env.isolate:
         return data
-    tried, why = judge(alone(data, env), env, serves_start=True)
+    tried, why = judge(local.alone(data, env), env, serves_start=True)
     data = copy.copy(data)
     data.good, data.loss_bound = tried.good, tried.loss_bound  # the round is judged again after the local update
     return isolate(data, why) if why else data

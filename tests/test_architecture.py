@@ -13,12 +13,18 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("typing", "checks", "files", "threads", "_torchvision", "_version", "param_spec"),
-    ("stack", "comm", "keyed"),
+    ("typing", "settings", "checks", "files", "threads", "_torchvision", "_version", "param_spec"),
+    ("piece", "stack", "comm", "keyed"),
     ("tasks",),
-    ("datasets", "models", "local", "ops"),
+    ("datasets", "models", "engine", "ops"),
     ("nn", "transforms", "metrics"),
-    ("peers", "watch", "guard"),
+    ("control",),
+    ("peers",),
+    ("local",),
+    ("exchange",),
+    ("rewire",),
+    ("weigh",),
+    ("judge", "stop"),
     ("method",),
     ("phases",),
     ("methods", "train"),
@@ -164,7 +170,7 @@ def imports_scripts(file: str, tree: ast.AST) -> list[str]:
 
 
 def seeds_globally(file: str, tree: ast.AST) -> list[str]:
-    """Uses of a global seed, which all threads share; `graphcollab.local.randomness` gives code of others its own."""
+    """Uses of a global seed, which all threads share; `graphcollab.engine.randomness` gives code of others its own."""
     return [
         f"{file}:{getattr(node, 'lineno', 0)}: {name} changes a global generator; use a keyed or own one"
         for node, name in real_names(tree)

@@ -29,11 +29,12 @@ from graphcollab import (
     run,
     shard_tasks,
 )
-from graphcollab.local import SGD, Adam, CrossEntropy, Fit, UserLoss, as_row_optimizer
+from graphcollab.engine import SGD, Adam, CrossEntropy, UserLoss, as_row_optimizer
+from graphcollab.exchange import CenterAverage, Exchange, Receive, ServerAverage
+from graphcollab.local import Fit
 from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
 from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
-from graphcollab.nn import CenterAverage, Exchange, Receive, ServerAverage
 from graphcollab.stack import ParamSpec
 from graphcollab.train import Callback, save_checkpoint
 from graphcollab.train.history import History

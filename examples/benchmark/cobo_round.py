@@ -18,7 +18,7 @@ from _measure import arguments, interleave, machine, write  # type: ignore
 
 from graphcollab import Tasks, build_model, methods
 from graphcollab.comm import Comm
-from graphcollab.local import Engine, Rows, batch_gradient
+from graphcollab.engine import Engine, Rows, batch_gradient
 from graphcollab.method import Method
 from graphcollab.models import MODELS
 from graphcollab.stack import ParamSpec

@@ -21,13 +21,14 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import load_dataset, methods, run
-from graphcollab.local import ImageAugment
+from graphcollab.engine import ImageAugment
+from graphcollab.exchange import NoExchange
 from graphcollab.metrics import recovery_auc
 from graphcollab.models import SplitModel, small_backbones, split_models
-from graphcollab.nn import NoExchange, NoWeights
-from graphcollab.nn.weigh.head_cosines import head_cosines
 from graphcollab.tasks import class_clusters
 from graphcollab.transforms import Complete
+from graphcollab.weigh import NoWeights
+from graphcollab.weigh.head_cosines import head_cosines
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross-entropy": {"contrast": 0.0, "prototype": 0.0, "uniformity": 0.0},

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from graphcollab import Tasks, fedavg
 from graphcollab.comm import Comm
-from graphcollab.local import Engine, Rows
+from graphcollab.engine import Engine, Rows
 from graphcollab.metrics import as_metric
 from graphcollab.models import MLP, FedAvgCNN
 from graphcollab.stack import ParamSpec

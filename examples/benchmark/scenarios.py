@@ -29,13 +29,14 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import compare, load_dataset, methods, report
+from graphcollab.engine import SGD, Adam, ImageAugment, Views
+from graphcollab.exchange import NoExchange
 from graphcollab.files import write_whole
-from graphcollab.local import SGD, Adam, ImageAugment, Views
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import small_backbone, small_backbones, split_models, torchvision_backbones
-from graphcollab.nn import ClassifierSimilarity, NoExchange, NoWeights
 from graphcollab.phases import Phases
 from graphcollab.tasks import class_clusters
+from graphcollab.weigh import ClassifierSimilarity, NoWeights
 
 MILD = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
 AUGMENTS = {"mild": MILD, "upright": replace(MILD, flip=0.0), "strong": ImageAugment(), "none": None}

@@ -11,14 +11,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole
-from graphcollab.local.backend import training_failure
-from graphcollab.local.contrastive import FirstView
-from graphcollab.local.latents import require_latents
-from graphcollab.local.objective import Context, Objective
-from graphcollab.local.optimizer import SGD, RowOptimizer, as_row_optimizer
-from graphcollab.local.randomness import keyed_layers
-from graphcollab.local.rows import Rows
-from graphcollab.local.views import Views
+from graphcollab.engine.backend import training_failure
+from graphcollab.engine.contrastive import FirstView
+from graphcollab.engine.latents import require_latents
+from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.optimizer import SGD, RowOptimizer, as_row_optimizer
+from graphcollab.engine.randomness import keyed_layers
+from graphcollab.engine.rows import Rows
+from graphcollab.engine.views import Views
+from graphcollab.piece import Local
 from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ __all__ = ["Fit"]
 
 
 @dataclass(frozen=True)
-class Fit:
+class Fit(Local):
     """Train every node whose ``data.trains`` is set for some local steps from where it stands.
 
     Nodes at rest keep their models and their optimiser state. Reads ``data.x``; writes ``x``, ``train_loss`` [K],

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch_geometric.data import Data
 
+from graphcollab.engine.objective import Proximal
 from graphcollab.local.fit import Fit
-from graphcollab.local.objective import Proximal
+from graphcollab.piece import Judge
 from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class FitPersonal(Fit):
 
 
 @dataclass(frozen=True)
-class PersonalModel:
+class PersonalModel(Judge):
     """A node serves the shared model, and is judged by the personal one that `FitPersonal` trains."""
 
     def init(self, data: Data, env: Env) -> Data:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch_geometric.data import Data
 
+from graphcollab.engine.through_mixture import OWN_SHARE, ThroughMixture
 from graphcollab.local.fit import Fit
-from graphcollab.local.through_mixture import OWN_SHARE, ThroughMixture
 from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class FitThroughMixture(Fit):
     :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}(\bar h)` (`ThroughMixture`). The round's result is the mixed model, as
     in the thesis. Weight decay acts on the mixture.
 
-    Needs the exchange `graphcollab.nn.Receive`; a node that has received nothing trains as under `Fit`, bit for bit.
+    Needs the exchange `graphcollab.exchange.Receive`; a node that has received nothing trains as under `Fit`, bit for
+    bit.
 
     Args:
         part: Part of the model that is mixed; the rest of it is the node's own and takes whole steps.

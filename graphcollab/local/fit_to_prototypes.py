@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.engine.latents import require_latents
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.prototype_distance import PrototypeDistance
 from graphcollab.local.fit import Fit
-from graphcollab.local.latents import require_latents
-from graphcollab.local.objective import Objective
-from graphcollab.local.prototype_distance import PrototypeDistance
 from graphcollab.typing import Embedded
 
 if TYPE_CHECKING:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypedDict
 
-from graphcollab.local import Fit, RowOptimizer, as_row_optimizer
+from graphcollab.engine import RowOptimizer, as_row_optimizer
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import (
-    Exchange,
+from graphcollab.piece import Weigher
+from graphcollab.rewire import PeerSampler
+from graphcollab.stop.watch import BestModel, EarlyStopping
+from graphcollab.weigh import (
     FedSim,
-    FixedWeigher,
     InverseDistance,
     InverseLoss,
+    PeerWeights,
     SampleCounts,
     Similarity,
     SoftmaxScores,
 )
-from graphcollab.peers import PeerSampler, PeerWeights
-from graphcollab.watch import BestModel, EarlyStopping
 
 __all__ = ["Training", "merging", "peer_method"]
 
@@ -38,7 +40,7 @@ class Training(TypedDict, total=False):
     buffers: str
 
 
-def merging(merge: str, similarity: Similarity, tau: float = 30.0) -> FixedWeigher:
+def merging(merge: str, similarity: Similarity, tau: float = 30.0) -> Weigher:
     """Return how peers that were chosen are weighed.
 
     Args:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD
+from graphcollab.engine import SGD
+from graphcollab.exchange.exchange import Exchange
+from graphcollab.local.cross_gradients import CrossGradients
+from graphcollab.local.projected_gradient import ProjectedGradient
 from graphcollab.method import Method
-from graphcollab.nn.cross_gradients import CrossGradients
-from graphcollab.nn.exchange import Exchange
-from graphcollab.nn.projected_gradient import ProjectedGradient
-from graphcollab.nn.weigh import Metropolis, Uniform
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import Metropolis, Uniform
 
 __all__ = ["cga"]
 
@@ -34,7 +34,7 @@ def cga(
         v_i \leftarrow \beta v_i - \eta\, \tilde g_i, \qquad x_i \leftarrow \sum_j \pi_{ij} x_j + v_i
 
     where :math:`\tilde g_i` is the projection of the own gradient onto the directions that are at no obtuse angle to
-    the gradients of the neighbours' data at x_i (`graphcollab.nn.ProjectedGradient`). All gradients are taken before
+    the gradients of the neighbours' data at x_i (`graphcollab.local.ProjectedGradient`). All gradients are taken before
     mixing.
 
     The authors' code gathers the batches of all nodes at all nodes; here models travel, as the paper has it, and data

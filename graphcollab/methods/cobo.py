@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.exchange import LaplacianPull
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import GradientAlignment, LaplacianPull, PairSampling
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import GradientAlignment, PairSampling
 
 __all__ = ["cobo"]
 

@@ -6,8 +6,8 @@ from typing import Unpack
 
 from graphcollab.method import Method
 from graphcollab.methods._peers import Training, merging, peer_method
-from graphcollab.nn import Similarity, as_similarity
-from graphcollab.peers import AdaptivePeers, PeerWeights
+from graphcollab.rewire import AdaptivePeers
+from graphcollab.weigh import PeerWeights, Similarity, as_similarity
 
 __all__ = ["dac"]
 

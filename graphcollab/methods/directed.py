@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from graphcollab.checks import check_whole
-from graphcollab.local import SGD, Fit, FitThroughMixture
+from graphcollab.engine import SGD
+from graphcollab.exchange import KeepOwn, Receive
+from graphcollab.local import Fit, FitThroughMixture
 from graphcollab.method import Method
-from graphcollab.nn import EveryRound, KeepOwn, KeepWeights, Receive, TrialMixtures
 from graphcollab.phases import Phases
+from graphcollab.rewire import EveryRound
 from graphcollab.transforms import Threshold, WithSelfLoops
+from graphcollab.weigh import KeepWeights, TrialMixtures
 
 __all__ = ["directed"]
 
@@ -93,7 +96,7 @@ def directed(
         compare=compare,
         split=split,
         fair=fair,
-        weights=weights,
+        worth=weights,
         part=part,
     )
     learn = Method(

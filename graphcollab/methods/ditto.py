@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, FitPersonal, PersonalModel
+from graphcollab.engine import SGD
+from graphcollab.exchange import ServerAverage
+from graphcollab.local import FitPersonal, PersonalModel
 from graphcollab.method import Method
-from graphcollab.nn import ServerAverage
-from graphcollab.nn.rewire import sample_nodes
+from graphcollab.rewire.sample_nodes import sample_nodes
 
 __all__ = ["ditto"]
 

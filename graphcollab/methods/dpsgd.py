@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import Exchange, Metropolis, Uniform
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import Metropolis, Uniform
 
 __all__ = ["dpsgd"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD
+from graphcollab.engine import SGD
+from graphcollab.exchange.keep_own import KeepOwn
+from graphcollab.local.clipped_mean import ClippedMean
+from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.method import Method
-from graphcollab.nn.clipped_mean import ClippedMean
-from graphcollab.nn.cross_gradients import CrossGradients
-from graphcollab.nn.keep_own import KeepOwn
-from graphcollab.nn.weigh import KeepWeights
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import KeepWeights
 
 __all__ = ["fc"]
 
@@ -31,7 +31,7 @@ def fc(
         x_i \leftarrow x_i - \eta\, v_i, \qquad
         v_i = \text{ClippedMean}\big(\nabla f_j(x_i) : j \in N(i) \cup \{i\}\big)
 
-    with `graphcollab.nn.ClippedMean`, found anew in every round. Models are not mixed. With all pairs, the default
+    with `graphcollab.local.ClippedMean`, found anew in every round. Models are not mixed. With all pairs, the default
     graph, a round costs K² gradients; ``fc().replace(rewire=SampleNodes(fraction))`` lets some of the nodes play.
 
     ``edge_weight`` is the share of j's gradient in i's step, also on self-loops; a row sums to 1.

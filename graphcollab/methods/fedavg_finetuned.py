@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, FineTuned, Fit
+from graphcollab.engine import SGD
+from graphcollab.judge import FineTuned
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods.fedavg import fedavg
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from graphcollab.local import Adam, Augment, Fit, ImageAugment, Objective, Proximal, SupervisedContrast, Views
+from graphcollab.engine import Adam, Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
+from graphcollab.exchange import ServerAverage
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import ServerAverage
-from graphcollab.nn.rewire import sample_nodes
+from graphcollab.rewire.sample_nodes import sample_nodes
 
 __all__ = ["fedclassavg"]
 
@@ -58,7 +59,7 @@ def fedclassavg(
       the first round here the same training is followed by averaging.
     - It judges nodes by the classifiers that they have trained in a round, before averaging. A method with
       ``personal=FineTuned(method.local)`` judges them by what they are to send next, which comes to the same
-      (`graphcollab.local.FineTuned`). With the defaults there was no difference to speak of.
+      (`graphcollab.judge.FineTuned`). With the defaults there was no difference to speak of.
 
     Args:
         mu: μ, the pull towards the classifier that the round began with.
@@ -73,7 +74,7 @@ def fedclassavg(
         batch_size: Samples per step; each is seen in two views.
         fraction: Share of the nodes that works in a round (client sampling).
         augment: What makes a view of a sample. Default: the authors', for images. For other samples give
-            `graphcollab.local.AddNoise`, a function, or None: views are the samples themselves.
+            `graphcollab.engine.AddNoise`, a function, or None: views are the samples themselves.
         weights: ``"counts"``: a node counts by its training samples; ``"uniform"``: all nodes count alike.
         part: The classifier: the part of the model that is averaged and pulled.
         buffers: ``"keep"`` or ``"mix"`` running statistics.

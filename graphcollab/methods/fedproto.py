@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, FitToPrototypes, PrototypeDistance
+from graphcollab.engine import SGD, PrototypeDistance
+from graphcollab.exchange import PrototypeAverage
+from graphcollab.judge import NearestPrototype
+from graphcollab.local import FitToPrototypes
 from graphcollab.method import Method, OwnModel
-from graphcollab.nn import NearestPrototype, PrototypeAverage
-from graphcollab.nn.rewire import sample_nodes
+from graphcollab.rewire.sample_nodes import sample_nodes
 
 __all__ = ["fedproto"]
 

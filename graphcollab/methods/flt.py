@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.exchange import NeighborhoodAverage
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import NeighborhoodAverage, SampleCounts, Uniform
-from graphcollab.nn.rewire import sample_nodes
-from graphcollab.peers import Encoder, Reduce, TaskPeers
+from graphcollab.peers import Encoder, Reduce
+from graphcollab.rewire import TaskPeers
+from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.weigh import SampleCounts, Uniform
 
 __all__ = ["flt"]
 
@@ -37,7 +40,7 @@ def flt(
     .. math::
         x_i \leftarrow \frac{\sum_j A_{ij} n_j x_j}{\sum_j A_{ij} n_j}
 
-    over the nodes at work, through a server, with A from `graphcollab.peers.TaskPeers`: before the first round nodes
+    over the nodes at work, through a server, with A from `graphcollab.rewire.TaskPeers`: before the first round nodes
     send cluster centres of their samples' codes, and those whose centres match are connected. Settings of training are
     the authors' for CIFAR-10, where a fifth of the nodes works in a round (``fraction=0.2``).
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import Exchange, FirstOrderGain
-from graphcollab.peers import GreedyPeers
+from graphcollab.rewire import GreedyPeers
+from graphcollab.weigh import FirstOrderGain
 
 __all__ = ["fomo"]
 

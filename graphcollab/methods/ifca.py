@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.exchange import CenterAverage
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import CenterAverage, ChooseCenter
-from graphcollab.nn.rewire import sample_nodes
+from graphcollab.rewire import ChooseCenter
+from graphcollab.rewire.sample_nodes import sample_nodes
 
 __all__ = ["ifca"]
 
@@ -49,7 +51,7 @@ def ifca(
     networks: the other one slows every centre down to the share of the nodes that chose it.
 
     The paper draws every centre anew; here the first is the initial model, and the others are that with every parameter
-    tensor in another order (`graphcollab.nn.ChooseCenter`).
+    tensor in another order (`graphcollab.rewire.ChooseCenter`).
 
     Args:
         clusters: C, the number of models.

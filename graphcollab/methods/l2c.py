@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from graphcollab.local import SGD, Adam, AdamW, Fit, RowOptimizer
+from graphcollab.engine import SGD, Adam, AdamW, RowOptimizer
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import AtRound, Exchange, Keep, LearnedLogits
+from graphcollab.piece import Rewiring
+from graphcollab.rewire import AtRound, Keep
 from graphcollab.transforms import DropWeakest, WithSelfLoops
-from graphcollab.typing import Stage
+from graphcollab.weigh import LearnedLogits
 
 __all__ = ["l2c"]
 
@@ -91,7 +94,7 @@ def update_exchange(variant: str, part: str, buffers: str) -> Exchange:
     return Exchange(base, "update", part, neighbors_only=neighbors_only, buffers=buffers)
 
 
-def drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Stage:
+def drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Rewiring:
     """Return the rewiring that drops every node's weakest neighbours once."""
     if round_ is None:
         return Keep()

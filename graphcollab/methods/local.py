@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from graphcollab.local import Fit, RowOptimizer, as_row_optimizer
+from graphcollab.engine import RowOptimizer, as_row_optimizer
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.watch import BestModel, EarlyStopping
+from graphcollab.stop.watch import BestModel, EarlyStopping
 
 __all__ = ["local"]
 

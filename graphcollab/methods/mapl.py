@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from graphcollab.checks import check_whole
-from graphcollab.local import (
+from graphcollab.engine import (
     Adam,
     Augment,
-    Fit,
     ImageAugment,
     Objective,
     PrototypeContrast,
@@ -14,10 +13,12 @@ from graphcollab.local import (
     SupervisedContrast,
     Views,
 )
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import ClassifierSimilarity, Exchange, Uniform
 from graphcollab.phases import Phases
 from graphcollab.transforms import Threshold, WithSelfLoops
+from graphcollab.weigh import ClassifierSimilarity, Uniform
 
 __all__ = ["mapl"]
 
@@ -95,7 +96,7 @@ def mapl(
         drop: Drop neighbours whose weight has become zero. Default: True, as in the paper; False with ``published``.
         augment: What makes a view of a sample. Default: the paper's, for images; it also mirrors them, which digits are
             not made for (``ImageAugment(flip=0.0)``), and few rounds do better with larger crops. For other samples
-            give `graphcollab.local.AddNoise`, a function, or None: views are the samples themselves.
+            give `graphcollab.engine.AddNoise`, a function, or None: views are the samples themselves.
         keep_state: Keep Adam's moments from round to round; the authors begin afresh.
         part: Part of the model that is mixed.
         buffers: ``"keep"`` or ``"mix"`` running statistics.

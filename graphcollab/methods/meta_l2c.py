@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods.l2c import drop_weakest, mixer_optimizer, update_exchange
-from graphcollab.nn import ChannelAttention, Mixer
+from graphcollab.nn import Mixer
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import ChannelAttention
 
 __all__ = ["meta_l2c"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.methods._peers import Training, merging, peer_method
-from graphcollab.nn import CosineUpdates, Similarity, as_similarity
-from graphcollab.peers import Augment, BestPeers, KeepChosen, NeighborBag, PeerWeights
 from graphcollab.phases import Phases
+from graphcollab.rewire import KeepChosen, NeighborBag
+from graphcollab.weigh import AugmentBags, BestPeers, CosineUpdates, PeerWeights, Similarity, as_similarity
 
 __all__ = ["panm"]
 
@@ -66,5 +66,5 @@ def panm(
     weigher = merging(merge, similarity, tau)
     select = PeerWeights(similarity, BestPeers(neighbors), weigher)
     first = peer_method("panm_select", select, KeepChosen(samples), **training)
-    second = peer_method("panm", PeerWeights(similarity, Augment(bag), weigher), bag, **training)
+    second = peer_method("panm", PeerWeights(similarity, AugmentBags(bag), weigher), bag, **training)
     return Phases(first, explore_rounds, second)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.methods._peers import Training, peer_method
-from graphcollab.nn import Similarity, as_similarity
-from graphcollab.peers import BestPeers, CountChosen, FrequentPeers, PeerWeights
 from graphcollab.phases import Phases
+from graphcollab.rewire import CountChosen, FrequentPeers
+from graphcollab.weigh import BestPeers, PeerWeights, Similarity, as_similarity
 
 __all__ = ["pens"]
 

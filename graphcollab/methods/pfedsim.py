@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from graphcollab.checks import check_whole
-from graphcollab.local import Fit, RowOptimizer, as_row_optimizer
+from graphcollab.engine import RowOptimizer, as_row_optimizer
+from graphcollab.exchange import ServerAverage, ServerMix
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.nn import HeadAffinity, ServerAverage, ServerMix
-from graphcollab.nn.rewire import sample_nodes
 from graphcollab.phases import Phases
+from graphcollab.rewire.sample_nodes import sample_nodes
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import HeadAffinity
 
 __all__ = ["pfedsim"]
 

@@ -6,7 +6,8 @@ from typing import Unpack
 
 from graphcollab.method import Method
 from graphcollab.methods._peers import Training, peer_method
-from graphcollab.peers import PeerWeights, RandomPeers
+from graphcollab.rewire import RandomPeers
+from graphcollab.weigh import PeerWeights
 
 __all__ = ["random_peers"]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import check_whole
+from graphcollab.engine import Engine, Rows, require_latents
 from graphcollab.keyed import keyed_order
-from graphcollab.local import Engine, Rows, require_latents
 from graphcollab.stack import Stacks
 
 __all__ = ["NodeLatents", "node_latents"]

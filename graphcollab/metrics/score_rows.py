@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcollab.local import Engine, Rows
+from graphcollab.engine import Engine, Rows
 from graphcollab.metrics.as_metric import as_metric
 from graphcollab.metrics.metric import Metric
 from graphcollab.tasks import Tasks

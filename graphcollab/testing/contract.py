@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.nn import Membership, Stragglers
+from graphcollab.control import Membership, Stragglers
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rows
 from graphcollab.testing.compare_values import differences
 from graphcollab.testing.edge_checks import (

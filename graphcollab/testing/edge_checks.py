@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.exchange import NoExchange
 from graphcollab.method import Method
-from graphcollab.nn import Keep, NoExchange, NoWeights
 from graphcollab.phases import Phases
+from graphcollab.rewire import Keep
 from graphcollab.tasks import Pool
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rows
 from graphcollab.testing.compare_values import differences
 from graphcollab.testing.scene import Scene
 from graphcollab.typing import Env
+from graphcollab.weigh import NoWeights
 
 __all__ = [
     "PARTS",

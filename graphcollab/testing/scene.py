@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.comm import Comm
-from graphcollab.local import Engine
-from graphcollab.local.randomness import own_randomness
+from graphcollab.control import Everyone
+from graphcollab.engine import Engine
+from graphcollab.engine.randomness import own_randomness
 from graphcollab.method import Method
 from graphcollab.models import MLP, SplitModel
-from graphcollab.nn import Everyone
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.guard import Isolate
+from graphcollab.control.guard import Isolate
 from graphcollab.train.callbacks import Callback, CsvLog, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare

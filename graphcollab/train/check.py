@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphcollab.guard import Isolate
-from graphcollab.local import Context, as_objective
-from graphcollab.local.copy_module import copy_module
-from graphcollab.local.randomness import keyed_layers
+from graphcollab.control import Everyone
+from graphcollab.control.guard import Isolate
+from graphcollab.engine import Context, as_objective
+from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.randomness import keyed_layers
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
-from graphcollab.nn import Everyone
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.local import NonFiniteLossError, Rows
+from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from graphcollab.local import Plan
+from graphcollab.engine import Plan
 from graphcollab.threads import threads_here
 
 __all__ = ["choose_threads", "finish_round_on_interrupt"]

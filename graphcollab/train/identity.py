@@ -16,9 +16,10 @@ from torch_geometric import __version__ as pyg
 from torch_geometric.data import Data
 
 from graphcollab._version import __version__
-from graphcollab.guard import Isolate
+from graphcollab.control import Everyone
+from graphcollab.control.guard import Isolate
 from graphcollab.method import Method
-from graphcollab.nn import Everyone, Mixer
+from graphcollab.nn import Mixer
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.encoding import encode

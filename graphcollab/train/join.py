@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
 from graphcollab.comm import Comm
-from graphcollab.local import Engine
-from graphcollab.local.copy_module import copy_module
+from graphcollab.engine import Engine
+from graphcollab.engine.copy_module import copy_module
 from graphcollab.method import settle
-from graphcollab.nn import ChannelAttention, Mixer, Mixers
+from graphcollab.nn import Mixer, Mixers
 from graphcollab.ops import edge_products, mix
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -21,6 +21,7 @@ from graphcollab.train.check import check_outputs
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.typing import Env
+from graphcollab.weigh import ChannelAttention
 
 __all__ = ["Joined", "join"]
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_networkx
 
-from graphcollab.local.copy_module import copy_module
+from graphcollab.engine.copy_module import copy_module
 from graphcollab.method import Method, last_graph
 from graphcollab.nn import Mixers
 from graphcollab.phases import Phases

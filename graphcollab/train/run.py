@@ -15,11 +15,11 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import check_whole, own_filter
 from graphcollab.comm import Comm
-from graphcollab.guard import Isolate
-from graphcollab.local import Engine, Plan, tune
+from graphcollab.control import Everyone
+from graphcollab.control.guard import Isolate
+from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import metric_of
-from graphcollab.nn import Everyone
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
@@ -108,8 +108,8 @@ def run(
             models; `graphcollab.train.Isolate` says by which bounds, and ``Isolate(factor)`` asks for others. Judging
             takes a gradient and a loss on all training samples a round. A resumed run may begin or cease to isolate,
             but not by another factor.
-        attend: Who takes part in which round, with any method: `graphcollab.nn.Stragglers` drops and delays nodes,
-            `graphcollab.nn.Membership` lets them join and leave. Default: everyone always does.
+        attend: Who takes part in which round, with any method: `graphcollab.control.Stragglers` drops and delays nodes,
+            `graphcollab.control.Membership` lets them join and leave. Default: everyone always does.
         device: Where to compute.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows computed at a time. Default: by rule.

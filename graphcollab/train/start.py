@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
+from graphcollab.control.allowed import allow, components
+from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.randomness import own_randomness
 from graphcollab.keyed import keyed_seed
-from graphcollab.local.copy_module import copy_module
-from graphcollab.local.randomness import own_randomness
 from graphcollab.method import Method
-from graphcollab.nn.allowed import allow, components
 from graphcollab.phases import Phases
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks

@@ -126,14 +126,17 @@ def test_design_names_every_folder_and_part():
     assert listed == there - {"__init__.py"}
     slots = text.split("| slot |")[1].split("\n\n")[0]
     parts = set(re.findall(r"`([A-Z]\w+)", slots))
-    known = {
-        name
-        for module in ("local", "nn", "peers", "watch", "method", "transforms")
-        for name in importlib.import_module(f"graphcollab.{module}").__all__
+    slot_folders = ("local", "weigh", "exchange", "rewire", "judge", "stop")
+    exported = {
+        folder: importlib.import_module(f"graphcollab.{folder}").__all__ for folder in (*slot_folders, "transforms")
     }
-    assert parts <= known
-    assert {name for name in importlib.import_module("graphcollab.nn.weigh").__all__ if "Fixed" not in name} <= parts
-    samplers = importlib.import_module("graphcollab.peers")
-    kinds = {name for name in samplers.__all__ if name.endswith(("Peers", "Chosen", "Bag", "Weights"))}
+    assert parts <= {name for names in exported.values() for name in names} | {"OwnModel"}
+    assert {name for name in exported["weigh"] if name[0].isupper() and "Fixed" not in name} - {
+        "SIMILARITIES",
+        "AllPeers",
+        "AugmentBags",
+        "BestPeers",
+    } <= parts
+    kinds = {name for name in exported["rewire"] if name.endswith(("Peers", "Chosen", "Bag"))}
     assert kinds - {"AllPeers", "BestPeers"} <= parts
-    assert set(importlib.import_module("graphcollab.watch").__all__) <= parts
+    assert set(exported["stop"]) <= parts

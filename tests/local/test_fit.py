@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import SGD, Adam, AdamW, Fit, Proximal, SupervisedContrast, Views
+from graphcollab.engine import SGD, Adam, AdamW, Proximal, SupervisedContrast, Views
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.local import SGD, Adam, Fit, FitPersonal, PersonalModel, Proximal
+from graphcollab.engine import SGD, Adam, Proximal
+from graphcollab.local import Fit, FitPersonal, PersonalModel
 from graphcollab.method import Method
 from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene

@@ -6,10 +6,12 @@ import dataclasses
 import pytest
 import torch
 
-from graphcollab.local import SGD, Adam, Fit, FitThroughMixture
+from graphcollab.engine import SGD, Adam
+from graphcollab.exchange import Receive
+from graphcollab.local import Fit, FitThroughMixture
 from graphcollab.method import Method
-from graphcollab.nn import KeepWeights, Receive
 from graphcollab.testing import Scene, differences
+from graphcollab.weigh import KeepWeights
 
 ONE_WAY = [[1], [0]]  # node 0 hears node 1
 

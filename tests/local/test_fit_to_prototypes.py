@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.local import SGD, Fit, FitToPrototypes, PrototypeDistance
+from graphcollab.engine import SGD, PrototypeDistance
+from graphcollab.local import Fit, FitToPrototypes
 from graphcollab.local.fit_to_prototypes import embed_sample
 from graphcollab.method import Method
 from graphcollab.models import SplitModel

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from graphcollab import build_model, load_dataset, run
+from graphcollab.control import Membership, Stragglers
 from graphcollab.methods import cobo, local
-from graphcollab.nn import KeepWeights, Membership, Stragglers
 from graphcollab.tasks import permuted_labels
+from graphcollab.weigh import KeepWeights
 
 TWO = [[[-1.0, 0.0]], [[1.0, 0.0]]]
 

@@ -8,14 +8,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.utils import scatter
 
 from graphcollab import run
-from graphcollab.local import SGD
+from graphcollab.engine import SGD
 from graphcollab.methods import dac
 from graphcollab.metrics import contact_counts, in_cluster_share
-from graphcollab.nn import CosineUpdates, InverseLoss
 from graphcollab.peers import priors
 from graphcollab.tasks import Tasks, linear_regression_tasks
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import RecordGraph
+from graphcollab.weigh import CosineUpdates, InverseLoss
 
 METRICS = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphcollab.methods import dfedavgm, dpsgd
-from graphcollab.nn import Uniform
 from graphcollab.testing import Scene, differences
+from graphcollab.weigh import Uniform
 
 RING = [[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]]
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from graphcollab import run
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import fc
-from graphcollab.nn import SampleNodes
+from graphcollab.rewire import SampleNodes
 from graphcollab.testing import Scene
 
 PLAIN = {"weight_decay": 0.0, "batch_size": 1}

@@ -8,10 +8,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import run
-from graphcollab.local import AddNoise, FineTuned
+from graphcollab.engine import AddNoise
+from graphcollab.exchange import NoExchange
+from graphcollab.judge import FineTuned
 from graphcollab.methods import fedclassavg
 from graphcollab.models import SplitModel
-from graphcollab.nn import NoExchange
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, check_contract

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from graphcollab import Phases, run
+from graphcollab.exchange.prototype_average import class_means
 from graphcollab.methods import fedproto, local
 from graphcollab.models import SplitModel
-from graphcollab.nn.prototype_average import class_means
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, check_contract
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import SGD
+from graphcollab.engine import SGD
 from graphcollab.methods import fedsim_pillutla, local
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks

@@ -9,12 +9,12 @@ import torch
 from torch_geometric.transforms import Compose
 
 from graphcollab import methods, run
-from graphcollab.local import SGD
+from graphcollab.engine import SGD
 from graphcollab.method import Method
 from graphcollab.methods import ditto, dpsgd, fedavg, fedproto, flt, ifca, local, meta_l2c, pfedsim
 from graphcollab.metrics import server_graph
-from graphcollab.nn import EveryRound
 from graphcollab.phases import Phases
+from graphcollab.rewire import EveryRound
 from graphcollab.tasks import Pool
 from graphcollab.testing import Scene, check_direction
 from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring, WithSelfLoops

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from graphcollab.local import Rows
+from graphcollab.engine import Rows
 from graphcollab.methods import fedavg, ifca
 from graphcollab.testing import Scene, check_contract, check_two_architectures, differences
 from graphcollab.train import run

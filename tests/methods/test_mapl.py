@@ -9,13 +9,15 @@ import torch
 from torch import nn
 
 from graphcollab import load_dataset, local, run
-from graphcollab.local import AddNoise, CrossEntropy, Fit, SupervisedContrast, Views
+from graphcollab.engine import AddNoise, CrossEntropy, SupervisedContrast, Views
+from graphcollab.exchange import NoExchange
+from graphcollab.local import Fit
 from graphcollab.methods import fedavg, mapl
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import MLP, SplitModel, small_backbones, split_models, torchvision_backbones
-from graphcollab.nn import ClassifierSimilarity, NoExchange
 from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import CONTRACT, Scene
+from graphcollab.weigh import ClassifierSimilarity
 
 QUICK = {"lr": 0.01, "batch_size": 4, "augment": AddNoise(0.1)}
 

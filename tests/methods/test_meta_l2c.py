@@ -19,7 +19,7 @@ def test_nodes_that_change_alike_weigh_the_same(points):
 
 def test_encoders_and_round_are_those_of_autograd_through_everything(points):
     train, val = [[[1.0, 2.0]], [[-1.0, 0.5]], [[2.0, 0.0]]], [[[0.0, 1.0]], [[3.0, 0.0]], [[1.0, 1.0]]]
-    from graphcollab.local import SGD
+    from graphcollab.engine import SGD
 
     method = meta_l2c(**PLAIN)
     method = method.replace(weigh=type(method.weigh)(optimizer=SGD(lr=1.0)))

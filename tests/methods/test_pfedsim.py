@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import SGD
+from graphcollab.engine import SGD
 from graphcollab.methods import fedavg, pfedsim
 from graphcollab.models import SplitModel
 from graphcollab.stack import Stacks

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import Engine
+from graphcollab.engine import Engine
 from graphcollab.metrics import node_latents
 from graphcollab.models import MLP, SplitModel
 from graphcollab.stack import ParamSpec, Stacks

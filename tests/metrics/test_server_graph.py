@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphcollab.control import Membership
 from graphcollab.methods import cobo, fedavg, local
 from graphcollab.metrics import adjusted_rand_index, server_graph
-from graphcollab.nn import Membership
 from graphcollab.phases import Phases
 from graphcollab.report import weight_heatmaps
 from graphcollab.testing import Scene

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.local import SGD, Engine, Rows
+from graphcollab.engine import SGD, Engine, Rows
 from graphcollab.models import ResNet9, build_model
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks

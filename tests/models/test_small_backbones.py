@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.local import SGD, Engine, Objective, PrototypeContrast, Rows, SupervisedContrast
+from graphcollab.engine import SGD, Engine, Objective, PrototypeContrast, Rows, SupervisedContrast
 from graphcollab.models import SplitModel, small_backbone, small_backbones, split_models
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.local import SGD, Engine, Rows
+from graphcollab.engine import SGD, Engine, Rows
 from graphcollab.models import replace_batch_norm, split_models, torchvision_backbone, torchvision_backbones
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks

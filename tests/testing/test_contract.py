@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from graphcollab.local import Fit, SupervisedContrast, Views
+from graphcollab.engine import SupervisedContrast, Views
+from graphcollab.exchange import Exchange, NoExchange
+from graphcollab.local import Fit
 from graphcollab.method import Method, OwnModel
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
-from graphcollab.nn import Exchange, Metropolis, NoExchange
 from graphcollab.phases import Phases
 from graphcollab.testing import (
     CONTRACT,
@@ -33,6 +34,7 @@ from graphcollab.testing import (
     differences,
     leaves,
 )
+from graphcollab.weigh import Metropolis
 
 
 @dataclass(frozen=True)

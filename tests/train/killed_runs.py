@@ -20,14 +20,16 @@ from torch import nn
 
 import graphcollab
 from graphcollab import fedavg, l2c, meta_l2c
-from graphcollab.local import Adam, Fit
+from graphcollab.engine import Adam
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import MLP
-from graphcollab.nn import Exchange, Uniform
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, CsvLog, RecordGraph, saver
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import Uniform
 
 ROUNDS = 12
 ADAM = Fit(epochs=2, batch_size=16, optimizer=Adam(lr=0.02), keep_state=True)

@@ -11,13 +11,13 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab import compare, run
-from graphcollab.local import NonFiniteLossError
+from graphcollab.engine import NonFiniteLossError
 from graphcollab.methods import fedavg, local
 from graphcollab.metrics import UserMetric
+from graphcollab.stop.watch import EarlyStopping
 from graphcollab.tasks import Tasks
 from graphcollab.train import History, Trial
 from graphcollab.train.patience import out_of_patience, remember_best
-from graphcollab.watch import EarlyStopping
 
 
 def tasks(scale=1e12, seed=0, **settings):
@@ -130,7 +130,7 @@ def test_undefined_evaluations_use_up_no_patience():
 
 def test_early_stopping_does_not_count_undefined_losses(monkeypatch):
     """Every second validation loss is undefined; with a patience of 2 a node waits for two that are not."""
-    from graphcollab import watch
+    from graphcollab.stop import watch
 
     scores = iter(
         [[1.0] * 4, [1.0] * 4] + [[math.nan] * 4] * 4 + [[2.0] * 4] * 2 + [[math.nan] * 4] * 2 + [[2.0] * 4] * 2

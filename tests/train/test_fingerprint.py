@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 from graphcollab import mapl
-from graphcollab.local import AddNoise
+from graphcollab.engine import AddNoise
 from graphcollab.train.fingerprint import codes_in, fingerprint, layers, settings
 
 ROOT = Path(__file__).parents[2]

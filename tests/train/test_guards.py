@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from graphcollab import run
-from graphcollab.local import Plan
+from graphcollab.engine import Plan
 from graphcollab.methods import local
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads

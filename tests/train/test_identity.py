@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from graphcollab import ifca, l2c, local, meta_l2c, run
-from graphcollab.local import SGD, Fit, UserLoss, Views
+from graphcollab.engine import SGD, UserLoss, Views
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP

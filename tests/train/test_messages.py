@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphcollab import methods
+from graphcollab.control import Membership
 from graphcollab.models import MLP
-from graphcollab.nn import Membership
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.train import RecordGraph, run

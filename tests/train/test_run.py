@@ -14,16 +14,17 @@ import torch
 from torch import nn
 
 from graphcollab import fedavg, l2c, local, meta_l2c, run
-from graphcollab.local import SGD, Fit
+from graphcollab.engine import SGD
+from graphcollab.local import Fit
 from graphcollab.method import Method, NonFiniteLossError, OwnModel
 from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
+from graphcollab.stop.watch import NoWatch
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
 from graphcollab.train.patience import out_of_patience, remember_best
-from graphcollab.watch import NoWatch
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from graphcollab import compare, dpsgd, fedavg, run
+from graphcollab.control import Membership, Stragglers
 from graphcollab.models import MLP
-from graphcollab.nn import Membership, Stragglers
 from graphcollab.testing import Scene, differences
 
 TASKS = Scene.small(torch.float32).tasks

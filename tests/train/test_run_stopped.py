@@ -8,10 +8,10 @@ import torch
 from graphcollab import compare, run
 from graphcollab.methods import dac, fedavg, local, panm, pens, random_peers
 from graphcollab.phases import Phases
+from graphcollab.stop.watch import EarlyStopping
 from graphcollab.tasks import linear_regression_tasks
 from graphcollab.testing import differences
 from graphcollab.train import RecordGraph, RecordScores
-from graphcollab.watch import EarlyStopping
 
 
 def tasks(seed=0):
@@ -118,8 +118,8 @@ def test_everybody_may_meet_everybody_after_a_phase_without_edges():
 
 
 def test_bytes_of_what_is_measured_beyond_what_is_merged():
-    from graphcollab.nn import CosineWeights
     from graphcollab.testing import Scene
+    from graphcollab.weigh import CosineWeights
 
     parameters, head = 4 * 6 + 6 + 6 * 3 + 3, 6 * 3 + 3
     for metric, floats in ((CosineWeights("all"), parameters), ("cosine_weights", head), ("inverse_loss", parameters)):

@@ -1,0 +1,244 @@
+"""The contract of the two backends, and what they share: batches of unequal length and randomness inside layers."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.feed import Feed
+from graphcollab.engine.latents import embed_arguments, has_latents
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
+from graphcollab.stack import ParamSpec
+from graphcollab.typing import Embedded
+
+__all__ = [
+    "Backend",
+    "Key",
+    "batch_groups",
+    "draws_keyed",
+    "is_random",
+    "padding_by_type",
+    "training_failure",
+    "used",
+]
+
+_JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
+
+T = TypeVar("T", Tensor, Embedded)
+F = TypeVar("F", bound=Callable[..., Any])
+
+Key: TypeAlias = tuple[int, Tensor, int]
+"""What keys randomness inside layers: seed, the identity of every row's node [r], and round."""
+
+
+class Backend(ABC):
+    """Computes with the models of one architecture. Both backends give the same numbers up to rounding.
+
+    Args:
+        module: One module of the architecture; a copy of it serves as working memory.
+        spec: Its columns.
+        autocast: Compute forward passes in bfloat16.
+        compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
+        padding: Where batches may be padded to one length: ``"always"``, only in ``"evaluation"`` (predictions), or
+            ``"never"``. Default: by the types of layers, `padding_by_type`.
+    """
+
+    name: str
+
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ParamSpec,
+        autocast: bool = False,
+        compile: bool = False,
+        padding: str | None = None,
+    ) -> None:
+        self.module = copy_module(module)
+        for layer in self.module.modules():
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                layer.sparse = False  # a row's gradient is dense
+        self.spec = spec
+        self.padding = padding or padding_by_type(module, spec)
+        self.autocast = autocast
+        self.draws = Draws(twice=compile)
+
+    @property
+    def samplewise(self) -> bool:
+        """Whether samples may be padded in training and for gradients."""
+        return self.padding == "always"
+
+    def keyed(self, *keys: int) -> AbstractContextManager[None]:
+        """Key what is drawn inside, in a method that is `draws_keyed`."""
+        return self.drawing_from(keyed_layers(*(keys or (_JUDGING,))))
+
+    def drawing_from(self, randomness: own_randomness) -> AbstractContextManager[None]:
+        """Draw from these generators, on from where they are, in a method that is `draws_keyed`."""
+        return self.draws.keyed(randomness) if self.draws.active else nullcontext()
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether forward passes (not those to latents) are known not to write to their inputs."""
+        return False
+
+    @abstractmethod
+    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
+        """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""
+
+    @abstractmethod
+    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
+        """Return outputs, latents and projected latents instead, [r, m, ...] each, of models that have them."""
+
+    @abstractmethod
+    def gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None = None,
+        key: Key | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P]; ``weight`` [r, m] as in `Context`.
+
+        They are of evaluation mode, or, with a key for randomness inside layers, of training mode. Buffers stay as
+        they are.
+        """
+
+    @abstractmethod
+    def fit(
+        self,
+        flat: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+        anchor: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Take every row's local steps.
+
+        Args:
+            flat: Models, [r, columns]; not changed.
+            feed: Their batches.
+            optimizer: The update.
+            objective: What is minimised.
+            state: Optimiser state by slot, [r, P]; not changed.
+            step: Optimiser steps taken before, [r].
+            anchor: Parameters to stay close to, [r, P].
+            out: Where to put the new models, [r, columns]. Default: a new tensor.
+
+        Returns:
+            New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
+        """
+
+    def _autocast(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.autocast)
+
+    def _whole(self, outputs: T) -> T:
+        """Return outputs in full precision, in which losses are computed."""
+        if not self.autocast:
+            return outputs
+        return Embedded(*(o.float() for o in outputs)) if isinstance(outputs, Embedded) else outputs.float()
+
+
+def draws_keyed(compute: F) -> F:
+    """Let a backend's method enter ``self.draws.keyed`` where its module or objective draws, and only there."""
+
+    @functools.wraps(compute)
+    def settled(self: Backend, flat: Tensor, *args: Any, **options: Any) -> Any:
+        objective = next((one for one in (*args, *options.values()) if isinstance(one, Objective)), None)
+        kind = compute.__name__, options.get("key") is None, objective
+        return self.draws.settle(kind, flat.device, lambda: compute(self, flat, *args, **options))
+
+    return cast(F, settled)
+
+
+def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:
+    """Group the rows at work by batch length, or pad them to one length with weights.
+
+    Args:
+        size: Batch length of every row, [r], the longest first; 0 for a row at rest.
+        together: Whether samples may be padded.
+        like: For device and number type of the weights.
+
+    Returns:
+        For every group its rows, its batch length, and the weight of every sample [r, length], None where all are
+        equal.
+    """
+    active = int((size > 0).sum())
+    lengths = size[:active].unique().tolist()
+    if len(lengths) == 1:
+        return [(slice(0, active), lengths[0], None)]
+    if together:
+        width = lengths[-1]
+        inside = torch.arange(width) < size[:active, None]
+        return [(slice(0, active), width, (inside / size[:active, None].to(like.dtype)).to(like.device))]
+    return [((size == length).nonzero().flatten().to(like.device), length, None) for length in lengths]
+
+
+def used(
+    params: Sequence[Tensor], grads: Sequence[Tensor | None], state: Mapping[str, Sequence[Tensor]]
+) -> tuple[list[Tensor], list[Tensor], dict[str, list[Tensor]]]:
+    """Return parameters, gradients and optimiser state of what the loss depends on.
+
+    The others rest, as in ``torch.optim``, which skips parameters without a gradient: they do not even decay.
+    """
+    some = [n for n, grad in enumerate(grads) if grad is not None]
+    kept = {slot: [values[n] for n in some] for slot, values in state.items()}
+    return [params[n] for n in some], [grad for grad in grads if grad is not None], kept
+
+
+def padding_by_type(module: nn.Module, spec: ParamSpec) -> str:
+    """Return where batches may be padded as far as the types of layers tell; see `Backend`.
+
+    Batch normalisation looks across the batch in training, and without running statistics in evaluation too. Whatever
+    has buffers may average over the batch.
+    """
+    norms = [
+        m
+        for m in module.modules()
+        if isinstance(m, nn.modules.batchnorm._NormBase) and not isinstance(m, nn.modules.instancenorm._InstanceNorm)
+    ]
+    if any(m.running_mean is None or m.running_var is None for m in norms):
+        return "never"
+    return "evaluation" if norms or "buffers" in spec.parts else "always"
+
+
+def is_random(module: nn.Module, inputs: Tensor) -> bool:
+    """Tell whether the module draws random numbers in training mode, judged by one forward pass of a copy, to latents.
+
+    Shapes:
+        inputs: [B, ...]; two samples or more, for batch normalisation.
+    """
+    with keyed_layers(_JUDGING):
+        embeds = has_latents(module, inputs)
+    with keyed_layers(0) as randomness, torch.no_grad():
+        copy_module(module).train()(inputs, **embed_arguments(embeds))
+    return randomness.draws > 0
+
+
+def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) -> str | None:
+    """Return why a copy of a module cannot take inputs [B, ...] in training mode, None where it can.
+
+    Args:
+        module: The module.
+        inputs: The inputs.
+        embeds: Whether latents are asked for.
+    """
+    try:
+        with keyed_layers(0), torch.no_grad():
+            copy_module(module).train()(inputs, **embed_arguments(embeds))
+    except (RuntimeError, ValueError, IndexError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,230 @@
+"""Contrastive losses of projected latents: among samples, against class prototypes, and among prototypes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphcollab.engine.objective import Context, Objective, Wrapped
+
+__all__ = ["FirstView", "PrototypeContrast", "PrototypeUniformity", "SupervisedContrast"]
+
+REDUCTIONS = ("mean", "sum")
+
+
+@dataclass(frozen=True)
+class SupervisedContrast(Objective):
+    r"""Pull samples of one class together and push the others away.
+
+    `Supervised Contrastive Learning (Khosla et al., NeurIPS 2020) <https://arxiv.org/abs/2004.11362>`_, eq. 2 (form
+    ``"out"``) and eq. 3 (``"in"``), with :math:`u_q = p_q / \lVert p_q \rVert` the projections on the unit sphere, Q
+    the views in the batch and P(q) the other ones of q's class:
+
+    .. math::
+        \ell_q^\text{out} = \frac{-1}{|P(q)|} \sum_{r \in P(q)} \log
+            \frac{e^{u_q \cdot u_r / \tau}}{\sum_{m \ne q} e^{u_q \cdot u_m / \tau}}, \qquad
+        \ell_q^\text{in} = -\log \frac{1}{|P(q)|} \sum_{r \in P(q)}
+            \frac{e^{u_q \cdot u_r / \tau}}{\sum_{m \ne q} e^{u_q \cdot u_m / \tau}}
+
+    A sample that is alone with its class in the batch adds nothing; with two views there is none.
+
+    Args:
+        temperature: τ.
+        form: ``"out"`` or ``"in"``.
+        reduction: ``"mean"`` or ``"sum"`` over the views of the batch.
+        normalize: False: u is p itself, as in the code of FedClassAvg's authors.
+        of: ``"projection"`` or ``"latent"``: what is compared.
+
+    Raises:
+        ValueError: If the temperature is not a positive finite number, or form, reduction or ``of`` is unknown.
+    """
+
+    temperature: float = 0.5
+    form: str = "out"
+    reduction: str = "mean"
+    normalize: bool = True
+    of: str = "projection"
+    embeds = True  # and it compares samples, so a split's gradient is computed on all at once: it counts as a penalty
+
+    def __post_init__(self) -> None:
+        _check_temperature(self.temperature)
+        for name, known in (("form", ("out", "in")), ("reduction", REDUCTIONS), ("of", ("projection", "latent"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the loss of a batch of views."""
+        _check_labels(targets)
+        unit = _latents(context, self.of)
+        unit = F.normalize(unit, dim=1) if self.normalize else unit
+        itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+        left_out = itself if context.weight is None else itself | (context.weight == 0)
+        nothing = torch.finfo(unit.dtype).min / 4  # not -inf, whose gradients are NaN where a sample is alone
+        logits = (unit @ unit.T / self.temperature).masked_fill(left_out, nothing)
+        shares = logits - logits.logsumexp(1, keepdim=True)
+        same = (targets[:, None] == targets) & ~left_out
+        count = same.sum(1)
+        if self.form == "out":
+            losses = -shares.masked_fill(~same, 0).sum(1) / count.clamp(min=1)
+        else:
+            losses = count.clamp(min=1).to(shares.dtype).log() - shares.masked_fill(~same, nothing).logsumexp(1)
+        losses = losses.masked_fill(count == 0, 0)
+        if self.reduction == "mean":
+            return context.mean(losses)
+        return losses.sum() if context.weight is None else losses.masked_fill(context.weight == 0, 0).sum()
+
+
+@dataclass(frozen=True)
+class PrototypeContrast(Objective):
+    r"""Pull every sample towards the prototype of its class and push it away from the others.
+
+    `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024), section
+    4.1, with the node's own learned prototypes :math:`\xi^1, \dots, \xi^C`, a parameter of the model:
+
+    .. math::
+        \ell = \frac{-1}{|Q|} \sum_{q \in Q} \log
+            \frac{e^{\cos(p_q, \xi^{y_q}) / \tau}}{\sum_k e^{\cos(p_q, \xi^k) / \tau}}
+
+    Args:
+        temperature: τ.
+        normalize: False: the prototypes keep their length and :math:`\tau = 1`, as what the authors' code amounts to,
+            where the temperature cancels.
+        name: Name of the parameter [C, d_p].
+
+    Raises:
+        ValueError: If the temperature is not a positive finite number.
+    """
+
+    temperature: float = 0.5
+    normalize: bool = True
+    name: str = "prototypes"
+    embeds = True
+
+    def __post_init__(self) -> None:
+        _check_temperature(self.temperature)
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the mean over the views of the batch."""
+        _check_labels(targets)
+        unit = F.normalize(_latents(context, "projection"), dim=1)
+        prototypes = _prototypes(context, self.name)
+        classes, width = outputs.shape[-1], unit.shape[1]
+        if prototypes.dim() != 2 or len(prototypes) < classes or prototypes.shape[1] != width:
+            raise ValueError(
+                f"parameter {self.name!r} must hold one prototype per class of the size of the projections, "
+                f"[{classes}, {width}], it has shape {list(prototypes.shape)}"
+            )
+        logits = unit @ (F.normalize(prototypes, dim=1) / self.temperature if self.normalize else prototypes).T
+        return context.mean(F.cross_entropy(logits, targets, reduction="none"))
+
+
+@dataclass(frozen=True)
+class PrototypeUniformity(Objective):
+    r"""Push the prototypes of different classes apart.
+
+    MAPL's eq. 5:
+
+    .. math::
+        \ell = \frac1C \sum_k \sum_{r \ne k} \cos(\xi^k, \xi^r)
+
+    It is 0 for prototypes at right angles and C − 1 where all are the same; the least is −1, of a regular simplex.
+
+    Args:
+        form: ``"cosine"``, eq. 5; ``"exp"``, of the authors' code: :math:`e^{\xi^k \cdot \xi^r / \tau}` in place of the
+            cosine, of prototypes of any length.
+        temperature: τ of ``"exp"``.
+        name: Name of the parameter [C, d_p].
+
+    Raises:
+        ValueError: If the form is unknown or the temperature is not a positive finite number.
+    """
+
+    form: str = "cosine"
+    temperature: float = 100.0
+    name: str = "prototypes"
+
+    def __post_init__(self) -> None:
+        _check_temperature(self.temperature)
+        if self.form not in ("cosine", "exp"):
+            raise ValueError(f"form must be 'cosine' or 'exp', got {self.form!r}")
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the loss of the prototypes; samples play no part."""
+        prototypes = _prototypes(context, self.name)
+        itself = torch.eye(len(prototypes), dtype=torch.bool, device=prototypes.device)
+        if self.form == "cosine":
+            unit = F.normalize(prototypes, dim=1)
+            among = (unit @ unit.T).masked_fill(itself, 0)
+        else:  # left out beforehand: of long prototypes, e to their own square may be infinite
+            among = (prototypes @ prototypes.T / self.temperature).masked_fill(itself, -math.inf).exp()
+        return among.sum() / len(prototypes)
+
+
+@dataclass(frozen=True)
+class FirstView(Wrapped):
+    """An objective of the first view only.
+
+    Args:
+        term: The objective.
+    """
+
+    term: Objective
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the objective of the views that come first."""
+        return self.term(*_first(outputs, targets, context, dim=0))
+
+    def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the objectives of many nodes at once."""
+        return self.term.rows(*_first(outputs, targets, context, dim=1))
+
+
+def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tuple[Tensor, Tensor, Context]:
+    """Return what belongs to the first view."""
+    count = outputs.shape[dim] // context.views
+
+    def cut(values: Tensor) -> Tensor:
+        return values.narrow(dim, 0, count)
+
+    own = replace(
+        context,
+        weight=None if context.weight is None else cut(context.weight) * context.views,
+        latent=None if context.latent is None else cut(context.latent),
+        projection=None if context.projection is None else cut(context.projection),
+        views=1,
+    )
+    return cut(outputs), cut(targets), own
+
+
+def _check_labels(targets: Tensor) -> None:
+    if targets.is_floating_point() or targets.dim() != 1:
+        raise ValueError(
+            f"contrastive losses compare classes, so they need one whole-number label per sample, targets are "
+            f"{targets.dtype} of shape {tuple(targets.shape)}: they are for classification only"
+        )
+
+
+def _latents(context: Context, of: str) -> Tensor:
+    found: Tensor | None = getattr(context, of)
+    if found is None:
+        raise ValueError(
+            f"the objective reads the {of} of samples, which this use of it does not provide: train by Fit"
+        )
+    return found
+
+
+def _prototypes(context: Context, name: str) -> Tensor:
+    if name not in context.params:
+        raise ValueError(
+            f"the model has no parameter {name!r} with one prototype per class: use graphcollab.models.SplitModel"
+        )
+    return context.params[name]
+
+
+def _check_temperature(temperature: float) -> None:
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be a positive finite number, got {temperature}")

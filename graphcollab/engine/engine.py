@@ -1,0 +1,298 @@
+"""The row primitives ``loss``, ``grad``, ``fit`` and ``predict`` that all methods are built on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.backend import Backend
+from graphcollab.engine.feed import Feed
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
+from graphcollab.engine.row_results import Fitted, Outputs
+from graphcollab.engine.rows import Rows
+from graphcollab.engine.samples import take_samples
+from graphcollab.engine.views import Views
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Computes with rows: (parameters, whose data).
+
+    Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk,
+    so neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges.
+
+    Args:
+        tasks: The nodes' data.
+        modules: One module per architecture, in the order of the stacks.
+        specs: Their columns.
+        backend: ``"auto"``, ``"vmap"`` or ``"loop"``; see `make_plan`.
+        chunk: Rows at a time. Default: by `make_plan`'s rule.
+        plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
+        autocast: Compute forward passes in bfloat16.
+        compile: Compile stacked forward passes with ``torch.compile``.
+    """
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        modules: Sequence[nn.Module],
+        specs: Sequence[ParamSpec],
+        *,
+        backend: str = "auto",
+        chunk: int | None = None,
+        plans: Sequence[Plan] | None = None,
+        autocast: bool = False,
+        compile: bool = False,
+    ) -> None:
+        self.tasks = tasks
+        self.objective = as_objective(tasks.loss)
+        sample, pairs = _sample(tasks), list(zip(modules, specs, strict=True))
+        if plans is None:
+            plans = [make_plan(module, spec, sample, self.objective, backend, chunk) for module, spec in pairs]
+        else:
+            for plan, (module, spec) in zip(plans, pairs, strict=True):
+                check_plan(plan, module, spec, sample, self.objective)
+        self.plans = tuple(plans)
+        self.backends: tuple[Backend, ...] = tuple(
+            BACKENDS[plan.backend](module, spec, autocast, compile, plan.padding)
+            for plan, (module, spec) in zip(plans, pairs, strict=True)
+        )
+
+    def fit(
+        self,
+        rows: Rows,
+        *,
+        optimizer: RowOptimizer,
+        seed: int,
+        round_: int,
+        batch_size: int,
+        epochs: int = 1,
+        steps: int | None = None,
+        objective: Objective | None = None,
+        anchor: Stacks | None = None,
+        state: Mapping[str, Stacks] | None = None,
+        step: Tensor | None = None,
+        views: Views | None = None,
+        given: Mapping[str, Tensor] | None = None,
+    ) -> Fitted:
+        """Train every row on its node's training samples.
+
+        Args:
+            rows: What to train, on whose data.
+            optimizer: The update.
+            seed: Seed of the run.
+            round_: Round; with the seed and the node's identity it fixes the batches.
+            batch_size: B; the last batch of a pass may be shorter.
+            epochs: Passes over the node's training samples.
+            steps: Number of local steps, instead of ``epochs``.
+            objective: What is minimised. Default: the task's loss.
+            anchor: One anchor per row, where the objective asks for one.
+            state: Optimiser state by slot, one row each. Default: zero.
+            step: Optimiser steps taken before, [R]. Default: zero.
+            views: Augmented views of the samples.
+            given: What the objective is given beside the samples, by name, [R, ...] each.
+        """
+        objective = objective or self.objective
+        split = self.tasks.splits["train"]
+        counts = split.sizes[rows.node]
+        taken = torch.zeros_like(rows.node) if step is None else step
+        models = [rows.source.tensors[s].new_empty(n, backend.spec.num_columns) for s, n, backend in self._layout(rows)]
+        slots = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        loss = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
+        bad = torch.full_like(rows.node, -1)
+        members: list[Tensor] = []
+        planned = local_steps(counts, batch_size, epochs, steps)
+        for place, (s, where) in enumerate(self._stacks(rows)):
+            members.append(where)
+            for local in self._chunks(s, planned[where]):
+                take = where[local]
+                nodes = rows.node[take]
+                schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, batch_size, epochs, steps)
+                index = split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position)
+                extra = None if given is None else {name: value[take] for name, value in given.items()}
+                pool = self.tasks.pools[split.pool]
+                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, extra)
+                flat = rows.parameters(s, take)
+                width = self.backends[s].spec.num_parameters
+                old = {
+                    slot: flat.new_zeros(len(take), width)
+                    if state is None
+                    else state[slot].tensors[place][local, :width]
+                    for slot in optimizer.slots
+                }
+                near = None if anchor is None else anchor.tensors[place][local][:, :width]
+                out = _view(models[place], local)
+                new, moved, losses = self.backends[s].fit(flat, feed, optimizer, objective, old, taken[take], near, out)
+                if out is None:
+                    models[place][local] = new
+                for slot, values in moved.items():
+                    slots[slot][place][local, :width] = values
+                loss[take] = losses.nansum(0) / schedule.steps
+                bad[take] = _first_bad(losses, schedule, new)
+        specs = tuple(self.backends[s].spec for s, _, _ in self._layout(rows))
+        new_models = Stacks(specs, tuple(models), tuple(members))
+        return Fitted(
+            new_models, loss, bad, {slot: new_models.like(many) for slot, many in slots.items()}, taken + planned
+        )
+
+    def grad(
+        self,
+        rows: Rows,
+        split: str,
+        *,
+        part: str = "all",
+        reduce: Callable[[Tensor, Tensor], Tensor] | None = None,
+        objective: Objective | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return every row's mean loss on a split of its node's data and that loss's gradient.
+
+        Args:
+            rows: Models and whose data they meet.
+            split: ``"train"``, ``"val"`` or ``"test"``.
+            part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
+            reduce: Called for every chunk with its gradients [r, P_part] and row numbers [r]; its results [r, ...] are
+                kept in place of the gradients.
+            objective: Default: the task's loss.
+
+        Returns:
+            Losses [R], and gradients [R, P_part] or the reduced values [R, ...].
+        """
+        objective = objective or self.objective
+        losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
+        kept: Tensor | None = None
+        for s, take in self.chunks(rows, self.tasks.sizes(split)[rows.node]):
+            value, grads = self._chunk_grad(s, rows, take, split, objective)
+            grads = grads[:, self.backends[s].spec.columns(part)]
+            result = grads if reduce is None else reduce(grads, take)
+            if kept is None:
+                kept = result.new_empty(len(rows), *result.shape[1:])
+            losses[take], kept[take] = value, result
+        if kept is None:
+            raise ValueError("there are no rows to compute gradients of")
+        return losses, kept
+
+    def predict(self, rows: Rows, split: str, *, embed: bool = False) -> Iterator[Outputs]:
+        """Yield the outputs of all rows on a split of their nodes' data, chunk by chunk, in evaluation mode.
+
+        Args:
+            rows: Models and whose data they meet.
+            split: ``"train"``, ``"val"`` or ``"test"``.
+            embed: Yield latents and projected latents too, of models that have them.
+        """
+        sizes = self.tasks.sizes(split)[rows.node]
+        for s, take in self.chunks(rows, sizes):
+            if int(sizes[take].max()) == 0:
+                continue
+            yield from self._predict(s, rows, take, split, embed)
+
+    def _predict(self, s: int, rows: Rows, take: Tensor, split: str, embed: bool) -> Iterator[Outputs]:
+        """Yield the outputs of one chunk: padded, or, of models that look across the batch, for every batch length."""
+        backend, spec, counts = self.backends[s], self.backends[s].spec, self.tasks.sizes(split)[rows.node[take]]
+        groups, padded = [take], backend.padding != "never"
+        if not padded:
+            groups = [take[counts == count] for count in counts.unique().tolist() if count]
+        shared = backend.only_reads and not embed
+        for group in groups:
+            flat = rows.parameters(s, group)
+            outputs, targets, masks = [], [], []
+            for inputs, target, mask in take_samples(self.tasks, rows.node[group], split, not padded, shared):
+                outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
+                targets.append(target)
+                masks.append(mask)
+            logits, *latents = (torch.cat(pieces, 1) for pieces in zip(*outputs, strict=True))
+            params = dict(zip(spec.names[: spec.num_named_parameters], spec.views(flat), strict=False))
+            yield Outputs(group, logits, torch.cat(targets, 1), torch.cat(masks, 1), params, spec, *latents)
+
+    def loss(self, rows: Rows, split: str) -> Tensor:
+        """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
+        out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.node.device)
+        for chunk in self.predict(rows, split):
+            out[chunk.rows] = self.losses_of(chunk)
+        return out
+
+    def losses_of(self, chunk: Outputs) -> Tensor:
+        """Return the task's loss of outputs already computed, one per row, [r]."""
+        if not self.objective.weighs:
+            losses = []
+            for r, (o, t, m) in enumerate(zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)):
+                own = Context(None, {name: values[r] for name, values in chunk.params.items()}, spec=chunk.spec)
+                losses.append(self.objective(o[m], t[m], own) if bool(m.any()) else o.new_tensor(float("nan")))
+            return torch.stack(losses)
+        weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
+        outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
+        return self.objective.rows(outputs, targets, Context(weight, chunk.params, spec=chunk.spec))
+
+    def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
+        flat, backend = rows.parameters(s, take), self.backends[s]
+        nodes = rows.node[take]
+        counts = self.tasks.sizes(split)[nodes]
+        loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
+        if objective.weighs and backend.samplewise:
+            whole, shared = objective.penalizes, backend.only_reads and not objective.embeds
+            for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole, shared):
+                value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None].to(flat.dtype), objective)
+                loss += value
+                grads += part
+            return loss, grads
+        for count in counts.unique().tolist():
+            group = (counts == count).nonzero().flatten()
+            inputs, targets, _ = next(take_samples(self.tasks, nodes[group], split, whole=True))
+            loss[group], grads[group] = backend.gradient(flat[group], inputs, targets, None, objective)
+        return loss, grads
+
+    def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""
+        for s, where in self._stacks(rows):
+            for local in self._chunks(s, work[where]):
+                yield s, where[local]
+
+    def _stacks(self, rows: Rows) -> Iterator[tuple[int, Tensor]]:
+        """Yield for every architecture among the rows which rows are of it."""
+        owner = rows.index if rows.index.dim() == 1 else rows.index[:, 0]
+        for s, where, _ in rows.source.locate(owner):
+            yield s, where
+
+    def _layout(self, rows: Rows) -> list[tuple[int, int, Backend]]:
+        """List architecture, number of rows and backend of the stacks among the rows."""
+        return [(s, len(where), self.backends[s]) for s, where in self._stacks(rows)]
+
+    def _chunks(self, stack: int, work: Tensor) -> Iterator[Tensor]:
+        """Cut rows, those with most work first, into chunks of nearly equal length."""
+        order = work.argsort(descending=True, stable=True)
+        pieces = -(-len(order) // self.plans[stack].chunk)
+        yield from order.tensor_split(pieces) if pieces else ()
+
+
+def _sample(tasks: Tasks) -> tuple[Tensor, Tensor]:
+    """Return up to two training samples of the node with the fewest, but one if possible, and three of the largest."""
+    split = tasks.splits["train"]
+    pool, sizes = tasks.pools[split.pool], split.sizes
+    several = torch.where(sizes > 1, sizes, sizes.max() + 1)
+    few, many = int(several.argmin()), int(sizes.argmax())
+    index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
+    return pool.inputs[index], pool.targets[index]
+
+
+def _view(values: Tensor, rows: Tensor) -> Tensor | None:
+    """Return some rows as a view where they follow each other, else None."""
+    first = int(rows[0])
+    if bool((rows == torch.arange(first, first + len(rows), device=rows.device)).all()):
+        return values[first : first + len(rows)]
+    return None
+
+
+def _first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:
+    """Return the first step whose loss is not finite, [r], -1 where all are and the model is finite."""
+    took = torch.arange(len(losses), device=losses.device)[:, None] < schedule.steps
+    bad = took & ~torch.isfinite(losses)
+    after = torch.where(torch.isfinite(models.sum(1)), -1, schedule.steps)
+    return torch.where(bad.any(0), bad.int().argmax(0), after)

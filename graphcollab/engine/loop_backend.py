@@ -1,0 +1,160 @@
+"""The loop backend: one row after the other through one module, whose parameters are views of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.backend import Backend, Key, draws_keyed, used
+from graphcollab.engine.feed import Feed
+from graphcollab.engine.latents import embed_arguments
+from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.randomness import keyed_layers
+from graphcollab.typing import Embedded
+
+__all__ = ["LoopBackend"]
+
+
+class LoopBackend(Backend):
+    """Row by row, every local step of a row before the next row.
+
+    It is for layers without a stacked form, and for convolutions on a CPU, where stacking gains nothing.
+
+    No module is copied: the one module's parameters point into the row at hand.
+    """
+
+    name = "loop"
+
+    @draws_keyed
+    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
+        """Return outputs [r, m, ...] in evaluation mode."""
+        return torch.stack(self._all(flat, inputs))
+
+    @draws_keyed
+    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
+        """Return outputs and latents in evaluation mode; see `Backend.embed`."""
+        return Embedded(*map(torch.stack, zip(*self._all(flat, inputs, embed=True), strict=True)))
+
+    def _all(self, flat: Tensor, inputs: Tensor, **options: bool) -> list[Any]:
+        """Return what the module returns for every row."""
+        self.module.eval()
+        outputs = []
+        with torch.no_grad(), self._autocast(flat.device), self.keyed():
+            for row, x in zip(flat, inputs, strict=True):
+                self._bind(row.clone())  # a module may write to its parameters
+                outputs.append(self._whole(self.module(x, **options)))
+        return outputs
+
+    @torch.enable_grad()
+    @draws_keyed
+    def gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None = None,
+        key: Key | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P]; see `Backend.gradient`."""
+        self.module.eval() if key is None else self.module.train()
+        losses, grads = [], flat.new_empty(len(flat), self.spec.num_parameters)
+        for r, row in enumerate(flat):
+            params = self._bind(row.clone())
+            near = None if anchor is None else anchor[r]
+            with self.keyed() if key is None else self.keyed(key[0], int(key[1][r]), key[2]):
+                loss = self._loss(params, inputs[r], targets[r], None if weight is None else weight[r], objective, near)
+                parts = torch.autograd.grad(loss, params, materialize_grads=True)
+            torch.cat([g.flatten() for g in parts], out=grads[r])
+            losses.append(loss.detach())
+        return torch.stack(losses), grads
+
+    @torch.enable_grad()
+    @draws_keyed
+    def fit(
+        self,
+        flat: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+        anchor: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Take every row's local steps, row after row; see `Backend.fit`."""
+        self.module.train()
+        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
+        new.copy_(flat)
+        moments = {slot: values.detach().clone() for slot, values in state.items()}
+        sizes, first, idents = feed.schedule.size.tolist(), step.tolist(), feed.node_id.tolist()
+        losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
+        for r, row in enumerate(new):
+            params = self._bind(row)
+            moved = {slot: self._split(values[r]) for slot, values in moments.items()}
+            near = None if anchor is None else anchor[r]
+            seen = []
+            randomness = keyed_layers(feed.seed, idents[r], feed.round_)
+            for s, size in enumerate(sizes[r]):
+                if size == 0:
+                    break
+                inputs, targets = feed.batch(r, s, size)
+                with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
+                    loss = self._loss(params, inputs, targets, None, objective, near, feed.given_to(r), feed.num_views)
+                grads = torch.autograd.grad(loss, params, allow_unused=True)
+                with torch.no_grad():
+                    optimizer.update(*used(params, grads, moved), first[r] + s)
+                seen.append(loss.detach())
+            losses[: len(seen), r] = torch.stack(seen)
+            self._unbind(row)
+        return new, moments, losses
+
+    def _loss(
+        self,
+        params: list[nn.Parameter],
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None,
+        given: dict[str, Tensor] | None = None,
+        views: int = 1,
+    ) -> Tensor:
+        names = self.spec.names[: len(params)]
+        near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
+        with self._autocast(inputs.device):
+            outputs = self._whole(self.module(inputs, **embed_arguments(objective.embeds)))
+        logits, latent, projection = outputs if objective.embeds else (outputs, None, None)
+        own = dict(zip(names, params, strict=True))
+        context = Context(weight, own, near, latent, projection, given, views, self.spec)
+        return objective(logits, targets, context)
+
+    def _bind(self, row: Tensor) -> list[nn.Parameter]:
+        """Point the module's parameters into a row and copy its buffers in; return those to train, in column order."""
+        named, buffers = dict(self.module.named_parameters()), dict(self.module.named_buffers())
+        params = []
+        for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
+            if name in named:
+                named[name].data = view
+                params.append(named[name])
+            else:
+                buffers[name].copy_(view)
+        return params[: self.spec.num_named_parameters]
+
+    def _unbind(self, row: Tensor) -> None:
+        """Copy the module's buffers back into a row."""
+        buffers = dict(self.module.named_buffers())
+        for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
+            if name in buffers:
+                view.copy_(buffers[name])
+
+    def _split(self, values: Tensor) -> list[Tensor]:
+        """Split a row's [P] numbers into one view per parameter."""
+        count = self.spec.num_named_parameters
+        pieces = values.split(self.spec.sizes[:count])
+        return [piece.view(shape) for piece, shape in zip(pieces, self.spec.shapes[:count], strict=True)]

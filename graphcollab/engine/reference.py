@@ -1,0 +1,273 @@
+"""What plain PyTorch makes of a module on a few samples: the measure for backends and for padding."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from graphcollab.engine.backend import is_random
+from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.feed import Feed
+from graphcollab.engine.latents import embed_arguments, has_latents
+from graphcollab.engine.memory import changed, memory_of
+from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.randomness import keyed_layers
+from graphcollab.stack import ParamSpec
+from graphcollab.tasks import Pool, Schedule
+from graphcollab.typing import Embedded
+
+__all__ = ["JUDGED", "TRAINED", "Numbers", "Reference"]
+
+SIZES = 4, 2  # samples of the two nodes
+PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
+MOVED = 0.01  # how far the parameters of the second model are from the first's
+RATE = 0.1
+OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
+
+
+Numbers: TypeAlias = dict[str, Tensor]
+"""What two models make of their nodes' samples, by what it is: `JUDGED` in evaluation mode, `TRAINED` in training."""
+
+JUDGED = "loss", "gradient"
+TRAINED = "loss in training", "gradient in training", "parameters after a step", "buffers after a step"
+
+
+class _Lookups(TorchFunctionMode):
+    """Notes what embeddings do besides looking up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options: set[str] = set()
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.embedding or func is F.embedding_bag:
+            given = inspect.signature(func).bind(*args, **(kwargs or {})).arguments
+            self.options |= {name for name in OPTIONS if given.get(name) is not None and given[name] is not False}
+        return func(*args, **(kwargs or {}))
+
+
+class _AskForLatents(Objective):
+    """Adds nothing to a loss but that the forward pass goes on to latents, as other objectives may ask for."""
+
+    embeds = True
+
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        return outputs.new_zeros(())
+
+
+class Reference:
+    """A copy of a module, two models of it, and samples of two nodes for them.
+
+    Args:
+        module: The architecture.
+        spec: Its columns.
+        sample: Inputs [n, ...] and targets [n, ...]: up to two samples of one node, then up to three of another.
+        objective: What is minimised.
+    """
+
+    def __init__(self, module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective) -> None:
+        self.origin, self.module, self.spec = module, copy_module(module), spec  # the first is only read
+        self.kind = type(module).__name__
+        self.inputs, self.targets = sample
+        self.embeds = has_latents(module, self.inputs[:2].clone())
+        self.objective = objective + _AskForLatents() if self.embeds else objective
+        self.random = is_random(module, self.pick(PLACES[0])[0])
+        self.kept: list[str] = []  # attributes that passes change
+        self.lookups = _Lookups()
+        self.writes = False  # whether a forward pass has changed parameters
+        self.noisy = False  # whether the loss draws random numbers
+        self.seen: dict[bool, Tensor] = {}  # the second model's outputs by mode
+        first = spec.flatten(module)
+        second, count = first.clone(), spec.num_parameters
+        wave = torch.arange(count, device=first.device, dtype=first.dtype).cos()
+        second[:count] += MOVED * wave * (1 + second[:count].abs())
+        self.flat = torch.stack([first, second])  # [2, columns]
+
+    def pick(self, places: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Return copies of some of the samples; where there are fewer, they come again."""
+        index = torch.tensor(places, device=self.inputs.device) % len(self.inputs)
+        return self.inputs[index], self.targets[index]
+
+    def batch_of_two(self, model: int) -> tuple[Tensor, Tensor]:
+        """Return two samples of one of the nodes, which is what both have."""
+        return self.pick(PLACES[model][:2])
+
+    @property
+    def anchor(self) -> Tensor | None:
+        """Anchors of the two models, [2, P], where the objective asks for them."""
+        return self.flat[:, : self.spec.num_parameters] if self.objective.anchored else None
+
+    def batches(self) -> tuple[Tensor, Tensor]:
+        """Return inputs [2, 4, ...] and targets [2, 4, ...], the second node's padded."""
+        pairs = [self.pick(places) for places in PLACES]
+        return torch.stack([inputs for inputs, _ in pairs]), torch.stack([targets for _, targets in pairs])
+
+    def feed(self) -> Feed:
+        """Return the same as the batches of one local step."""
+        device = self.inputs.device
+        index = torch.tensor(PLACES, device=device)[:, None] % len(self.inputs)
+        one = torch.ones(2, dtype=torch.int64, device=device)
+        schedule = Schedule(index, torch.tensor(SIZES, device=device)[:, None], one)
+        return Feed(Pool(self.inputs.clone(), self.targets.clone()), index, schedule, torch.arange(2).to(device), 0, 0)
+
+    def numbers(self) -> Numbers:
+        """Compute everything by plain PyTorch, one model at a time, without padding."""
+        seen, numbers = [], []
+        for k in range(2):
+            batch = self.pick(PLACES[k][: SIZES[k]])
+            outputs, loss, gradient = self.forward(k, batch, train=False)
+            trained, step_loss, step = self.forward(k, batch, train=True)
+            self.seen = {False: outputs, True: trained}
+            after = self.spec.flatten(self.module)  # with the buffers that the training step has left
+            after[: len(step)] -= RATE * step
+            seen.append(outputs)
+            numbers.append((loss, gradient, step_loss, step, after))
+        again, other, _ = self.forward(1, batch, train=False, key=2)
+        self.noisy = _alike(again, outputs) and not _alike(other, loss)
+        self.random |= self.noisy
+        return self.collect(seen, *map(torch.stack, zip(*numbers, strict=True)))
+
+    def collect(
+        self, outputs: Sequence[Tensor], loss: Tensor, gradient: Tensor, step_loss: Tensor, step: Tensor, after: Tensor
+    ) -> Numbers:
+        """Name what was computed: outputs [n, ...] of each model, losses [2], gradients [2, P], models [2, columns]."""
+        count = self.spec.num_parameters
+        found = {"outputs": torch.cat([part.flatten() for part in outputs]), "loss": loss, "gradient": gradient}
+        trained = step_loss, step, after[:, :count], after[:, count:]
+        return found | dict(zip(TRAINED, trained, strict=True))
+
+    def forward(
+        self,
+        model: int,
+        batch: tuple[Tensor, Tensor],
+        train: bool,
+        weight: Tensor | None = None,
+        key: int | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return outputs [n, ...], loss and gradient [P] of one of the models on a batch."""
+        module = self.spec.load_into(self.module, self.flat[model])
+        module.train() if train else module.eval()
+        named = dict(module.named_parameters())
+        params = {name: named[name] for name in self.spec.names[: self.spec.num_named_parameters]}
+        anchors = self.spec.views(self.flat[model])
+        anchor = dict(zip(params, anchors, strict=False)) if self.objective.anchored else None
+        key = model if key is None else key
+        with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups:
+            found = module(batch[0].clone(), **embed_arguments(self.embeds))
+            seen = _joined(found)  # a copy, before the loss may write to what it is given
+            logits, latent, projection = found if isinstance(found, Embedded) else (found, None, None)
+            self.strangers(logits)
+            context = Context(weight, params, anchor, latent, projection, spec=self.spec)
+            targets = batch[1].clone()
+            loss = self.objective(logits, targets, context)
+            try:
+                grads = torch.autograd.grad(loss, list(params.values()), materialize_grads=True)
+            except RuntimeError as error:
+                if targets._version == 0:  # nothing was written to them
+                    raise
+                raise ValueError(
+                    "the loss changes the targets that it is given in place, and its gradient needs them: let it "
+                    f"change a copy, targets.clone() ({error})"
+                ) from error
+        with torch.no_grad():
+            now = self.spec.flatten(module)[: self.spec.num_parameters]
+            self.writes |= not torch.equal(now, self.flat[model, : len(now)])
+        return seen, loss.detach(), torch.cat([(g.to_dense() if g.is_sparse else g).flatten() for g in grads])
+
+    def outputs(self, model: int, inputs: Tensor, train: bool) -> Tensor:
+        """Return the outputs [n, ...] of one of the models alone."""
+        module = self.spec.load_into(self.module, self.flat[model]).train(train)
+        with torch.set_grad_enabled(train), keyed_layers(0, model, 0):
+            return _joined(module(inputs.clone(), **embed_arguments(self.embeds)))
+
+    def in_double(self) -> Numbers | None:
+        """Compute everything in double precision, None where the module cannot be or is in it."""
+        if self.flat.dtype == torch.float64:
+            return None
+        sample = tuple(part.double() if part.is_floating_point() else part for part in (self.inputs, self.targets))
+        twin = copy.copy(self)
+        twin.module, (twin.inputs, twin.targets), twin.flat = (
+            copy_module(self.module).double(),
+            sample,
+            self.flat.double(),
+        )
+        try:
+            return twin.numbers()
+        except (RuntimeError, TypeError, ValueError):
+            return None
+
+    def require_repeatable(self, expected: Numbers, train: bool) -> None:
+        """Refuse a module that gives other numbers in a second pass that is like the first.
+
+        Raises:
+            ValueError: If it does.
+        """
+        kind = "gradient in training" if train else "gradient"
+        outputs, _, gradient = self.forward(1, self.pick(PLACES[1][: SIZES[1]]), train, key=1 if train else 2)
+        judged = train or not self.noisy
+        if _alike(outputs, self.seen[train]) and (not judged or _alike(gradient, expected[kind][1])):
+            return
+        own = self.changed()
+        if own:
+            reason = f"its attribute {own[0]!r} changes from pass to pass: make it a buffer"
+        elif train:
+            reason = (
+                "it keeps something from pass to pass, which nodes would share, or draws random numbers from elsewhere "
+                "than PyTorch (NumPy, Python): keep it in a buffer, draw by torch"
+            )
+        else:
+            reason = "it draws random numbers, or keeps something: let it do so only while `self.training`"
+        mode = "training" if train else "evaluation"
+        raise ValueError(f"two passes of {self.kind} over the same samples differ in {mode} mode: {reason}")
+
+    def changed(self) -> list[str]:
+        """Return the plain attributes of layers that passes have changed."""
+        return changed(memory_of(self.origin), memory_of(self.module))
+
+    def strangers(self, outputs: Tensor) -> None:
+        """Refuse a module whose outputs depend on trainable tensors that are not its parameters.
+
+        Raises:
+            ValueError: If they do.
+        """
+        own = {id(parameter) for parameter in self.module.parameters()}
+        for leaf in _leaves(outputs):
+            if id(leaf) not in own:
+                raise ValueError(
+                    f"{self.kind} computes with a tensor of shape {tuple(leaf.shape)} that requires a gradient and is "
+                    "none of its parameters, so a copy of the module would not have its own: register it "
+                    "(nn.Parameter, nn.ModuleList) or detach it; where `forward` of an instance was replaced by a "
+                    "function that calls the old one, write a subclass instead"
+                )
+
+
+def _joined(found: Tensor | Embedded) -> Tensor:
+    """Put outputs, and latents where there are any, side by side: [n, ...]."""
+    parts = tuple(found) if isinstance(found, Embedded) else (found,)
+    return torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
+
+
+def _leaves(outputs: Tensor) -> Iterator[Tensor]:
+    """Yield the tensors that a gradient of outputs would be accumulated in."""
+    seen, waiting = set(), [outputs.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            yield variable
+        waiting.extend(parent for parent, _ in node.next_functions)
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    """Tell whether numbers are equal but for what a GPU adds up in another order."""
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)

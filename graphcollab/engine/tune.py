@@ -1,0 +1,89 @@
+"""Timing backends and chunks on the nodes' own data, for those who ask for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.engine import Engine
+from graphcollab.engine.optimizer import SGD
+from graphcollab.engine.plan import BACKENDS, Plan
+from graphcollab.engine.rows import Rows
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Tasks
+
+__all__ = ["tune"]
+
+CHUNKS = (5, 10, 25, 50, 100)
+
+
+def tune(
+    tasks: Tasks,
+    modules: Sequence[nn.Module],
+    specs: Sequence[ParamSpec],
+    models: Stacks,
+    *,
+    batch_size: int = 10,
+    steps: int = 2,
+    repeats: int = 3,
+    autocast: bool = False,
+) -> tuple[Plan, ...]:
+    """Time a few local steps of every architecture's nodes with both backends and several chunks; return the fastest.
+
+    Timings differ from run to run, so the choice may too; a run stores it before its first step and a resumed run
+    repeats it. Models are not changed.
+
+    Args:
+        tasks: The nodes' data.
+        modules: One module per architecture.
+        specs: Their columns.
+        models: One model per node.
+        batch_size: Samples per step.
+        steps: Local steps per timing.
+        repeats: Timings per candidate, of which the best counts; one more goes before them to warm up.
+        autocast: Compute forward passes in bfloat16.
+
+    Example:
+        >>> spec = ParamSpec.from_module(module := nn.Linear(2, 2))
+        >>> tasks = Tasks.from_samples([(torch.randn(9, 2), torch.randint(2, (9,)))] * 3)
+        >>> plans = tune(tasks, [module], [spec], Stacks.single(spec, torch.zeros(3, 6)), repeats=1)
+        >>> "fastest of" in plans[0].reason
+        True
+    """
+    best = []
+    for a, members in enumerate(models.members):
+        candidates: list[tuple[float, Plan]] = []
+        for backend in BACKENDS:
+            try:
+                engine = Engine(tasks, modules, specs, backend=backend, autocast=autocast)
+            except ValueError:  # this architecture has no stacked form
+                continue
+            chunks = sorted({min(chunk, len(members)) for chunk in (*CHUNKS, len(members))})
+            for chunk in chunks if backend == "vmap" else chunks[:1]:  # one row at a time: the chunk hardly matters
+                engine.plans = tuple(replace(plan, chunk=chunk) for plan in engine.plans)
+                rows = Rows.own(models, members)
+                seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + 1)][1:])
+                candidates.append((seconds, engine.plans[a]))
+        seconds, plan = min(candidates, key=lambda candidate: (candidate[0], candidate[1].backend))
+        milliseconds = 1000 * seconds / steps
+        reason = f"fastest of {len(candidates)}: {milliseconds:.2f} ms a step of stack {a}"
+        best.append(replace(plan, reason=reason))
+    return tuple(best)
+
+
+def _once(engine: Engine, rows: Rows, batch_size: int, steps: int) -> float:
+    device: Tensor = rows.node
+    _synchronize(device)
+    started = time.perf_counter()
+    engine.fit(rows, optimizer=SGD(lr=0.0), seed=0, round_=0, batch_size=batch_size, steps=steps)
+    _synchronize(device)
+    return time.perf_counter() - started
+
+
+def _synchronize(like: Tensor) -> None:
+    if like.device.type == "cuda":
+        torch.cuda.synchronize(like.device)

@@ -1,0 +1,216 @@
+"""The stacked backend: one forward and backward pass for all rows of a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, used
+from graphcollab.engine.chain import make_chain
+from graphcollab.engine.feed import Feed
+from graphcollab.engine.latents import embed_arguments
+from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.stacked_ops import stacked_ops
+from graphcollab.stack import ParamSpec
+from graphcollab.typing import Embedded
+
+__all__ = ["VmapBackend"]
+
+Leaves = list[Tensor]
+
+
+class VmapBackend(Backend):
+    """Models of a chunk as stacked tensors: vmap over the forward pass and the loss, plain autograd behind it.
+
+    Only the forward pass runs under vmap. Its backward pass is ordinary autograd over stacked tensors, so a step costs
+    one dispatch per operation whatever the number of rows.
+
+    Randomness inside layers is seeded per chunk here and is exempt from the rule that results do not depend on the
+    chunk; `LoopBackend` keys it per node.
+    """
+
+    name = "vmap"
+
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ParamSpec,
+        autocast: bool = False,
+        compile: bool = False,
+        padding: str | None = None,
+    ) -> None:
+        super().__init__(module, spec, autocast, compile, padding)
+        self.chain = make_chain(module)
+        buffers = dict(module.named_buffers())
+        self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
+        self._run = torch.compile(self._forward) if compile else self._forward
+
+    @property
+    def only_reads(self) -> bool:
+        """A chain's layers do not write to their inputs; what other modules do nobody knows."""
+        return self.chain is not None and not self.autocast
+
+    @draws_keyed
+    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
+        """Return outputs [r, m, ...] in evaluation mode."""
+        self.module.eval()
+        with torch.no_grad(), self.keyed():
+            return self._forward(self._views(flat), inputs)
+
+    @draws_keyed
+    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
+        """Return outputs and latents in evaluation mode; see `Backend.embed`."""
+        self.module.eval()
+        with torch.no_grad(), self.keyed():
+            return Embedded(*self._forward(self._views(flat), inputs, embed=True))
+
+    @torch.enable_grad()
+    @draws_keyed
+    def gradient(
+        self,
+        flat: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Tensor | None = None,
+        key: Key | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P]; see `Backend.gradient`."""
+        self.module.eval() if key is None else self.module.train()
+        views = self._views(flat)
+        count = self.spec.num_named_parameters
+        params = [view.requires_grad_() for view in views[:count]]
+        with self.keyed() if key is None else self.keyed(key[0], int(key[1][0]), key[2]):
+            losses = self._losses(params, views[count:], inputs, targets, weight, objective, self._anchor(anchor))
+            grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
+        return losses.detach(), _join(grads)
+
+    @torch.enable_grad()
+    @draws_keyed
+    def fit(
+        self,
+        flat: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+        anchor: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Take every row's local steps, all rows in lockstep; see `Backend.fit`."""
+        self.module.train()
+        count = self.spec.num_named_parameters
+        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
+        new.copy_(flat)
+        # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
+        # buffers that change in the forward pass must not count as changes of the parameters beside them.
+        apart = flat.device.type != "cpu" or count < len(self.spec.names)
+        leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
+        moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
+        anchors = self._anchor(anchor)
+        sizes = feed.schedule.size.cpu()
+        whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
+        losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
+        together = objective.weighs and self.samplewise
+        first = _common(step)
+        key = (feed.seed, int(feed.node_id[0]), feed.round_)
+        with self.keyed(*key):
+            for s, size in enumerate(sizes.T):
+                alike = [(slice(0, len(flat)), whole[s], None)] if whole[s] else None
+                for rows, width, weight in alike or batch_groups(size, together, flat):
+                    part = [leaf[rows] for leaf in leaves]
+                    params = [leaf.detach().requires_grad_() for leaf in part[:count]]
+                    inputs, targets = feed.batch(rows, s, width)
+                    near = None if anchors is None else [a[rows] for a in anchors]
+                    given, views = feed.given_to(rows), feed.num_views
+                    if weight is not None and views > 1:
+                        weight = weight.repeat(1, views) / views
+                    values = self._losses(params, part[count:], inputs, targets, weight, objective, near, given, views)
+                    grads = torch.autograd.grad(values.sum(), params, allow_unused=True)
+                    losses[s, rows] = values.detach()
+                    taken = (first if isinstance(first, int) else step[rows]) + s
+                    moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
+                    with torch.no_grad():
+                        optimizer.update(*used(part[:count], grads, moved), taken)
+                        if not isinstance(rows, slice):  # a copy was changed: write it back
+                            for target, source in zip(leaves, part, strict=True):
+                                target[rows] = source
+                            for slot, many in moments.items():
+                                for target, source in zip(many, moved[slot], strict=True):
+                                    target[rows] = source
+        if apart:
+            for view, leaf in zip(self.spec.views(new), leaves, strict=True):
+                view.copy_(leaf)
+        return new, {slot: _join(many) for slot, many in moments.items()}, losses
+
+    def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
+        """Return the outputs of all rows, [r, m, ...], or outputs, latents and projections."""
+        if self.chain is not None and not self.autocast and not embed:
+            return self.chain(dict(zip(self.spec.names, views, strict=True)), inputs)
+
+        def one(own: Leaves, samples: Tensor) -> Any:
+            named = dict(zip(self.spec.names, own, strict=True))
+            return functional_call(self.module, named, (samples,), embed_arguments(embed))
+
+        with stacked_ops(), self._autocast(inputs.device):
+            return self._whole(vmap(one, randomness="different")(views, inputs))
+
+    def _losses(
+        self,
+        params: Leaves,
+        buffers: Leaves,
+        inputs: Tensor,
+        targets: Tensor,
+        weight: Tensor | None,
+        objective: Objective,
+        anchor: Leaves | None,
+        given: dict[str, Tensor] | None = None,
+        num_views: int = 1,
+    ) -> Tensor:
+        """Return one loss per row, [r], with a graph back to ``params``."""
+        names = self.spec.names[: len(params)]
+        near = None if anchor is None else dict(zip(names, anchor, strict=True))
+        run = self._forward if self.draws.active else self._run  # torch.compile draws in another way
+        outputs = run([*params, *buffers], inputs, objective.embeds)
+        logits, latent, projection = outputs if objective.embeds else (outputs, None, None)
+        own = dict(zip(names, params, strict=True))
+        context = Context(weight, own, near, latent, projection, given, num_views, self.spec)
+        return objective.rows(logits, targets, context)
+
+    def _views(self, flat: Tensor) -> Leaves:
+        """Return views of rows that are read only: buffers are copies, since a module may change its own."""
+        views = [view.detach() for view in self.spec.views(flat)]
+        for n in range(self.first_buffer, len(views)):
+            views[n] = _own(views[n])
+        return views
+
+    def _split(self, values: Tensor) -> Leaves:
+        """Split [r, P] into one view per parameter."""
+        count = self.spec.num_named_parameters
+        pieces = values.split(self.spec.sizes[:count], dim=-1)
+        return [p.unflatten(-1, s) if s else p[..., 0] for p, s in zip(pieces, self.spec.shapes[:count], strict=True)]
+
+    def _anchor(self, anchor: Tensor | None) -> Leaves | None:
+        return None if anchor is None else self._split(anchor)
+
+
+def _own(view: Tensor) -> Tensor:
+    return view.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _join(pieces: Sequence[Tensor]) -> Tensor:
+    """Put pieces [r, *shape] side by side as rows [r, columns]."""
+    return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1)
+
+
+def _common(step: Tensor) -> int | None:
+    """Return the step count all rows share, if they do."""
+    first = int(step[0])
+    return first if bool((step == first).all()) else None

@@ -1,0 +1,130 @@
+"""Models that servers keep for clusters of nodes: how they are drawn, and how well they fit every node."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.engine import Engine, Rows
+from graphcollab.keyed import keyed_bits, keyed_order
+from graphcollab.stack import Stacks
+from graphcollab.tasks import Split
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["center_losses", "draw_centers", "take_centers"]
+
+_DRAW_STREAM, _SAMPLE_STREAM = 124, 125
+
+
+def draw_centers(models: Stacks, part: str, count: int, seed: int, attempt: int = 0) -> Tensor:
+    """Draw centres that look as if they had been initialised independently of each other, [C, P_part].
+
+    A centre is the first model with the entries of every parameter tensor put in a random order: where an
+    initialisation draws a tensor's entries independently, which order they come in is as good as a new draw, and its
+    scale is kept exactly, whatever the module. What is the same in every place (biases of zero) stays as it is. In the
+    first attempt the first centre is the model itself.
+
+    Args:
+        models: Initial models.
+        part: Part of the model that centres are of.
+        count: C.
+        seed: Seed of the run.
+        attempt: Other attempts give other centres.
+
+    Raises:
+        ValueError: If all parameters are alike, so that there is nothing to put in another order.
+
+    Example:
+        >>> from graphcollab.stack import ParamSpec
+        >>> models = Stacks.single(ParamSpec.from_module(torch.nn.Linear(2, 1)), torch.tensor([[1.0, 2.0, 3.0]]))
+        >>> draw_centers(models, "all", 3, seed=0).sort(dim=1).values.tolist()
+        [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
+    """
+    spec = models.specs[0]
+    row = models.tensors[0][0, spec.columns(part)]
+    pieces = row.split([shape.numel() for shape in map(torch.Size, spec.part_layout(part))])
+
+    def shuffled(center: int) -> Tensor:
+        keys = seed, _DRAW_STREAM, attempt, center
+        moved = []
+        for t, piece in enumerate(pieces):
+            moved.append(piece[keyed_order(*keys, t, torch.arange(len(piece), device=row.device))])
+        return torch.cat(moved)
+
+    centers = torch.stack([row if c == attempt == 0 else shuffled(c) for c in range(count)])
+    if count > 1 and bool((centers == centers[0]).all()):
+        raise ValueError(
+            f"the entries of every parameter of the initial model's part {part!r} are alike, so {count} centres drawn "
+            "from them are the same: give centers=..., a tensor [C, P]"
+        )
+    return centers
+
+
+def take_centers(models: Stacks, centers: Mapping[str, Tensor], place: Tensor) -> Stacks:
+    """Return models whose parts are those of the centres at some places, [K], or all of one centre.
+
+    Args:
+        models: The nodes' models.
+        centers: Centres by part, [C, P_part] each.
+        place: Every node's centre, [K], or a single number.
+    """
+    for part, rows in centers.items():
+        rows = rows[place] if place.dim() else rows[place].expand(models.num_nodes, -1)
+        models = models.with_part(part, rows)
+    return models
+
+
+def center_losses(
+    data: Data,
+    env: Env,
+    centers: Mapping[str, Tensor],
+    round_: int,
+    samples: int | None = None,
+    first: Tensor | None = None,
+    count: int | None = None,
+) -> Tensor:
+    """Return the centres' training losses on every node's data, in evaluation mode, [K, C]; inf where one has no value.
+
+    What is not part of the centres is the node's own. One centre is computed at a time, so no more than [K, P]
+    parameters exist at once, and where centres are whole models they are never repeated.
+
+    Args:
+        data: The graph.
+        env: What stages may use.
+        centers: Centres by part, [C, P_part] each.
+        round_: Round; with the run's seed and the node's identity it fixes which samples are looked at.
+        samples: How many of a node's training samples are looked at. Default: all.
+        first: Where every node's C centres begin, [K]. Default: all nodes have the same.
+        count: C. Default: all there are.
+    """
+    engine = env.engine if samples is None else _on_samples(env.engine, samples, env.seed, round_)
+    count = len(next(iter(centers.values()))) if count is None else count
+    losses = []
+    for center in torch.arange(count, device=data.node_id.device):
+        place = center if first is None else first + center
+        losses.append(engine.loss(Rows.own(take_centers(data.x, centers, place)), "train"))
+    return torch.stack(losses, 1).nan_to_num(nan=torch.inf)
+
+
+def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:
+    """Return the engine with a few of every node's training samples, drawn without replacement."""
+    tasks, split = engine.tasks, engine.tasks.splits["train"]
+    place = torch.arange(int(split.sizes.max()), device=tasks.device)
+    bits = keyed_bits(seed, _SAMPLE_STREAM, tasks.ids[:, None], round_, place)  # [K, n]
+    bits = bits.masked_fill(place >= split.sizes[:, None], torch.iinfo(torch.int64).max)
+    position = bits.argsort(dim=1, stable=True)[:, :count]
+    taken = split.sizes.clamp(max=count)
+    index = split.gather(torch.arange(len(taken), device=tasks.device), position)
+    index = index[torch.arange(position.shape[1], device=tasks.device) < taken[:, None]]
+    few = Split(split.pool, index, torch.cat([taken.new_zeros(1), taken.cumsum(0)]))
+    engine = copy.copy(engine)
+    engine.tasks = replace(tasks, splits={**tasks.splits, "train": few})
+    return engine

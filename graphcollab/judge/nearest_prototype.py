@@ -1,0 +1,102 @@
+"""FedProto's personal slot: the nearest class prototype decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.data import Data
+
+from graphcollab.local.fit_to_prototypes import embed_sample
+from graphcollab.piece import Judge
+from graphcollab.stack import Stacks
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["NearestPrototype", "prototype_head"]
+
+
+@dataclass(frozen=True)
+class NearestPrototype(Judge):
+    r"""A node is judged by its model with a head that names the class of the nearest prototype it has received.
+
+    From `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
+    <https://arxiv.org/abs/2105.00243>`_. Since
+
+    .. math::
+        \arg\min_k \lVert z - \bar c_k \rVert^2 = \arg\max_k \big( 2 \bar c_k \cdot z - \lVert \bar c_k \rVert^2 \big)
+
+    that is a linear classifier of latents: what is served is an ordinary module, with
+    :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2` in its head. A class without a prototype never
+    wins: its logit is the mean of the others', less than the greatest of them by at least
+    :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node that knows no prototype yet is judged by its own head.
+
+    Losses are those of a softmax over negative squared distances, at temperature 1. The temperature makes no difference
+    to who is nearest, so accuracies can be compared with those of other methods, and losses cannot.
+
+    Args:
+        part: The head, one linear layer with a bias that reads the latents.
+
+    Raises:
+        ValueError: If nothing collects prototypes, or the part is something else.
+    """
+
+    part: str = "head"
+    embeds: ClassVar[bool] = True
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that there are prototypes, and that the head can take them."""
+        if "prototypes" not in data:
+            raise ValueError("NearestPrototype needs the prototypes that PrototypeAverage averages: use it as exchange")
+        _, classes, width = data.prototypes.shape
+        heads = data.x.part(self.part)
+        layout, wanted = data.x.specs[0].part_layout(self.part), ((classes, width), (classes,))
+        if layout != wanted:
+            raise ValueError(
+                f"nearest prototypes are served as the weights of a linear head with a bias, so the part {self.part!r} "
+                f"must have tensors of the shapes {wanted}, it has {layout}: use graphcollab.models.SplitModel, or "
+                "judge nodes by their own heads (predict='head')"
+            )
+        for out, members in zip(embed_sample(data, env), data.x.members, strict=True):
+            weight, bias = heads[members[0]].split([classes * width, classes])
+            apart = out.logits - F.linear(out.latent, weight.view(classes, width), bias)
+            scale = F.linear(out.latent.abs(), weight.view(classes, width).abs(), bias.abs())
+            if bool((apart.abs() > 0.05 * scale.amax() + 1e-6).any()):  # bfloat16 has an error of less than 0.01
+                raise ValueError(
+                    f"nearest prototypes need a head that is applied to the latents as they are, but the outputs of "
+                    f"{env.engine.tasks.names[int(members[0])]!r} are not what its part {self.part!r} makes of them: "
+                    "use graphcollab.models.SplitModel, or judge nodes by their own heads (predict='head')"
+                )
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Stacks:
+        """Return the models with prototypes for a head."""
+        knows = data.prototype_known.any(1, keepdim=True)
+        heads = prototype_head(data.prototypes, data.prototype_known)
+        return data.x.with_part(self.part, torch.where(knows, heads, data.x.part(self.part)))
+
+
+def prototype_head(prototypes: Tensor, known: Tensor) -> Tensor:
+    """Return the linear heads whose greatest output is of the nearest prototype.
+
+    Args:
+        prototypes: [..., C, d_z].
+        known: Which classes have one, [..., C]; at least one has.
+
+    Returns:
+        Weights and biases one behind the other, [..., C d_z + C].
+
+    Example:
+        >>> prototype_head(torch.tensor([[1.0], [3.0], [0.0]]), torch.tensor([True, True, False]))
+        tensor([  2.,   6.,   4.,  -1.,  -9., -15.])
+    """
+    weight = (2 * prototypes).masked_fill(~known[..., None], 0)
+    bias = -prototypes.square().sum(-1).masked_fill(~known, 0)
+    count = known.sum(-1, keepdim=True).clamp(min=1)
+    below = bias.sum(-1, keepdim=True) / count + bias.amin(-1, keepdim=True) - 1
+    weight = torch.where(known[..., None], weight, weight.sum(-2, keepdim=True) / count[..., None])
+    return torch.cat([weight.flatten(-2), torch.where(known, bias, below)], -1)

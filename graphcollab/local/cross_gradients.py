@@ -1,0 +1,234 @@
+"""The local slot of methods whose nodes step along gradients that their neighbours' data have at their own model."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.control.allowed import require_both_ways
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer, batch_gradient
+from graphcollab.local.fit import Fit
+from graphcollab.piece import Local
+from graphcollab.stack import Stacks
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["Combine", "CrossGradients"]
+
+_TAKE = SGD(lr=0.0, momentum=1.0)  # a step of size 0: models stay, and the velocity is the gradient
+
+
+class Combine(Protocol):
+    """Turns a node's own gradient and those of its neighbours' data into a direction."""
+
+    def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return directions [R, P] and the gradients' coefficients in them, the own one's first, [R, m + 1].
+
+        Args:
+            own: Gradients of the own data, one per receiver, [R, P].
+            others: Gradients of the data of its m neighbours, at the same model, [R, m, P].
+            sizes: Number of columns of every parameter tensor among the P.
+        """
+
+
+@dataclass(frozen=True)
+class CrossGradients(Local):
+    r"""Take one step along a combination of the gradients that the own and the neighbours' data have at the own model.
+
+    .. math::
+        g_j = \nabla f_j(x_i; \xi_j) \text{ for } j \in N(i) \cup \{i\}, \qquad
+        x_i \leftarrow \text{step}\Big(x_i, \sum_j c_j g_j\Big)
+
+    Node i sends its model to j, which answers with the gradient of its batch: the one of its own step in this round. No
+    data travel. ``combine`` finds the coefficients c; the optimiser's step, with momentum and weight decay, follows,
+    and its state is kept from round to round. A node without neighbours steps as under ``Fit(steps=1)``.
+
+    Only the part travels: at node j it replaces the part of j's own model, so that nodes of other architectures and
+    with other backbones can answer; buffers and frozen parameters are j's too. (In training mode running statistics are
+    not read.) The rest of a model takes its own gradient's step, and running statistics change by the own batch only.
+
+    Node i asks j if j serves and i trains and serves: models that come too late get no answers, and their nodes step
+    along their own gradients. Nodes that do not train keep model, state and weights. A node whose own batch has a loss
+    or a gradient that is not finite has ``bad_step`` 0, as under `Fit`; it asks nobody and nobody asks it. If an answer
+    is not finite, although all own gradients are, either the model that was sent is to blame or the data it met: of the
+    two nodes the one with the larger share of such answers, among those it got or gave (of equal shares, with more of
+    them; else the node whose model it is). Its ``bad_step`` is 0 too, and it steps along its own gradient if it was its
+    model; the others leave out the answers that are not finite.
+
+    Cross-gradients exist for some receivers at a time, a chunk of the engine's plans in all; those of one receiver
+    exist together, whatever their number.
+
+    Args:
+        combine: How gradients become a direction: `ProjectedGradient` (CGA) or `ClippedMean` (federated clustering).
+        batch_size: B.
+        optimizer: The update, also by name or ``torch.optim`` class; see `as_row_optimizer`. Default: SGD with step
+            size 0.01 and weight decay 5e-4.
+        part: Part of the model that travels and whose gradients are combined.
+        mixed: Whether the exchange mixes the same models (``x_start``), as CGA's does. A model that travels along an
+            edge back, i → j, is sent once for both and charged by the exchange.
+
+    Shapes:
+        Keeps ``fit_state`` and ``fit_step`` as `Fit` does; writes ``x``, ``train_loss`` [K], ``bad_step`` [K], and as
+        ``edge_weight`` [E] the coefficients: what receiver i gave the gradient of sender j, on self-loops its own.
+        Charged are P_part floats from i to j and as many back.
+
+    Raises:
+        ValueError: If the batch size is no whole number of at least 1, the optimiser has no form per row, or an allowed
+            edge has no allowed edge back.
+        TypeError: If the optimiser is something else.
+
+    Example:
+        >>> from graphcollab.local import ClippedMean
+        >>> CrossGradients(ClippedMean(tau=1.0), batch_size=4).optimizer.lr
+        0.01
+    """
+
+    combine: Combine
+    batch_size: int = 10
+    optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
+    part: str = "all"
+    mixed: bool = False
+
+    crosses: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
+        self._fit(self.optimizer)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check part, edges and batches, and create the optimiser's state."""
+        require_both_ways(data, env, "a model travels to the neighbour whose data it meets, and its gradient back")
+        data.x.part(self.part)
+        return self._fit(self.optimizer).init(data, env)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Ask the neighbours, and take the round's step."""
+        taken, gradients = self._own_gradients(data, env)
+        own = gradients.part(self.part)
+        taken.bad_step = taken.bad_step.masked_fill((taken.bad_step < 0) & ~torch.isfinite(_squares(own)), 0)
+        direction, share, weight = own.clone(), own.new_ones(len(own)), data.edge_weight.to(own.dtype)
+        sender, receiver = data.edge_index
+        weight = weight.masked_fill(data.trains[receiver], 0)
+        sizes = [math.prod(shape) for shape in data.x.specs[0].part_layout(self.part)]
+        chunk = min(plan.chunk for plan in env.engine.plans)
+
+        def combine(asked: Tensor) -> Tensor:
+            """Set the directions of receivers with finite answers only; return the edges of the other answers."""
+            bad = [asked[:0]]
+            for edges in _by_receiver(receiver, asked, chunk):
+                nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
+                finite = torch.isfinite(_squares(others))
+                if not bool(finite.all()):
+                    bad.append(edges[~finite])
+                    fine = finite.all(1)
+                    nodes, edges, others = nodes[fine], edges[fine], others[fine]
+                direction[nodes], coefficient = self.combine(own[nodes], others, sizes)
+                coefficient = coefficient.to(own.dtype)
+                share[nodes], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
+            return torch.cat(bad)
+
+        asked = self._asked(data, taken.bad_step)
+        bad = combine(asked)
+        if len(bad):
+            blamed = _to_blame(data, asked, bad)
+            taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
+            again = torch.isin(receiver[asked], receiver[bad]) & ~torch.isin(asked, bad)
+            combine(asked[again & ~torch.isin(receiver[asked], blamed)])
+        own_edge = (sender == receiver) & data.trains[receiver]
+        taken.edge_weight = torch.where(own_edge, share[receiver], weight)
+        taken = self._count(taken, env, asked)
+        return self._step(taken, data, gradients.with_part(self.part, direction))
+
+    def alone(self, data: Data, env: Env) -> Data:
+        """Return the data after the steps that nodes would take by their own gradients, to find those that diverge."""
+        return self._fit(self.optimizer)(data, env)
+
+    def _fit(self, optimizer: RowOptimizer) -> Fit:
+        return Fit(steps=1, batch_size=self.batch_size, optimizer=optimizer, keep_state=True)
+
+    def _own_gradients(self, data: Data, env: Env) -> tuple[Data, Stacks]:
+        """Return what a step of size 0 leaves, running statistics and losses, and the gradients, 0 at rest."""
+        taken = copy.copy(data)
+        taken.fit_state = {"momentum": data.x.map(torch.zeros_like)}
+        taken = self._fit(_TAKE)(taken, env)
+        return taken, taken.fit_state["momentum"]
+
+    def _asked(self, data: Data, bad_step: Tensor) -> Tensor:
+        """Return the edges whose receivers ask their senders, [A]."""
+        sender, receiver = data.edge_index
+        answers = data.serves & (bad_step < 0)
+        asks = answers & data.trains
+        return ((sender != receiver) & answers[sender] & asks[receiver]).nonzero().flatten()
+
+    def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:
+        """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
+        sender, receiver = data.edge_index[:, edges.flatten()]
+        rows = Rows.with_part_of(data.x, sender, receiver, self.part)
+        key = {"seed": env.seed, "round_": data.round, "batch_size": self.batch_size, "part": self.part}
+        answers = env.comm.at_owner(rows, lambda rows: batch_gradient(env.engine, rows, **key)[1])
+        return answers.unflatten(0, edges.shape)
+
+    def _count(self, data: Data, env: Env, asked: Tensor) -> Data:
+        """Count the models that were sent and the gradients that came back."""
+        sender, receiver = data.edge_index[:, asked]
+        width = data.x.part(self.part).shape[1]
+        data = env.comm.count(data, sender, width)
+        if self.mixed:
+            in_use = edges_in_use(data)
+            used = data.edge_index if in_use is None else data.edge_index[:, in_use]
+            back = torch.isin(receiver * data.num_nodes + sender, used[0] * data.num_nodes + used[1])
+            receiver = receiver[~back]
+        return env.comm.count(data, receiver, width)
+
+    def _step(self, taken: Data, data: Data, direction: Stacks) -> Data:
+        """Return the data after the optimiser's step of all nodes that train."""
+        models, state = list(taken.x.tensors), {slot: list(s.tensors) for slot, s in data.fit_state.items()}
+        for s, (spec, members) in enumerate(zip(data.x.specs, data.x.members, strict=True)):
+            rows = data.trains[members].nonzero().flatten()
+            width, new = spec.num_parameters, models[s][rows]
+            moved = {slot: many[s][rows] for slot, many in state.items()}
+            moments = {slot: [m[:, :width]] for slot, m in moved.items()}
+            gradient = direction.tensors[s][rows, :width]
+            self.optimizer.update([new[:, :width]], [gradient], moments, data.fit_step[members[rows]])
+            models[s] = models[s].index_copy(0, rows, new)
+            for slot, m in moved.items():
+                state[slot][s] = state[slot][s].index_copy(0, rows, m)
+            lost = members[rows[~torch.isfinite(new.sum(1))]]
+            lost = lost[taken.bad_step[lost] < 0]
+            taken.bad_step = taken.bad_step.index_fill(0, lost, 1)
+        taken.x = data.x.like(models)
+        taken.fit_state = {slot: data.x.like(many) for slot, many in state.items()}
+        return taken
+
+
+def _squares(gradients: Tensor) -> Tensor:
+    """Return squared lengths in double precision; not finite where inner products with them are not."""
+    return torch.linalg.vector_norm(gradients, dim=-1, dtype=torch.float64).square()
+
+
+def _to_blame(data: Data, asked: Tensor, bad: Tensor) -> Tensor:
+    """Return the nodes that are to blame for the bad ones among the answers along the edges asked."""
+    sender, receiver = data.edge_index[:, bad]
+    counts = [torch.bincount(end, minlength=data.num_nodes) for end in (sender, receiver)]
+    totals = [torch.bincount(end, minlength=data.num_nodes) for end in data.edge_index[:, asked]]
+    gave, got = counts[0][sender], counts[1][receiver]
+    of_gave, of_got = gave / totals[0][sender], got / totals[1][receiver]
+    more = (of_gave > of_got) | ((of_gave == of_got) & (gave > got))
+    return torch.where(more, sender, receiver).unique()
+
+
+def _by_receiver(receiver: Tensor, edges: Tensor, chunk: int) -> Iterator[Tensor]:
+    """Yield edges as [R, m], a receiver in a row, for receivers with equally many; at most a chunk unless R is 1."""
+    edges = edges[receiver[edges].argsort(stable=True)]
+    degree = torch.bincount(receiver[edges], minlength=int(receiver.max()) + 1 if len(receiver) else 0)
+    for many in degree[degree > 0].unique().tolist():
+        yield from edges[degree[receiver[edges]] == many].view(-1, many).split(max(chunk // many, 1))

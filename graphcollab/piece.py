@@ -1,0 +1,211 @@
+"""`Piece`: the base of everything a method is made of; `Field`: what a piece keeps in the ``Data``."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.settings import check_settings
+
+if TYPE_CHECKING:
+    from graphcollab.stack import Stacks
+    from graphcollab.typing import Env
+
+__all__ = ["Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
+
+Kind: TypeAlias = Literal["rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
+Lifetime: TypeAlias = Literal["round", "phase", "run"]
+Audience: TypeAlias = Literal["public", "owner", "receiver", "ends"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """Something that a piece keeps in the ``Data``.
+
+    Args:
+        name: Its name there. A name that ends in ``*`` stands for all that begin so (one per slot of an optimiser).
+        kind: ``"rows"`` (one model or a piece of one per node), ``"per_sample"``, ``"per_node"`` [K], ``"per_edge"``
+            [E], ``"relation"`` (edges of its own), ``"scalar"``, or ``"replicated"`` (parameters that belong to all).
+        meaning: One line for the table of state.
+        lifetime: Whether it is forgotten when a ``"round"`` or a ``"phase"`` ends, or only with the ``"run"``.
+        known_to: ``"public"``; or only the ``"owner"`` of a node, the ``"receiver"`` of an edge, or both ``"ends"``.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    lifetime: Lifetime = "phase"
+    known_to: Audience = "public"
+
+    def covers(self, name: str) -> bool:
+        """Tell whether this is the declaration of a field of that name."""
+        return name == self.name or (self.name.endswith("*") and name.startswith(self.name[:-1]))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a method: settings, checked against their annotations, and what it keeps from round to round.
+
+    A subclass is a frozen dataclass whose fields are settings. It declares what it writes to the ``Data`` in `keeps`,
+    and writes nothing else; `travels` says what leaves a node because of it. Pieces may hold other pieces.
+
+    Raises:
+        SettingError: If a setting is not what its annotation says.
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = ()
+    """What it writes to the ``Data``."""
+    travels: ClassVar[str] = ""
+    """What leaves a node because of it, for the table of bytes."""
+    embeds: ClassVar[bool] = False
+    """Whether it reads latents, which models must have then (`SplitModel` does)."""
+
+    beyond_edges: ClassVar[bool] = False
+    """Whether connected nodes share more than what travels along edges (a server's average, common encoders)."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Splits that every node must have samples in."""
+        return ()
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """Settings that must be those of the exchange, by the exchange's name for them: ``part`` and ``buffers``."""
+        return {}
+
+    def walk(self) -> Iterator[Piece]:
+        """Yield the piece and all that it holds."""
+        yield self
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Piece):
+                yield from value.walk()
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Return the data with what the piece keeps, before the first round of a phase."""
+        return data
+
+
+@dataclass(frozen=True)
+class Local(Piece):
+    """Base of the local slot: what nodes do on their own data."""
+
+    crosses: ClassVar[bool] = False
+    """Whether nodes hear of each other in the local update already."""
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Return the data after the local update of all nodes whose ``trains`` is set."""
+        raise NotImplementedError
+
+    def alone(self, data: Data, env: Env) -> Data:
+        """Return the data after the step that nodes would take by themselves, where the update `crosses`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Weigher(Piece):
+    """Base of the weigh slot: a subclass says what every edge weighs."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether `learn` is to be called after the exchange."""
+        return False
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
+        raise NotImplementedError
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Return the data with the round's ``edge_weight`` [E]."""
+        data = copy.copy(data)
+        data.edge_weight = self.weights(data, env).to(data.x.dtype)
+        return data
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Take a step on the weigher's own parameters.
+
+        Args:
+            data: The graph.
+            env: What pieces may use.
+            gradient: ∂L_i/∂w_ij of the validation losses for every edge j → i, [E].
+        """
+        return data
+
+
+@dataclass(frozen=True)
+class Exchanger(Piece):
+    """Base of the exchange slot: mixes models, and knows how its result depends on the edge weights."""
+
+    along_edges: ClassVar[bool] = False
+    """Whether models travel along the graph's edges, rather than through a server or not at all."""
+
+    @property
+    def part(self) -> str:
+        """Part of the model that is mixed."""
+        return "all"
+
+    @property
+    def serves_start(self) -> bool:
+        """Whether others hear models as they were when the round began."""
+        return False
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Return the data with mixed models ``x``, and those from before as ``x_local``."""
+        raise NotImplementedError
+
+    def at_server(self, data: Data) -> Tensor | None:
+        """Return who sends to a server in this round, [K]; None if models travel along edges."""
+        return None
+
+    def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
+        """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part]."""
+        return torch.zeros_like(data.edge_weight)
+
+
+@dataclass(frozen=True)
+class Rewiring(Piece):
+    """Base of the rewire slot: who listens to whom, and who works, in the next round."""
+
+    @property
+    def finds_peers(self) -> bool:
+        """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
+        return False
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Return the data with the next round's edges and nodes at work."""
+        return data
+
+
+@dataclass(frozen=True)
+class Judge(Piece):
+    """Base of the judge slot: the models that nodes serve and are judged by."""
+
+    def __call__(self, data: Data, env: Env) -> Stacks:
+        """Return one model per node."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Stop(Piece):
+    """Base of the stop slot: when a node has learned enough. This one never stops anybody."""
+
+    stops: ClassVar[bool] = False
+    """Whether nodes may be stopped."""
+
+    def before(self, data: Data, env: Env) -> Data:
+        """Return the data after a look at what nodes learned, before models are merged."""
+        return data
+
+    def after(self, data: Data, env: Env) -> Data:
+        """Return the data after a look at what came of merging."""
+        return data

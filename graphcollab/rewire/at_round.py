@@ -1,0 +1,58 @@
+"""The rewire slot: a transform of the graph, once or every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphcollab.piece import Rewiring
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["AtRound", "EveryRound", "Keep"]
+
+
+@dataclass(frozen=True)
+class Keep(Rewiring):
+    """The graph stays as it is."""
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Change nothing."""
+        return data
+
+
+@dataclass(frozen=True)
+class AtRound(Rewiring):
+    """Apply a transform once, after the exchange of one round.
+
+    Args:
+        round: Index of the round, from 0 at the method's start; ``AtRound(10, …)`` acts after eleven rounds, as
+            ``t == T_0`` in the L2C paper.
+        transform: Any PyG transform.
+    """
+
+    round: int
+    transform: BaseTransform
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Transform the graph if it is time."""
+        return self.transform(data) if data.round - data.phase_start == self.round else data
+
+
+@dataclass(frozen=True)
+class EveryRound(Rewiring):
+    """Apply a transform after the exchange of every round.
+
+    Args:
+        transform: Any PyG transform.
+    """
+
+    transform: BaseTransform
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Transform the graph."""
+        return self.transform(data)

@@ -1,0 +1,233 @@
+"""IFCA's rewiring: every node chooses the centre that fits it best, and with it whom it shares a model with."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.checks import check_whole
+from graphcollab.control.allowed import check_incomplete, server_groups
+from graphcollab.exchange.buffers import check_buffers
+from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
+from graphcollab.exchange.server_average import connect_servers, parts_that_travel, places
+from graphcollab.piece import Rewiring
+from graphcollab.rewire.at_round import Keep
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["ChooseCenter"]
+
+Centers = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class ChooseCenter(Rewiring):
+    r"""Every node chooses among C centres the one with the smallest loss on its training data.
+
+    From `An Efficient Framework for Clustered Federated Learning (Ghosh et al., NeurIPS 2020)
+    <https://arxiv.org/abs/2006.04088>`_, algorithm 1:
+
+    .. math::
+        \hat\jmath_i = \arg\min_j F_i(\theta_j)
+
+    It is done before the first round and after every exchange, by all nodes, also those at rest, so that between rounds
+    every node holds, and is judged by, the centre that fits it best. A later phase goes on with the centres of an
+    earlier one; otherwise it draws its own from the run's initial model, whatever the nodes have learned.
+
+    Centres that begin badly stay bad: one that fits nobody best is never trained. When a centre was chosen by nobody
+    for ``patience`` rounds in a row, a warning says, once, how many of them are in use.
+
+    Where edges were given, every connected component has C centres of its own, all from the same start, and its nodes
+    must all be allowed to hear each other. A node without neighbours has no centres: it keeps what it has learned.
+
+    Args:
+        clusters: C.
+        part: Part of the model that centres are of; the rest of it is the node's own.
+        buffers: ``"mix"``: a centre has buffers (running statistics) of its own; ``"keep"``: they stay with the node.
+        centers: Centres to start from, [C, P_part]. Default: drawn by `draw_centers`.
+        samples: Training samples that a node looks at to choose, drawn anew every round. Default: all.
+        redraws: How often other centres may be drawn if some centre gets too few nodes at the start; the draw in which
+            the rarest centre has most nodes is taken. Authors' code redraws likewise, without limit.
+        least_share: Share of the nodes that every centre should get then. Default: half of an equal share.
+        patience: Rounds after which an unused centre is reported.
+        also: What else is rewired, for example `SampleNodes`.
+        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share centres although not all of
+            them are allowed to hear each other.
+
+    Shapes:
+        Keeps ``centers``, by part [C, P_part] each, one component's after the other's, ``center_count``, C, ``server``,
+        every node's link to its centre, and ``unused``: for how many rounds in a row nobody chose a centre, [C], and
+        whether that was said. Writes ``x``.
+
+    Raises:
+        TypeError: If the centres given are no tensor.
+        ValueError: If a setting is out of its range, there are more centres than nodes, or the centres given do not
+            fit, are not finite, or are not all different (nobody could choose the second of two), or nodes that are
+            connected may not hear each other.
+
+    Example:
+        >>> ChooseCenter(clusters=4, redraws=10).redraws
+        10
+    """
+
+    clusters: int = 2
+    part: str = "all"
+    buffers: str = "mix"
+    centers: Tensor | None = field(default=None, repr=False, compare=False)
+    samples: int | None = None
+    redraws: int = 0
+    least_share: float | None = None
+    patience: int = 5
+    also: Rewiring = field(default_factory=Keep)
+    incomplete: str = "refuse"
+
+    def __post_init__(self) -> None:
+        check_buffers(self.buffers)
+        check_incomplete(self.incomplete)
+        check_whole(clusters=self.clusters, patience=self.patience)
+        check_whole(0, redraws=self.redraws)
+        check_whole(optional=True, samples=self.samples)
+        if self.least_share is not None and not 0 < self.least_share <= 1 / self.clusters:
+            raise ValueError(
+                f"least_share must be above 0 and at most an equal share, 1/{self.clusters}, got {self.least_share}"
+            )
+        if self.centers is not None:
+            _check_centers(self.centers, self.clusters)
+            if self.redraws:
+                raise ValueError(
+                    f"redraws={self.redraws} asks for other centres than those drawn, but centers=... gives them: "
+                    "leave one of the two out"
+                )
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Draw the centres and let every node choose."""
+        width = data.x.part(self.part).shape[1]
+        if self.clusters > data.num_nodes:
+            raise ValueError(
+                f"clusters={self.clusters} centres were asked for, but there are only {data.num_nodes} nodes: ask for "
+                f"at most {data.num_nodes}"
+            )
+        if self.centers is not None and self.centers.shape[1] != width:
+            raise ValueError(f"centers has {self.centers.shape[1]} columns, the part {self.part!r} has {width}")
+        data = self.also.init(copy.copy(data), env)
+        group = server_groups(data, env, incomplete=self.incomplete)
+        many = self.clusters * max(int(group.max()) + 1, 1)
+        parts = parts_that_travel(data.x, self.part, self.buffers)
+        wanted = {name: (many, data.x.part(name).shape[1]) for name in parts}
+        known = {name: tuple(rows.shape) for name, rows in data.get("centers", {}).items()}
+        centers = data.centers if self.centers is None and known == wanted else self._begin(data, env, group)
+        data = copy.copy(data)
+        data.center_count = self.clusters
+        data.unused = {"rounds": torch.zeros(many, dtype=torch.int64, device=data.x.device), "said": False}
+        return self._choose(data, env, centers, group, data.round)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Choose for the next round, and see whether centres are out of use."""
+        group = places(data.server).div(self.clusters, rounding_mode="floor")
+        data = self._choose(data, env, data.centers, group, data.round + 1)
+        return self.also(self._report(data), env)
+
+    def _begin(self, data: Data, env: Env, group: Tensor) -> Centers:
+        """Return the centres to start from; where others are drawn, every group of nodes has those that suit it."""
+        wanted = self.least_share or 0.5 / self.clusters
+        groups = max(int(group.max()) + 1, 1)
+        best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
+        if not self.redraws:
+            return best
+        most = torch.full((groups,), -1.0, dtype=torch.float64, device=group.device)
+        done = most > 0
+        for attempt in range(self.redraws + 1):
+            centers = self._drawn(data, env, attempt)
+            chosen = center_losses(data, env, centers, data.round, self.samples).argmin(1)
+            users = self._users(data, _placed(chosen, group, self.clusters), groups)
+            share = users.amin(1).double() / users.sum(1).clamp(min=1)
+            better = ~done & (share > most)
+            for part, rows in centers.items():
+                before = best[part].view(groups, *rows.shape)  # [G, C, P]
+                best[part] = torch.where(better[:, None, None], rows, before).flatten(0, 1)
+            most, done = torch.where(better, share, most), done | (share >= wanted)
+            if bool(done.all()):
+                break
+        return best
+
+    def _drawn(self, data: Data, env: Env, attempt: int) -> Centers:
+        """Return centres by part, [C, P_part] each; buffers are the initial model's."""
+        start = data.x_init
+        if self.centers is None:
+            centers = {self.part: draw_centers(start, self.part, self.clusters, env.seed, attempt)}
+        else:
+            centers = {self.part: self.centers.to(start.tensors[0])}
+        if "buffers" in parts_that_travel(start, self.part, self.buffers):
+            centers["buffers"] = start.part("buffers")[:1].expand(self.clusters, -1)
+        return centers
+
+    def _choose(self, data: Data, env: Env, centers: Centers, group: Tensor, round_: int) -> Data:
+        """Connect every node to the centre with the smallest loss, and give it that one; isolated nodes keep theirs."""
+        many = len(centers[self.part])
+        first = None if many == self.clusters else group.clamp(min=0) * self.clusters
+        chosen = center_losses(data, env, centers, round_, self.samples, first, self.clusters).argmin(1)
+        place = _placed(chosen, group, self.clusters)
+        data = connect_servers(data, env, place, many)
+        data.centers = centers
+        data.x = take_centers(data.x, centers, place).where(data.isolated | (place < 0), data.x)
+        return data
+
+    def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:
+        """Return how many nodes of the collaboration have chosen every centre, [G, C]."""
+        there = data.present & ~data.isolated & (place >= 0)
+        return torch.bincount(place[there], minlength=groups * self.clusters).view(groups, -1)
+
+    def _report(self, data: Data) -> Data:
+        """Count for how long centres have been out of use, and warn, once, when it is too long."""
+        users = self._users(data, places(data.server), data.server.size[1] // self.clusters)  # [G, C]
+        rounds = torch.where(users == 0, data.unused["rounds"].view_as(users) + 1, 0)
+        said = data.unused["said"]
+        idle_in = (rounds >= self.patience).sum(1)
+        if len(users) > 1:  # groups of fewer nodes than centres cannot use them all
+            idle_in = idle_in.masked_fill(users.sum(1) < self.clusters, 0)
+        worst = int(idle_in.argmax())
+        users, idle = users[worst], int(idle_in[worst])
+        used = int((users > 0).sum())
+        if idle and used and not said:
+            said = True
+            warnings.warn(
+                f"round {data.round}: the clusters have collapsed: {idle} of {self.clusters} centres were chosen by no "
+                f"node for {self.patience} rounds in a row, and {int(users.max())} of {int(users.sum())} nodes share "
+                "one centre. A centre that nobody chooses is never trained: start from others (another seed, "
+                f"redraws=20, or centers=...), or ask for clusters={used}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        data = copy.copy(data)
+        data.unused = {"rounds": rounds.flatten(), "said": said}
+        return data
+
+
+def _check_centers(centers: object, clusters: int) -> None:
+    """Check centres that are given."""
+    if not isinstance(centers, Tensor):
+        raise TypeError(f"centers must be a tensor [C, P_part], got {type(centers).__name__}: use torch.tensor(...)")
+    if centers.dim() != 2 or len(centers) != clusters:
+        raise ValueError(f"centers must have shape [C, P] with C = clusters = {clusters}, got {tuple(centers.shape)}")
+    bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()
+    if len(bad):
+        raise ValueError(f"centers must be finite: centre {int(bad[0])} has numbers that are not")
+    for first in range(clusters):
+        same = (centers[first + 1 :] == centers[first]).all(1).nonzero().flatten()
+        if len(same):
+            raise ValueError(
+                f"centers must all be different: {first} and {first + 1 + int(same[0])} are the same, and nobody would "
+                "choose the second"
+            )
+
+
+def _placed(chosen: Tensor, group: Tensor, clusters: int) -> Tensor:
+    """Return the place of every node's choice among the centres of all groups, [K]; -1 if it is in none."""
+    return torch.where(group < 0, -1, group * clusters + chosen)

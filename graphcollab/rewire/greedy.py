@@ -1,0 +1,149 @@
+"""FOMO's sampler: nodes meet those who have helped them most so far, and now and then somebody at random."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.comm import Relation
+from graphcollab.keyed import keyed_uniform
+from graphcollab.peers.edges import connect
+from graphcollab.rewire.sampler import PeerSampler
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["GreedyPeers", "update_affinity"]
+
+_EXPLORE_STREAM = 126
+
+
+@dataclass(frozen=True)
+class GreedyPeers(PeerSampler):
+    r"""Nodes meet the peers of the greatest running affinity, each of them replaced by a random one with probability ε.
+
+    The ε-greedy sampling of `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR
+    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, counted from 0 at the method's start, each of the peers to
+    meet is with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so a node
+    tries peers of which nothing is known, in random order, before those that have done it harm; of equally good ones it
+    has met, the one with the smaller ``node_id`` is first. Every round adds what a peer's model was worth, as a share
+    of all the node measured, see `update_affinity`.
+
+    Args:
+        samples: Peers that a node meets in a round.
+        epsilon: ε.
+        decay: How much smaller ε is after every round (the published code counts local epochs instead).
+
+    Shapes:
+        Reads ``edge_gain`` [E], see `graphcollab.weigh.FirstOrderGain`. Keeps ``affinity``, a `Relation` with the
+        running affinity, float64, of every pair that has met.
+
+    Raises:
+        ValueError: If ε is not in [0, 1] or the decay is negative.
+
+    Example:
+        >>> sampler = GreedyPeers(epsilon=0.3, decay=0.05)
+        >>> [round(sampler.exploration(t), 2) for t in (0, 1, 5, 9)]
+        [0.3, 0.25, 0.05, 0.0]
+    """
+
+    epsilon: float = 0.3
+    decay: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon must be in [0, 1], got {self.epsilon}")
+        if not self.decay >= 0:
+            raise ValueError(f"decay must not be negative, got {self.decay}")
+
+    def exploration(self, elapsed: int) -> float:
+        """Return the probability to meet a random peer, after so many rounds."""
+        return max(self.epsilon - elapsed * self.decay, 0.0)
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        """Start with affinities of 0."""
+        if "affinity" not in data:
+            data = copy.copy(data)
+            nothing = data.edge_index.new_empty(2, 0)
+            none = torch.empty(0, dtype=torch.float64, device=nothing.device)
+            data.affinity = Relation(nothing, none, (data.num_nodes, data.num_nodes))
+        return data
+
+    def digest(self, data: Data, env: Env) -> Data:
+        """Add what the round's peers were worth."""
+        if "edge_gain" not in data:
+            raise ValueError("GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()")
+        data = copy.copy(data)
+        data.affinity = update_affinity(data.affinity, data.edge_index, data.edge_gain)
+        return data
+
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Take the best, and random ones."""
+        elapsed, many = max(round_ - data.phase_start, 0), data.num_nodes
+        slot = torch.arange(self.samples, device=data.node_id.device)
+        uniform = keyed_uniform(env.seed, _EXPLORE_STREAM, data.node_id[:, None], round_, slot)
+        best = (uniform >= self.exploration(elapsed)).sum(1)  # [K]: how many are not replaced
+        greedy = _first(self._ranked(data, env, round_), best, many)
+        zero = torch.zeros(greedy.shape[1], dtype=torch.float64, device=greedy.device)
+        anyone, _ = self.draw(data, env, round_, None, greedy, zero, 1.0, turn=2)
+        left = self.samples - torch.bincount(greedy[1], minlength=many)
+        return connect(data, torch.cat([greedy, _first(anyone, left, many)], 1))
+
+    def _ranked(self, data: Data, env: Env, round_: int) -> Tensor:
+        """Return for every node that draws its peers, the best first, those of the same affinity at random, [2, R]."""
+        known, value = data.affinity.edge_index, data.affinity.values
+        zero = torch.zeros_like(value)
+        new, _ = self.draw(data, env, round_, None, known, zero, 1.0, turn=1)
+        sender, receiver = known
+        candidates = self.candidates(data, env)
+        there = (candidates.place(receiver, sender) >= 0) & (data.trains & data.present & ~data.isolated)[receiver]
+        order = there.nonzero().flatten()
+        order = order[candidates.rank[sender[order]].argsort(stable=True)]
+        pairs = torch.cat([new, known[:, order]], 1)
+        worth = torch.cat([value.new_zeros(new.shape[1]), value[order]])
+        ranked = worth.argsort(descending=True, stable=True)
+        return pairs[:, ranked[pairs[1, ranked].argsort(stable=True)]]
+
+
+def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Relation:
+    r"""Return running affinities after a round: a_ij + g_ij / Σ_k \|g_ik\|, the sum over all that i measured.
+
+    The sum includes the node's own model (its self-loop). Deviation: the published code divides by \|Σ_k g_ik\|, the
+    same where all gains have one sign. Where they nearly cancel that has no bound (834 was seen), and one such round
+    would settle a node's peers for good; here a round changes an affinity by 1 at most.
+
+    Args:
+        affinity: What was known, one value per pair that has met.
+        edge_index: Edges of the round, [2, E].
+        gain: g of every edge, [E]; NaN where nothing was measured.
+
+    Example:
+        >>> nothing = Relation(torch.empty(2, 0).long(), torch.empty(0), (3, 3))
+        >>> gains = torch.tensor([0.5, 0.25, -0.25])
+        >>> update_affinity(nothing, torch.tensor([[0, 1, 2], [0, 0, 0]]), gains).values.tolist()
+        [0.25, -0.25]
+    """
+    many = affinity.size[0]
+    met, value = edge_index[:, ~gain.isnan()], gain[~gain.isnan()].double()
+    total = scatter(value.abs(), met[1], dim_size=many)
+    share = value / torch.where(total > 0, total, torch.inf)[met[1]]
+    crossing = met[0] != met[1]
+    index = torch.cat([affinity.edge_index, met[:, crossing]], 1)
+    values = torch.cat([affinity.values.double(), share[crossing]])
+    key, place = (index[1] * many + index[0]).unique(return_inverse=True)
+    summed = torch.zeros(len(key), dtype=torch.float64, device=values.device).index_add_(0, place, values)
+    return Relation(torch.stack([key % many, key // many]), summed, affinity.size)
+
+
+def _first(pairs: Tensor, count: Tensor, many: int) -> Tensor:
+    """Return the first pairs of every receiver, as many as it may have, [2, R]; pairs are sorted by receiver."""
+    per = torch.bincount(pairs[1], minlength=many)
+    turn = torch.arange(pairs.shape[1], device=pairs.device) - (per.cumsum(0) - per)[pairs[1]]
+    return pairs[:, turn < count[pairs[1]]]

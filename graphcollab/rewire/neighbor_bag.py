@@ -1,0 +1,137 @@
+"""PANM's samplers: keep the best peers met so far, then a bag of neighbours that a mixture of Gaussians augments."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.checks import check_whole
+from graphcollab.comm import Relation
+from graphcollab.peers.edges import chosen_edges, connect
+from graphcollab.rewire.sampler import PeerSampler
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["KeepChosen", "NeighborBag"]
+
+
+@dataclass(frozen=True)
+class KeepChosen(PeerSampler):
+    """Nodes meet again those they chose in the last round, and some new ones.
+
+    Neighbour selection based on Monte Carlo (NSMC), the first stage of `Towards effective clustered federated learning:
+    a peer-to-peer framework with adaptive neighbor matching (Li et al., 2022) <https://arxiv.org/abs/2203.12285>`_
+    (PANM); algorithm 2 in *With a Little Help from My Friends*. In the first round all are new. A node
+    that chose nobody, since it was away or nobody it met was there, meets those again that it knew before.
+
+    Args:
+        samples: New peers, l.
+
+    Shapes:
+        Writes ``edge_member`` [E], which edges lead to peers chosen before.
+    """
+
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Add new peers to those chosen."""
+        receiver, chosen = data.edge_index[1], chosen_edges(data)
+        if "edge_member" in data:
+            chose = torch.zeros_like(data.trains).index_fill_(0, receiver[chosen], True)
+            chosen = chosen | (data.edge_member & ~chose[receiver])
+        return _with_new(self, data, env, round_, data.edge_index[:, chosen & data.trains[receiver]])
+
+
+@dataclass(frozen=True)
+class NeighborBag(PeerSampler):
+    """Nodes listen to random peers from their bags; every few rounds new peers are considered for the bags.
+
+    Second stage of PANM: neighbour augmentation based on EM-GMM (NAEM), algorithms 2 and 3 (appendix B) in *With a
+    Little Help from My Friends*. In rounds t = τ, 2 τ, … (counted from 1 at the start of the run) a node meets all of
+    its bag and some new peers, and `Augment` sorts them anew; in the others it meets a few of its bag.
+
+    Args:
+        samples: New peers in the rounds that change the bags, l.
+        listens: Peers from the bag that a node merges with in a round, k.
+        every: τ.
+        measure: ``"bag"``: in rounds that change the bags all of the bag is measured anew (the text); ``"sample"``:
+            only the k that are listened to, and the others stay in it (as in published code; fewer models travel).
+
+    Shapes:
+        Keeps ``bag``, a `Relation`; writes ``edge_member`` [E], which edges lead to peers in the bag.
+
+    Raises:
+        ValueError: If a number is smaller than 1, or ``measure`` is unknown.
+    """
+
+    listens: int = 5
+    every: int = 5
+    measure: str = "bag"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(listens=self.listens, every=self.every)
+        if self.measure not in ("bag", "sample"):
+            raise ValueError(f"measure must be 'bag' or 'sample', got {self.measure!r}")
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        """Start with the peers chosen last as the bag."""
+        data = copy.copy(data)
+        member = data.edge_member if "edge_member" in data else torch.zeros_like(data.edge_index[0]).bool()
+        data.bag = _relation(data.edge_index[:, member], data.num_nodes)
+        return data
+
+    def digest(self, data: Data, env: Env) -> Data:
+        """Take over the bags that the round has led to."""
+        if not self.augments(data.round):
+            return data
+        data = copy.copy(data)
+        member = data.edge_index[:, data.edge_member]
+        if self.measure == "sample":  # what was not measured stays
+            member = torch.cat([_without(data.bag.edge_index, data.edge_index, data.num_nodes), member], 1)
+        data.bag = _relation(member, data.num_nodes)
+        return data
+
+    def augments(self, round_: int) -> bool:
+        """Tell whether new peers are considered in a round, counted from 0."""
+        return (round_ + 1) % self.every == 0
+
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Draw the round's peers."""
+        bag = data.bag.edge_index
+        bag = bag[:, ~(data.isolated[bag[0]] | data.isolated[bag[1]])]
+        everyone = self.augments(round_) and self.measure == "bag"
+        trains = bag[:, data.trains[bag[1]]]
+        old = trains if everyone else self.draw_from(data, env, round_, bag)
+        if not self.augments(round_):
+            return connect(data, old, member=torch.ones_like(old[0]).bool())
+        return _with_new(self, data, env, round_, old, bag)
+
+    def draw_from(self, data: Data, env: Env, round_: int, edge_index: Tensor, turn: int = 0) -> Tensor:
+        """Return ``listens`` random ones of every receiver's edges, [2, D]."""
+        ones = torch.ones(edge_index.shape[1], dtype=torch.float64, device=edge_index.device)
+        return self.draw(data, env, round_, self.listens, edge_index, ones, 0.0, turn)[0]
+
+
+def _with_new(
+    sampler: PeerSampler, data: Data, env: Env, round_: int, old: Tensor, apart: Tensor | None = None
+) -> Data:
+    """Connect nodes to old peers, and to new ones that are neither old nor among those to be left ``apart``."""
+    excluded = old if apart is None else apart
+    zero = torch.zeros(excluded.shape[1], dtype=torch.float64, device=excluded.device)
+    new, _ = sampler.draw(data, env, round_, None, excluded, zero, 1.0, turn=1)
+    member = torch.cat([torch.ones_like(old[0]), torch.zeros_like(new[0])]).bool()
+    return connect(data, torch.cat([old, new], 1), member=member)
+
+
+def _relation(edge_index: Tensor, many: int) -> Relation:
+    return Relation(edge_index, torch.ones_like(edge_index[0]), (many, many))
+
+
+def _without(edge_index: Tensor, other: Tensor, many: int) -> Tensor:
+    """Return the edges that are not among others."""
+    return edge_index[:, ~torch.isin(edge_index[1] * many + edge_index[0], other[1] * many + other[0])]

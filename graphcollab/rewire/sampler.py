@@ -1,0 +1,137 @@
+"""The rewire slot of methods that look for peers: whom to meet in the next round."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.checks import check_whole
+from graphcollab.peers.candidates import Candidates
+from graphcollab.peers.draw import draw_peers
+from graphcollab.peers.edges import connect
+from graphcollab.piece import Rewiring
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["PeerSampler", "RandomPeers"]
+
+
+@dataclass(frozen=True)
+class PeerSampler(Rewiring):
+    """Base of samplers: a round's edges are those along which nodes meet in that round, drawn anew every time.
+
+    The graph that a run starts with says whom nodes may meet; without one everybody may meet everybody, and no pairs
+    are listed. Nodes that do not train draw nobody, but others may meet them. Every node has a self-loop, for the
+    weight of its own model.
+
+    Args:
+        samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
+
+    Raises:
+        ValueError: If it is not a whole number of at least 1, or there is only one node.
+    """
+
+    samples: int = 5
+    finds_peers: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_whole(samples=self.samples)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Draw the first round's edges."""
+        if data.num_nodes == 1:
+            raise ValueError("there is only one node, which has nobody to meet: train it by the method local")
+        return self.propose(self.prepare(data, env), env, data.round)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Learn from the round and draw the next one's edges."""
+        return self.propose(self.digest(data, env), env, data.round + 1)
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        """Create what the sampler keeps. A phase that takes over finds what the one before it kept."""
+        return data
+
+    def digest(self, data: Data, env: Env) -> Data:
+        """Take in what the round's edges have shown."""
+        return data
+
+    @abstractmethod
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Return the graph with the edges of a round."""
+
+    def candidates(self, data: Data, env: Env) -> Candidates:
+        """Return whom nodes may meet."""
+        return Candidates.of(data)
+
+    def draw(
+        self,
+        data: Data,
+        env: Env,
+        round_: int,
+        count: int | None = None,
+        known: Tensor | None = None,
+        rate: Tensor | None = None,
+        rest: Tensor | float = 1.0,
+        turn: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """Draw peers for every node that trains; see `draw_peers`. ``turn`` tells several draws of a round apart."""
+        receiver = (data.trains & data.present & ~data.isolated).nonzero().flatten()
+        number = self.samples if count is None else count
+        return draw_peers(self.candidates(data, env), receiver, number, (env.seed, round_, turn), known, rate, rest)
+
+
+@dataclass(frozen=True)
+class RandomPeers(PeerSampler):
+    """Nodes meet random peers.
+
+    Args:
+        samples: Peers that a node meets in a round.
+        within: ``"cluster"``: only peers of its own true cluster (an oracle); None: any.
+        deluded: Nodes (by ``node_id``) that meet only peers of another cluster, the one after their own: what happens
+            to a cluster with members who take themselves for somebody else.
+
+    Raises:
+        ValueError: If ``within`` is unknown, true clusters are needed and not known, or a deluded node does not exist.
+    """
+
+    within: str | None = None
+    deluded: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.within not in (None, "cluster"):
+            raise ValueError(f"within must be 'cluster' or None, got {self.within!r}")
+        if self.deluded and self.within is None:
+            raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
+        try:
+            object.__setattr__(self, "deluded", tuple(self.deluded))
+        except TypeError:
+            raise ValueError(f"deluded must list nodes by their node_id, got {self.deluded!r}") from None
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        """Check that clusters are known where they are needed."""
+        group = env.engine.tasks.require_cluster() if self.within else None
+        if self.deluded and group is not None and int(group.max()) < 1:
+            raise ValueError("deluded nodes meet another cluster than their own, and these tasks have only one")
+        unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
+        if unknown:
+            raise ValueError(f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")
+        return data
+
+    def candidates(self, data: Data, env: Env) -> Candidates:
+        """Return whom nodes may meet."""
+        if self.within is None:
+            return Candidates.of(data)
+        group = env.engine.tasks.require_cluster()
+        wrong = torch.isin(data.node_id, torch.tensor(self.deluded, dtype=torch.int64, device=group.device))
+        return Candidates.of(data, group, torch.where(wrong, (group + 1) % (group.max() + 1), group))
+
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Draw any peers."""
+        return connect(data, self.draw(data, env, round_)[0])

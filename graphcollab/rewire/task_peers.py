@@ -1,0 +1,246 @@
+"""FLT's rewiring: one look at all tasks before the first round says who listens to whom."""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcollab.checks import check_whole
+from graphcollab.control.allowed import components, require_both_ways, without_the_alone
+from graphcollab.peers.edges import connect
+from graphcollab.peers.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
+from graphcollab.piece import Rewiring
+from graphcollab.rewire.at_round import Keep
+from graphcollab.tasks import Tasks
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["TaskPeers"]
+
+
+@dataclass(frozen=True)
+class TaskPeers(Rewiring):
+    r"""Connects nodes whose tasks are near, once, before the first round.
+
+    From `Federated Learning With Taskonomy for Non-IID Data (Jamali-Rad, Abdizadeh, Singh, IEEE TNNLS 2022)
+    <https://arxiv.org/abs/2103.15947>`_. A server sends an encoder to all nodes. Node i encodes its training samples,
+    clusters the codes by k-means and sends the centres C_i. The server compares them:
+
+    .. math::
+        d_{ij} = \min_\pi \frac{1}{n} \sqrt{\sum_{c \in C_i} \lVert c - \pi(c) \rVert^2}, \qquad
+        A_{ij} = [d_{ij} < \text{threshold}]
+
+    where π matches the smaller of two sets with as many centres of the larger, n of them. So a node with some of the
+    classes of another is near it, in either direction: A is symmetric.
+
+    A threshold has the scale of the codes (the authors take 1, on UMAP's), which nobody knows beforehand. The default
+    therefore measures by the nodes themselves, with
+
+    .. math::
+        r_{ij} = \frac{\sqrt n \, d_{ij}}
+        {\text{distance of a centre to the nearest other one of its own node}}
+
+    (root mean squares, the second one over all nodes). Below r = 0.55 nodes are connected, above 0.85 they are not, and
+    in between the threshold is in the middle of the widest gap between the r of all pairs: ``window=(0.55, 0.85)``. So
+    nodes with equally distributed data stay together, and clusters fall apart where there is a gap. With ``groups``
+    there is no threshold: average linkage of the distances √n d makes disjoint groups. (The authors group the rows of
+    A; with the distances themselves no threshold need be known.)
+
+    Of ten draws of digits, raw, at eight nodes in two clusters (`graphcollab.tasks.class_clusters`), the default found
+    the clusters exactly in all ten where they have classes of their own, in three to five where they share four of ten
+    classes (91 % of all pairs), and one block in nine where there is one cluster; ``groups=2`` found all. With
+    ``reduce="pca"`` that was 6 to 10, none (61 %) and one, so codes are compared as they are unless told otherwise.
+
+    Where this is not the authors' code: they compare centres in two dimensions, by UMAP, which is
+    ``reduce=umap.UMAP(random_state=0).fit_transform`` here. They train a convolutional autoencoder on other, public
+    data and fine-tune it at the nodes; here no encoder is trained.
+
+    Edges that are given say who may be connected; without a graph, as is the default, anybody may. Tasks are then
+    compared inside connected components only, in which there must be a path back for every edge, and the gap is looked
+    for among the pairs that may be connected; groups are made of all distances inside a component. A node without
+    neighbours sends nothing. A node that joins later sends its centres in its first round; the server then compares all
+    anew, and from the next round on the node has neighbours. A later phase begins with a look of its own.
+
+    Without an encoder, what travels are means of raw samples. They show what a node's samples look like on average.
+
+    Args:
+        encoder: A module or function from samples [n, ...] to codes [n, D]. Of a module a copy is taken, in evaluation
+            mode; its parameters and buffers are counted as sent. Of a function no size is known, and nothing is
+            counted. Default: samples are their own codes, and no encoder is sent.
+        centers: Centres per node. Default: the number of classes among its training samples, or 2 where labels are no
+            classes.
+        reduce: What the server makes of all centres before it compares them: ``"pca"`` (two principal components) or a
+            function of a NumPy array [n, D] that returns one [n, D']. It gets them in ascending order of ``node_id``.
+            Default: nothing.
+        threshold: Nodes below this d are connected. Default: ``window`` decides.
+        window: Between which r the threshold lies; see above. Twice the same number is a threshold by itself.
+        groups: Number of disjoint groups, in every connected component, instead of a threshold.
+        also: What else is rewired, for example `SampleNodes`.
+
+    Shapes:
+        Keeps ``coded`` [K], who has sent its centres. Sets ``edge_index``, with a self-loop at every node.
+
+    Raises:
+        TypeError: If the encoder is no function.
+        ValueError: If a setting is out of its range, both a threshold and groups are asked for, there are fewer nodes
+            than groups, no node has two centres and no threshold was given, or an edge that is given has no path back.
+
+    Example:
+        >>> x, y = torch.tensor([[0.0], [1.0], [8.0], [9.0]]), torch.tensor([0, 1, 2, 3])
+        >>> tasks = Tasks.from_samples([(x[:2], y[:2]), (x[:2] + 0.1, y[:2]), (x[2:], y[2:])], val_fraction=0.0)
+        >>> distances = TaskPeers().distances(tasks)
+        >>> distances.distance[0], round(distances.spacing, 6)
+        (tensor([0.0000, 0.1000, 8.0000], dtype=torch.float64), 1.0)
+    """
+
+    encoder: Encoder | None = None
+    centers: int | None = None
+    reduce: Reduce | None = None
+    threshold: float | None = None
+    window: tuple[float, float] = (0.55, 0.85)
+    groups: int | None = None
+    also: Rewiring = field(default_factory=Keep)
+    encoder_checksum: str | None = field(default=None, init=False)  # a module's text does not tell its parameters
+
+    def __post_init__(self) -> None:
+        if self.encoder is not None and not callable(self.encoder):
+            raise TypeError(f"encoder must be a module or a function of samples, got {type(self.encoder).__name__}")
+        if not (self.reduce is None or self.reduce == "pca" or callable(self.reduce)):
+            raise ValueError(f"reduce must be 'pca', a function or None, got {self.reduce!r}")
+        check_whole(optional=True, centers=self.centers, groups=self.groups)
+        if self.threshold is not None and not self.threshold > 0:
+            raise ValueError(f"threshold must be a number above 0, got {self.threshold!r}")
+        two = isinstance(self.window, tuple | list) and len(self.window) == 2
+        if not two or not 0 < self.window[0] <= self.window[1]:
+            raise ValueError(f"window must be two numbers above 0, the smaller one first, got {self.window!r}")
+        if self.groups is not None and self.threshold is not None:
+            raise ValueError(f"groups={self.groups} needs no threshold, got {self.threshold}: leave one of the two out")
+        if isinstance(self.encoder, nn.Module):
+            object.__setattr__(self, "encoder", copy.deepcopy(self.encoder).eval())
+            object.__setattr__(self, "encoder_checksum", _checksum(self.encoder))
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Look at the tasks and connect the nodes."""
+        require_both_ways(data, env, "tasks are compared for both nodes of a pair", by_path=True)
+        data = copy.copy(data)
+        data.coded = torch.zeros_like(data.isolated)
+        return self._connect(self.also.init(data, env), env, data.present)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Connect nodes that have joined."""
+        data = self.also(data, env)
+        if env.attend is None:
+            return data
+        there = env.attend.members(data, data.round)
+        return self._connect(data, env, there) if bool((there & ~data.isolated & ~data.coded).any()) else data
+
+    def distances(self, tasks: Tasks, seed: int = 0) -> TaskDistances:
+        """Return the distances between nodes, for example to choose a threshold.
+
+        Args:
+            tasks: The nodes' data.
+            seed: Seed of the run.
+        """
+        order = tasks.ids.argsort()
+        found, place = center_distances(self._centers(tasks, order, seed), self.reduce), order.argsort().cpu()
+        return TaskDistances(found.distance[place][:, place], found.published[place][:, place], found.spacing)
+
+    def _centers(self, tasks: Tasks, nodes: Tensor, seed: int) -> Tensor:
+        return code_centers(tasks.select(nodes), self.encoder, self.centers, seed)
+
+    def _connect(self, data: Data, env: Env, there: Tensor) -> Data:
+        """Return the graph with edges between near tasks, those of nodes that are there, or were before, [K]."""
+        known = data.coded | (there & ~data.isolated)
+        part = without_the_alone(components(data))
+        nodes = (known & (part >= 0)).nonzero().flatten()
+        nodes = nodes[data.node_id[nodes].argsort()]
+        edges = [data.edge_index[:, :0]]
+        if self.groups is not None and self.groups > int(known.sum()):
+            raise ValueError(f"groups={self.groups} were asked for, but there are only {int(known.sum())} nodes")
+        if len(nodes):
+            centers = env.comm.at_owner(nodes, lambda nodes: self._centers(env.engine.tasks, nodes, env.seed))
+            floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + _size(self.encoder)
+            new = ~data.coded[nodes]
+            data = env.comm.count(data, nodes[new], floats[new])
+        for p in part[nodes].unique():
+            some = (part[nodes] == p).nonzero().flatten()
+            may = _may_hear(data, nodes[some])
+            near = self._near(center_distances(centers[some.to(centers.device)], self.reduce), (may | may.T).cpu())
+            edges.append(nodes[some][(near.to(may.device) & may).nonzero().T.flip(0)])
+        data = connect(data, torch.cat(edges, 1))
+        data.coded = known
+        return data
+
+    def _near(self, distances: TaskDistances, pairs: Tensor) -> Tensor:
+        """Return whose tasks are near, A [n, n]; ``pairs`` [n, n] are those among which a gap is looked for."""
+        count = len(distances.distance)
+        if self.groups is not None:
+            group = _groups(distances.distance, min(self.groups, count))
+            return group[:, None] == group
+        if self.threshold is not None:
+            return distances.published < self.threshold
+        if not distances.spacing > 0 and count > 1:
+            raise ValueError(
+                "no node has two centres that differ, so there is nothing to measure distances by: give threshold=..., "
+                "groups=... or centers=2"
+            )
+        ratio = distances.distance / distances.spacing
+        first, second = torch.triu_indices(count, count, 1)
+        looked_at = pairs[first, second]
+        return ratio < _widest_gap(ratio[first, second][looked_at], *self.window)
+
+
+def _may_hear(data: Data, nodes: Tensor) -> Tensor:
+    """Return which of some nodes may hear which others, receivers in rows, [n, n]."""
+    count, there = len(nodes), ~data.isolated[nodes]
+    if "allowed" in data:
+        place = torch.full_like(data.node_id, -1).index_copy_(0, nodes, torch.arange(count, device=nodes.device))
+        sender, receiver = place[data.allowed.edge_index]
+        inside = (sender >= 0) & (receiver >= 0)
+        may = torch.zeros(count, count, dtype=torch.bool, device=nodes.device)
+        may[receiver[inside], sender[inside]] = True
+    else:
+        may = ~torch.eye(count, dtype=torch.bool, device=nodes.device)
+    return may & there & there[:, None]
+
+
+def _widest_gap(values: Tensor, low: float, high: float) -> float:
+    """Return the middle of the widest gap that values leave between two bounds."""
+    inside = values[(values > low) & (values < high)].sort().values
+    marks = torch.cat([values.new_tensor([low]), inside, values.new_tensor([high])])
+    widest = int(marks.diff().argmax())
+    return float(marks[widest : widest + 2].mean())
+
+
+def _groups(distance: Tensor, count: int) -> Tensor:
+    """Return every node's group by average linkage, [K]."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # here, since importing it takes long
+    from scipy.spatial.distance import squareform
+
+    if len(distance) == 1:
+        return torch.ones(1, dtype=torch.int64)
+    tree = linkage(squareform(distance.numpy()), "average")
+    return torch.from_numpy(fcluster(tree, count, "maxclust")).long()
+
+
+def _checksum(module: nn.Module) -> str:
+    """Return a checksum of a module's parameters and buffers."""
+    value = 0
+    for tensor in module.state_dict().values():
+        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        value = zlib.crc32(content.numpy().data, value)
+    return f"{value:08x}"
+
+
+def _size(encoder: Encoder | None) -> int:
+    """Return how many floats an encoder has; 0 where that is not known."""
+    if not isinstance(encoder, nn.Module):
+        return 0
+    return sum(tensor.numel() for tensor in encoder.state_dict().values() if tensor.is_floating_point())

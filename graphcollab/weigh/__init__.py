@@ -1,0 +1,54 @@
+"""The weigh slot: how edge weights come about."""
+
+from __future__ import annotations
+
+from graphcollab.weigh.as_similarity import SIMILARITIES, as_similarity
+from graphcollab.weigh.channel_attention import ChannelAttention
+from graphcollab.weigh.choose import AllPeers, AugmentBags, BestPeers
+from graphcollab.weigh.classifier_similarity import ClassifierSimilarity
+from graphcollab.weigh.cosine_updates import CosineUpdates
+from graphcollab.weigh.cosine_weights import CosineWeights
+from graphcollab.weigh.fed_sim import FedSim, fedsim_weights
+from graphcollab.weigh.first_order_gain import FirstOrderGain
+from graphcollab.weigh.fixed import Metropolis, NoWeights, SampleCounts, Uniform
+from graphcollab.weigh.gradient_alignment import GradientAlignment
+from graphcollab.weigh.head_affinity import HeadAffinity
+from graphcollab.weigh.inverse_distance import InverseDistance
+from graphcollab.weigh.inverse_loss import InverseLoss
+from graphcollab.weigh.keep_weights import KeepWeights
+from graphcollab.weigh.learned_logits import LearnedLogits
+from graphcollab.weigh.pair_sampling import PairSampling
+from graphcollab.weigh.peer_weights import PeerWeights
+from graphcollab.weigh.similarity import Similarity
+from graphcollab.weigh.softmax_scores import SoftmaxScores
+from graphcollab.weigh.trial_mixtures import TrialMixtures
+
+__all__ = [
+    "SIMILARITIES",
+    "AllPeers",
+    "AugmentBags",
+    "BestPeers",
+    "ChannelAttention",
+    "ClassifierSimilarity",
+    "CosineUpdates",
+    "CosineWeights",
+    "FedSim",
+    "FirstOrderGain",
+    "GradientAlignment",
+    "HeadAffinity",
+    "InverseDistance",
+    "InverseLoss",
+    "KeepWeights",
+    "LearnedLogits",
+    "Metropolis",
+    "NoWeights",
+    "PairSampling",
+    "PeerWeights",
+    "SampleCounts",
+    "Similarity",
+    "SoftmaxScores",
+    "TrialMixtures",
+    "Uniform",
+    "as_similarity",
+    "fedsim_weights",
+]

@@ -1,0 +1,165 @@
+"""Meta-L2C's weigher: attention between encoded changes of models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import softmax
+
+from graphcollab.control.allowed import components, require_both_ways, without_the_alone
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.engine import Adam, RowOptimizer
+from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.mixers import Mixers
+from graphcollab.ops import Structure, edge_products
+from graphcollab.piece import Weigher
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["ChannelAttention"]
+
+
+@dataclass(frozen=True)
+class ChannelAttention(Weigher):
+    r"""Attention over channel-shared encodings of how models changed.
+
+    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 4 and 5:
+
+    .. math::
+        w_{ij} = \mathrm{softmax}_{j \in \{i\} \cup N(i)} \langle E(\hat\Delta_i; \phi), E(\hat\Delta_j; \phi) \rangle,
+        \qquad \hat\Delta_i = x_i - x_i^{init}
+
+    without temperature. The encoders learn from the validation losses of the mixed models; the gradient flows through
+    the weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see
+    `Exchange`) send nothing and weigh nothing.
+
+    Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
+    alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
+    are frozen are the same everywhere.
+
+    Args:
+        part: Part of the model that is compared.
+        hidden: Hidden units of an encoder.
+        out: Numbers that encode a filter.
+        bias: Give the encoders biases, see `Mixer`.
+        optimizer: Update of the encoders. The paper's is Adam, lr 0.1, weight decay 0.01 (coupled).
+        scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
+            coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
+        pretrained: A `Mixer`, or its file, to start from.
+        frozen: Use the encoders as they are; nodes then need no validation samples.
+
+    Shapes:
+        Keeps ``mixer`` (`Mixers`, if there are several components) and one ``mixer_<slot>`` per slot of the optimiser;
+        writes ``edge_weight`` [E].
+
+    Raises:
+        ValueError: If ``scale`` is unknown, frozen encoders are asked for without pretrained ones, or encoders are
+            trained and edges given that go one way only, without a path back.
+    """
+
+    part: str = "all"
+    hidden: int = 10
+    out: int = 5
+    bias: bool = True
+    optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
+    scale: str = "sum"
+    pretrained: Mixer | str | Path | None = field(default=None, repr=False)
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scale not in ("sum", "mean"):
+            raise ValueError(f"scale must be 'sum' or 'mean', got {self.scale!r}")
+        if self.frozen and self.pretrained is None:
+            raise ValueError("frozen encoders must have been trained: give `pretrained`, a Mixer or its file")
+
+    @property
+    def learns(self) -> bool:
+        """Whether the encoders are trained."""
+        return not self.frozen
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Validation samples, to learn from."""
+        return () if self.frozen else ("val",)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Draw the encoders, or take the pretrained ones."""
+        spec = data.x.specs[0]
+        if self.pretrained is None:
+            mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed)
+        else:
+            mixer = self.pretrained if isinstance(self.pretrained, Mixer) else Mixer.load(self.pretrained)
+            mixer.check(spec, self.part)
+        data = copy.copy(data)
+        data.mixer = mixer.to(data.x.device, data.x.dtype)
+        if self.learns:
+            require_both_ways(data, env, "nodes train encoders together with those they hear", by_path=True)
+            data.mixer = Mixers.shared(data.mixer, without_the_alone(components(data)))
+        for slot in self.optimizer.slots if self.learns else ():
+            data[f"mixer_{slot}"] = data.mixer.with_tensors(
+                {n: torch.zeros_like(t) for n, t in data.mixer.tensors.items()}
+            )
+        data.mixer_step = 0
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
+        with torch.no_grad():
+            code = data.mixer.encode(self._change(data), data.x.specs[0], self.part)
+            weight = self._attend(code, data, env)
+        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
+        crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
+        floats = data.x_init.part(self.part).shape[1] if self.learns else code.shape[1]
+        data = env.comm.count(data, sender[crossing], floats)
+        data.edge_weight = weight
+        return data
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Take one step on the encoders."""
+        before = copy.copy(data)
+        before.x = data.x_local
+        names = list(data.mixer.tensors)
+        params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
+        mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
+        weight = self._attend(mixer.encode(self._change(before), data.x.specs[0], self.part), data, env)
+        group = data.mixer.group if isinstance(data.mixer, Mixers) else torch.zeros_like(data.node_id)
+        members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
+        at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
+        gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
+        if self.scale == "mean":
+            gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
+        grads = [env.comm.reduce(g) for g in torch.autograd.grad(weight, params, gradient)]
+        moments: dict[str, Mapping[str, Tensor]] = {
+            slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
+        }
+        params = [param.detach() for param in params]
+        state = {slot: list(many.values()) for slot, many in moments.items()}
+        self.optimizer.update(params, grads, state, data.mixer_step)
+        # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
+        share = 2 * (at_work[members].double() - 1) / at_work[members]
+        data = env.comm.count(data, members, share * data.mixer.num_parameters)
+        data.mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
+        for slot, many in moments.items():
+            data[f"mixer_{slot}"] = data.mixer.with_tensors(many)
+        data.mixer_step = data.mixer_step + 1
+        return data
+
+    def _change(self, data: Data) -> Tensor:
+        """Return every node's change since the run's start, [K, P_part]."""
+        return data.x.part(self.part) - data.x_init.part(self.part)
+
+    def _attend(self, code: Tensor, data: Data, env: Env) -> Tensor:
+        """Return the softmax over every receiver's edges of the codes' inner products, [E]."""
+        structure = Structure.from_edges(data.edge_index, (len(code), data.num_nodes))
+        score = edge_products(code, env.comm.halo(code, data.edge_index), structure)
+        if (in_use := edges_in_use(data)) is not None:
+            score = score.masked_fill(~in_use, torch.finfo(score.dtype).min)
+        return softmax(score, data.edge_index[1], num_nodes=data.num_nodes)

@@ -1,0 +1,193 @@
+"""MAPL's weigher: weights on the simplex, learned from how alike the nodes' classifiers are."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.checks import check_whole
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.ops import project_simplex
+from graphcollab.piece import Weigher
+from graphcollab.weigh.head_cosines import check_head, head_cosines
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["ClassifierSimilarity"]
+
+SIMILARITIES = ("cosine", "per_class", "none")
+
+
+@dataclass(frozen=True)
+class ClassifierSimilarity(Weigher):
+    r"""Learn whom to listen to from the angle between classifiers (collaborative graph learning, CGL).
+
+    `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024), eq. 6 to
+    9 and algorithm 2. Every node i takes a projected gradient step on its own weights, those of its neighbours and of
+    itself, which are not negative and sum to 1:
+
+    .. math::
+        \ell_i(w_i) &= \mu_1 \sum_j \gamma_j w_{ij} s_{ij} + \mu_2 \big( \beta \lVert w_i \rVert_2
+            - \log(\deg_i + \varepsilon) \big), \qquad \deg_i = \sum_{j \ne i} w_{ij} \\
+        \frac{\partial \ell_i}{\partial w_{ij}} &= \mu_1 \gamma_j s_{ij} + \mu_2 \Big(
+            \beta \frac{w_{ij}}{\lVert w_i \rVert_2} - \frac{[j \ne i]}{\deg_i + \varepsilon} \Big), \qquad
+        w_i \leftarrow \Pi_\Delta (w_i - \eta \nabla \ell_i)
+
+    with :math:`s_{ij} = -\cos(\phi_i, \phi_j)` of the classifiers, :math:`s_{ii} = -1`, and the confidence
+    :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbours at the start (our reading;
+    the paper's union is over all clients, which on a complete graph is the same). The logarithm keeps nodes from
+    isolating themselves, the norm with β spreads the weight.
+
+    What that leads to, with n neighbours that are alike: a node's own weight ends at zero in all but very small groups,
+    since the logarithm pulls towards others with :math:`\mu_2 / \deg_i` and similarity towards the node itself with
+    :math:`\mu_1 \gamma_i` only. That is so, too, for a node whose classifier is at right angles to all others; ``own``
+    keeps some weight for it.
+    And others lose all weight only where their cosines are smaller by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or
+    more: of 10 nodes with as many samples each by 0.5 for n = 4, of 20 nodes by 0.67 for n = 9.
+
+    The paper does not say how large η is; its code takes one step of Adam with step size 0.1, begun afresh every round,
+    which is the sign of the gradient (``rule="sign"``). That code differs in more: cosines are means over the classes,
+    without the bias (``similarity="per_class"``), divided by the largest one among the neighbours (``normalize``), and
+    the logarithm's gradient is zero, since the degree is a stale number (``log_degree=False``). All of it together is
+    ``ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)``, except
+    where all cosines with neighbours are negative: there the code's division turns all signs around; here cosines are
+    divided only where the largest is positive.
+
+    Nodes that do not train keep their weights, and so do senders that do not serve, with what they have of the sum.
+
+    Args:
+        lr: η.
+        mu1: μ₁, of the similarities.
+        mu2: μ₂, of the regulariser.
+        beta: β, of the norm.
+        eps: ε.
+        steps: Steps a round (the paper's E_g), with the same similarities.
+        rule: ``"gradient"``, or ``"sign"``: its sign, which μ₁ and μ₂ act on only by changing it.
+        similarity: ``"cosine"`` of whole classifiers, ``"per_class"``, or ``"none"``: all others count as alike.
+        normalize: Divide cosines by the largest one among a node's neighbours.
+        confidence: False: all γ are the same.
+        norm: ``"l2"``, or ``"l1"`` in its place (which is the same for all weights on the simplex).
+        log_degree: False: leave the logarithm out.
+        own: Least weight that a node keeps for itself, not in the paper.
+        head: The classifier: a part of the model that is one linear layer.
+
+    Shapes:
+        Keeps ``edge_share`` [E], the weights, and ``edge_confidence`` [E], γ of every edge's sender; writes
+        ``edge_weight`` [E]. Every neighbour sends its classifier, charged P_head floats.
+
+    Raises:
+        ValueError: If a setting is out of its range.
+
+    Example:
+        >>> ClassifierSimilarity(rule="sign", lr=0.1).steps
+        1
+    """
+
+    lr: float = 1.0
+    mu1: float = 0.5
+    mu2: float = 0.1
+    beta: float = 0.5
+    eps: float = 1e-6
+    steps: int = 1
+    rule: str = "gradient"
+    similarity: str = "cosine"
+    normalize: bool = False
+    confidence: bool = True
+    norm: str = "l2"
+    log_degree: bool = True
+    own: float = 0.0
+    head: str = "head"
+    learns: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "eps"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a positive finite number, got {getattr(self, name)}")
+        for name in ("mu1", "mu2", "beta"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a finite number that is not negative, got {getattr(self, name)}")
+        if not 0 <= self.own <= 1:
+            raise ValueError(f"own must be a share of the weight, from 0 to 1, got {self.own}")
+        known = {"rule": ("gradient", "sign"), "similarity": SIMILARITIES, "norm": ("l2", "l1")}
+        for name, choices in known.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+        check_whole(steps=self.steps)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Give a node and its neighbours equal weights, unless an earlier phase has learned weights."""
+        check_head(data, self.head)
+        data = copy.copy(data)
+        sender, receiver = data.edge_index
+        if "edge_share" not in data:
+            count = torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)
+            data.edge_share = 1 / count[receiver]
+        samples = env.engine.tasks.sizes("train").double()
+        samples = samples if self.confidence else torch.ones_like(samples)
+        total = scatter(samples[sender], receiver, dim_size=data.num_nodes)
+        data.edge_confidence = samples[sender] / total[receiver]
+        data.edge_weight = data.edge_share
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Compare classifiers and take the steps."""
+        sender, receiver = data.edge_index
+        loop = sender == receiver
+        there = edges_in_use(data)
+        there = torch.ones_like(loop) if there is None else there & data.trains[receiver]
+        cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
+        fixed = scatter(data.edge_share.double().masked_fill(there, 0), receiver, dim_size=data.num_nodes)
+        moving = there.nonzero().flatten()
+        kept = torch.where(loop & there, self.own, 0.0).double()  # what a node keeps for itself, [E]
+        rest = (1 - fixed - scatter(kept, receiver, dim_size=data.num_nodes)).clamp(min=0)
+        weight = data.edge_share.double()
+        for _ in range(self.steps):
+            step = self.gradient(weight, cost, data.edge_index, data.num_nodes)
+            step = step.sign() if self.rule == "sign" else step
+            moved = (weight - self.lr * step - kept)[moving]
+            moved = project_simplex(moved, receiver[moving], data.num_nodes, rest) + kept[moving]
+            weight = weight.index_copy(0, moving, moved)
+        data = copy.copy(data)
+        data.edge_weight = data.edge_share = weight.to(data.edge_share.dtype)
+        return env.comm.count(data, sender[there & ~loop], data.x.part(self.head).shape[1])
+
+    def gradient(self, weight: Tensor, cost: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+        """Return the gradient of every node's loss with respect to its weights.
+
+        Shapes:
+            weight, cost (μ₁ γ s) and output: [E]; ``edge_index``: [2, E].
+        """
+        sender, receiver = edge_index
+        out = cost.clone()
+        if self.norm == "l2":
+            length = scatter(weight.square(), receiver, dim_size=num_nodes).sqrt()
+            out += self.mu2 * self.beta * weight / length.clamp(min=torch.finfo(weight.dtype).tiny)[receiver]
+        else:
+            out += self.mu2 * self.beta * weight.sign()
+        if self.log_degree:
+            others = (sender != receiver).to(weight.dtype)
+            degree = scatter(weight * others, receiver, dim_size=num_nodes)
+            out -= self.mu2 * others / (degree + self.eps)[receiver]
+        return out
+
+    def _similarities(self, data: Data, env: Env, there: Tensor) -> Tensor:
+        """Return the similarities of the edges, [E], 1 of a node with itself."""
+        sender, receiver = data.edge_index
+        loop = sender == receiver
+        if self.similarity == "none":
+            return torch.ones_like(data.edge_confidence)
+        alike = head_cosines(data, env, self.head, self.similarity == "per_class")
+        if self.normalize:
+            known = alike.masked_fill(loop | ~there, 0)
+            largest = scatter(known, receiver, dim_size=data.num_nodes, reduce="max")
+            alike = alike / torch.where(largest > 0, largest, 1.0)[receiver]
+        return alike.masked_fill(loop, 1)

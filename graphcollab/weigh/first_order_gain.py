@@ -1,0 +1,165 @@
+"""FOMO's weigher: how much would a step towards another model help on one's own validation data?"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.comm import Relation
+from graphcollab.control.allowed import parts_apart
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.engine import Rows
+from graphcollab.exchange.buffers import buffers_travel, buffers_width, check_buffers
+from graphcollab.ops import edge_distances
+from graphcollab.piece import Weigher
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["FirstOrderGain", "gain_weights"]
+
+BLOCK_NUMBERS = 2**20  # differences that are in memory at a time
+ROUNDING = 8  # so many ε, relatively: what mixing leaves of a distance, and averaging of a difference of losses
+
+
+@dataclass(frozen=True)
+class FirstOrderGain(Weigher):
+    r"""Weigh models by the fall of the own validation loss per distance on the way to them.
+
+    From `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR 2021)
+    <https://arxiv.org/abs/2012.08565>`_, eq. 3 and 4:
+
+    .. math::
+        g_{ij} = \frac{\mathcal{L}_i(\theta_i) - \mathcal{L}_i(\theta_j)}{\lVert \theta_j - \theta_i \rVert}, \qquad
+        w_{ij} = \frac{\max(g_{ij}, 0)}{\sum_k \max(g_{ik}, 0)}
+
+    with θ_i the receiver's model at the round's start (the base) and θ_j the sender's after its local update, also for
+    the self-loop j = i. Use it with ``Exchange("x_start", "x", against="x_start")``, which moves the base towards the
+    models that help. Where none does, the receiver's own local update included, all weights are 0 and it keeps the
+    base.
+
+    What the paper leaves open: a model with a loss that is not finite has a gain of 0, and so has one whose distance to
+    the base, or whose loss, is within rounding of the base's: 8 ε ‖θ_i‖, or 8 ε of the larger loss (10⁻⁶ of it in
+    single precision). A node that has moved all the way to another's model meets it again at such a distance, and the
+    gain would be noise divided by noise. A node that hears nobody else keeps what it has learned (its self-loop weighs
+    1).
+
+    Args:
+        split: Split of the receiver's samples on which losses are computed.
+        norm: ``"l2"`` (the paper's), or ``"l1"`` as in the published code.
+        part: Part of the model that is exchanged, the exchange's. Losses are of the receiver's own model with that part
+            put in.
+        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, ``"mix"`` with the
+            sender's, which travel then.
+
+    Shapes:
+        Reads ``x_start`` and ``x``; writes ``edge_weight`` [E], ``edge_gain`` [E] (g, float64; NaN where a sender does
+        not serve or a receiver does not train) and ``scores``, a `Relation` with g of other nodes' models.
+
+    Raises:
+        ValueError: If the norm or the setting of buffers is unknown.
+
+    Example:
+        >>> FirstOrderGain(norm="l1").needs
+        ('val',)
+    """
+
+    split: str = "val"
+    norm: str = "l2"
+    part: str = "all"
+    buffers: str = "keep"
+
+    def __post_init__(self) -> None:
+        check_buffers(self.buffers)
+        if self.norm not in ("l1", "l2"):
+            raise ValueError(f"FirstOrderGain: norm must be 'l1' or 'l2', got {self.norm!r}")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The split that losses are computed on."""
+        return (self.split,)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that the part can be exchanged."""
+        data.x.part(self.part)
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Set ``edge_weight``; count every model that travelled but is not mixed (the exchange counts those)."""
+        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
+        measured = data.trains[receiver] if in_use is None else in_use & data.trains[receiver]
+        gain = torch.full(sender.shape, torch.nan, dtype=torch.float64, device=sender.device)
+        gain[measured] = self.gains(data, env, data.edge_index[:, measured])
+        crossing = measured & (sender != receiver)
+        data = copy.copy(data)
+        data.edge_gain = gain
+        data.scores = Relation(data.edge_index[:, crossing], gain[crossing], (data.num_nodes, data.num_nodes))
+        data.edge_weight = self.weights(data, env).to(data.x.dtype)
+        unmixed = crossing & (data.edge_weight == 0)
+        width = data.x.part(self.part).shape[1] + buffers_width(data.x, self.buffers)
+        return env.comm.count(data, sender[unmixed], width)
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return the weights of the gains in ``edge_gain``, [E]."""
+        return gain_weights(data.edge_gain, data.edge_index, data.num_nodes)
+
+    def gains(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
+        """Return g_ij for the edges given, [E'], float64."""
+        sender, receiver = edge_index
+        nodes, place = receiver.unique(return_inverse=True)
+        nothing_else = all(spec.columns(self.part) == slice(0, spec.num_columns) for spec in data.x.specs)
+        base = data.x_start if nothing_else else data.x.with_part(self.part, data.x_start.part(self.part))
+        rows = Rows.with_part_of(data.x, receiver, sender, self.part, buffers_travel(data.x, self.buffers))
+        before = env.engine.loss(Rows.own(base, nodes), self.split)[place]
+        after = env.comm.at_owner(rows, lambda rows: env.engine.loss(rows, self.split))
+        known = ROUNDING * torch.finfo(before.dtype).eps * torch.maximum(before.abs(), after.abs()).double()
+        own = data.x_start.part(self.part)
+        sent = env.comm.halo(data.x.part(self.part), edge_index)
+        if self.norm == "l2":
+            distance = edge_distances(own, sent, edge_index, parts_apart(data))
+        else:
+            distance = _manhattan(own, sent, edge_index)
+        length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)[receiver]
+        apart = distance > ROUNDING * torch.finfo(own.dtype).eps * length
+        fall = before.double() - after.double()
+        gain = fall / distance
+        return torch.where(gain.isfinite() & apart & (fall.abs() > known), gain, 0.0)
+
+
+def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Return the positive gains, normalised per receiver, [E]; a node that hears nobody else gives its self-loop 1.
+
+    Args:
+        gain: g of every edge, [E]; NaN where it is not known.
+        edge_index: Sender and receiver of every edge, [2, E].
+        num_nodes: K.
+
+    Example:
+        >>> gain_weights(torch.tensor([0.75, 0.25, -0.5]), torch.tensor([[0, 1, 2], [0, 0, 0]]), 3).tolist()
+        [0.75, 0.25, 0.0]
+    """
+    sender, receiver = edge_index
+    positive = gain.nan_to_num(0.0).clamp(min=0)
+    most = scatter(positive, receiver, dim_size=num_nodes, reduce="max")[receiver]
+    share = torch.where(most > 0, positive / most, 0.0)  # the sum of large ones could overflow
+    weight = share / scatter(share, receiver, dim_size=num_nodes)[receiver].clamp(min=1)
+    hears = torch.zeros(num_nodes, dtype=torch.bool, device=gain.device)
+    hears[receiver[(sender != receiver) & ~gain.isnan()]] = True
+    return torch.where((sender == receiver) & ~hears[receiver], 1.0, weight)
+
+
+def _manhattan(a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
+    """Return ‖a_i − b_j‖₁ for every edge j → i, [E], float64, a block of edges at a time."""
+    sender, receiver = edge_index
+    out = torch.zeros(len(sender), dtype=torch.float64, device=a.device)
+    step = max(BLOCK_NUMBERS // max(a.shape[1], 1), 1)
+    for start in range(0, len(sender), step):
+        take = slice(start, start + step)
+        out[take] = (a[receiver[take]] - b[sender[take]]).abs().sum(1, dtype=torch.float64)
+    return out

@@ -1,0 +1,84 @@
+"""Edge weights that are not learned: sample counts, uniform, Metropolis, none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.piece import Weigher
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["Metropolis", "NoWeights", "SampleCounts", "Uniform"]
+
+
+@dataclass(frozen=True)
+class NoWeights(Weigher):
+    """No edge weighs anything."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return zeros."""
+        return torch.zeros(data.edge_index.shape[1], device=data.edge_index.device)
+
+
+@dataclass(frozen=True)
+class SampleCounts(Weigher):
+    """w_ij = n_j / Σ n over everyone i hears, itself included where it has a self-loop (McMahan et al. 2017)."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return sample counts, normalised per receiver."""
+        sender, receiver = data.edge_index
+        count = env.engine.tasks.sizes("train")[sender].to(data.x.tensors[0].dtype)
+        return count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+
+
+@dataclass(frozen=True)
+class Uniform(Weigher):
+    """w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return inverse degrees."""
+        receiver = data.edge_index[1]
+        return 1.0 / torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)[receiver]
+
+
+@dataclass(frozen=True)
+class Metropolis(Weigher):
+    """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
+
+    They are symmetric, so rows and columns sum to 1.
+
+    d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The graph must be undirected with a self-loop
+    everywhere.
+    """
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that the graph is undirected.
+
+        Raises:
+            ValueError: If some edge has no counterpart.
+        """
+        sender, receiver = data.edge_index
+        there = (sender * data.num_nodes + receiver).sort().values
+        back = (receiver * data.num_nodes + sender).sort().values
+        if not torch.equal(there, back):
+            raise ValueError(
+                "Metropolis weights need an undirected graph (an edge back for every edge): use an undirected topology "
+                "or Uniform weights"
+            )
+        return data
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return the doubly stochastic weights."""
+        sender, receiver = data.edge_index
+        loops = sender == receiver
+        degree = torch.bincount(receiver[~loops], minlength=data.num_nodes).to(data.x.dtype)
+        weight = (1.0 / (1 + torch.maximum(degree[sender], degree[receiver]))).masked_fill(loops, 0)
+        rest = 1 - scatter(weight, receiver, dim_size=data.num_nodes)
+        return torch.where(loops, rest[receiver], weight)

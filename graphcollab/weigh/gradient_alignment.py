@@ -1,0 +1,208 @@
+"""CoBo's weigher: do the gradients of two nodes point the same way at the midpoint of their models?"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.checks import check_whole
+from graphcollab.control.allowed import require_both_ways
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.engine import Rows, batch_gradient
+from graphcollab.keyed import keyed_seed
+from graphcollab.ops import project_simplex
+from graphcollab.piece import Weigher
+from graphcollab.weigh.pair_sampling import PairSampling
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["GradientAlignment"]
+
+_BATCH_STREAM = 119
+DOMAINS = ("box", "simplex")
+
+
+@dataclass(frozen=True)
+class GradientAlignment(Weigher):
+    r"""Listen to those whose gradients agree with one's own halfway between the two models.
+
+    From `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
+    <https://arxiv.org/abs/2409.05539>`_, eq. 1 and 3. Pairs of nodes drawn by `PairSampling` take a projected gradient
+    step on their weights:
+
+    .. math::
+        z_{ij} = \tfrac12 (x_i + x_j), \qquad
+        p_{ij} = \langle \nabla f_i(z_{ij}; \xi_i), \nabla f_j(z_{ij}; \xi_j) \rangle, \qquad
+        w_{ij} \leftarrow \Pi(w_{ij} + \gamma\, p_{ij})
+
+    with x the models at the round's start and a batch ξ of each node's own samples: another one than its local step's,
+    and the same for all its pairs of the round (the paper does not say). All other weights stay as they are, bit for
+    bit.
+
+    On the box [0, 1] the weights of a pair are equal in both directions, start at 1, and do not sum to anything. On the
+    simplex (section 4.3) a receiver's weights sum to 1 and start equal: the row of a receiver with a pair drawn is
+    projected as a whole, so weights are no longer symmetric and those of pairs that were not drawn move too.
+
+    A pair is compared if both nodes are at work; one whose partner is late or away is skipped, and nobody waits.
+    Weights of senders that are not there stay as they are, on the simplex with what they have of the row's sum. A pair
+    whose product is not finite keeps its weight. A later phase goes on with the weights of an earlier one.
+
+    What travels for a pair: the two models (not counted again where the exchange sends them), the gradient of the node
+    with the smaller ``node_id``, and one number back.
+
+    Args:
+        gamma: γ. The paper does not say; 0.01 is the authors' on the box, 0.05 on the simplex.
+        domain: ``"box"`` or ``"simplex"``.
+        sampling: Which pairs are compared in a round.
+        batch_size: Samples in a batch.
+        start: Weights on the box at first.
+        own: On the simplex, whether self-loops take part in the projection, with p = 0, as in the authors' code;
+            otherwise, and on the box, they weigh nothing.
+        part: Part of the model in which nodes meet at the midpoint, and whose gradients are compared; the rest is each
+            node's own.
+
+    Shapes:
+        Reads ``x_start``; keeps ``edge_alignment`` [E], the weights, and ``pairs_compared``, the number of pairs so far
+        (two gradients each); writes ``edge_weight`` [E]. Only a chunk's gradients exist at a time.
+
+    Raises:
+        ValueError: If a setting is out of its range, ``own`` is asked for on the box, or an allowed edge has no allowed
+            edge back.
+        TypeError: If ``sampling`` is no `PairSampling`.
+
+    Example:
+        >>> GradientAlignment(sampling=PairSampling("all")).sampling.probability(1, 8)
+        1.0
+    """
+
+    gamma: float = 0.01
+    domain: str = "box"
+    sampling: PairSampling = field(default_factory=PairSampling)
+    batch_size: int = 128
+    start: float = 1.0
+    part: str = "all"
+    own: bool = False
+    learns: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if self.domain not in DOMAINS:
+            raise ValueError(f"domain must be one of {DOMAINS}, got {self.domain!r}")
+        if not isinstance(self.sampling, PairSampling):
+            raise TypeError(f"sampling must be a PairSampling, got {self.sampling!r}: use PairSampling('constant')")
+        if self.own and self.domain != "simplex":
+            raise ValueError("own=True gives a node's own model a share of the simplex: use domain='simplex' with it")
+        if not 0 < self.gamma < math.inf:
+            raise ValueError(f"gamma must be a positive finite number, got {self.gamma}")
+        if not 0 <= self.start <= 1:
+            raise ValueError(f"start must be in [0, 1], got {self.start}")
+        check_whole(batch_size=self.batch_size)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Give every sender the same weight, unless an earlier phase has found weights."""
+        data.x.part(self.part)
+        require_both_ways(data, env, "two nodes whose gradients are compared need each other's models")
+        data = copy.copy(data)
+        weight = self._first_weights(data) if "edge_alignment" not in data else data.edge_alignment
+        free, receiver = self._free(data), data.edge_index[1]
+        weight = weight.masked_fill(~free, 0).clamp(0, 1)
+        if self.domain == "simplex":
+            rows = free.nonzero().flatten()
+            weight = weight.index_copy(0, rows, project_simplex(weight[rows], receiver[rows], data.num_nodes))
+        data.edge_weight = data.edge_alignment = weight
+        data.pairs_compared = data.get("pairs_compared", 0)
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Draw pairs, compare their gradients, and take the step."""
+        data = copy.copy(data)
+        sender, receiver = data.edge_index
+        edges = self._draw(data, env)
+        if len(edges):
+            count = data.num_nodes
+            low, high = torch.minimum(sender, receiver)[edges], torch.maximum(sender, receiver)[edges]
+            key, pair = (low * count + high).unique(return_inverse=True)
+            pairs = torch.stack([key // count, key % count])
+            product = self._products(data, env, pairs)
+            product = product.masked_fill(~product.isfinite(), 0)
+            data.edge_alignment = self._step(data, edges, product[pair].to(data.edge_alignment.dtype))
+            data.pairs_compared = data.pairs_compared + pairs.shape[1]
+        data.edge_weight = data.edge_alignment
+        return self._charge(data, env, pairs) if len(edges) else data
+
+    def _draw(self, data: Data, env: Env) -> Tensor:
+        """Return the edges of the pairs that are compared in this round."""
+        sender, receiver = data.edge_index
+        ends = data.node_id[data.edge_index]
+        played = data.round - data.phase_start
+        drawn = self.sampling.draw(ends.min(0).values, ends.max(0).values, data.round, played, data.num_nodes, env.seed)
+        there = data.trains & data.serves
+        return (drawn & (sender != receiver) & there[sender] & there[receiver]).nonzero().flatten()
+
+    def _products(self, data: Data, env: Env, pairs: Tensor) -> Tensor:
+        """Return the inner products of pairs [2, M], float64 [M], a chunk of pairs at a time."""
+        chunk = max(min(plan.chunk for plan in env.engine.plans) // 2, 1)
+        seed = keyed_seed(env.seed, _BATCH_STREAM)
+
+        def gradients(rows: Rows) -> Tensor:
+            return batch_gradient(
+                env.engine, rows, seed=seed, round_=data.round, batch_size=self.batch_size, part=self.part
+            )[1]
+
+        out = torch.empty(pairs.shape[1], dtype=torch.float64, device=pairs.device)
+        for place in torch.arange(pairs.shape[1], device=pairs.device).split(chunk):
+            both = torch.cat([pairs[:, place], pairs[:, place].flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
+            half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
+            rows = Rows(data.x_start, both[0], both.T, half, self.part)
+            one, other = env.comm.at_owner(rows, gradients).chunk(2)
+            out[place] = (one * other).sum(1, dtype=torch.float64)
+        return out
+
+    def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
+        """Return the weights after the step on some edges, [E]."""
+        weight, (sender, receiver) = data.edge_alignment, data.edge_index
+        moved = weight[edges] + self.gamma * product
+        if self.domain == "box":
+            return weight.index_copy(0, edges, moved.clamp(0, 1))
+        there = (data.trains & data.serves)[sender] | (sender == receiver)
+        row = torch.zeros_like(data.trains).index_fill(0, receiver[edges], True)[receiver] & self._free(data)
+        moving = (row & there).nonzero().flatten()
+        fixed = scatter(weight.double().masked_fill(~(row & ~there), 0), receiver, dim_size=data.num_nodes)
+        target = weight.index_copy(0, edges, moved)[moving]
+        rest = (1 - fixed).clamp(min=0)
+        return weight.index_copy(0, moving, project_simplex(target, receiver[moving], data.num_nodes, rest))
+
+    def _first_weights(self, data: Data) -> Tensor:
+        """Return the weights to begin with, [E]; on the simplex equal shares of all others."""
+        sender, receiver = data.edge_index
+        weight = torch.full(sender.shape, self.start, dtype=data.x.dtype, device=sender.device)
+        if self.domain == "box":
+            return weight
+        others = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes).clamp(min=1).to(weight.dtype)
+        return torch.where(sender != receiver, 1 / others[receiver], 0.0)
+
+    def _free(self, data: Data) -> Tensor:
+        """Return which edges may weigh something, [E]."""
+        sender, receiver = data.edge_index
+        return torch.ones_like(sender, dtype=torch.bool) if self.own else sender != receiver
+
+    def _charge(self, data: Data, env: Env, pairs: Tensor) -> Data:
+        """Count the models that the exchange does not send, the gradients, and the numbers back."""
+        width = data.x.part(self.part).shape[1]
+        count = data.num_nodes
+        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
+        sent = data.edge_weight != 0 if in_use is None else (data.edge_weight != 0) & in_use
+        both = torch.cat([pairs, pairs.flip(0)], 1)
+        beyond = ~torch.isin(both[0] * count + both[1], (sender * count + receiver)[sent])
+        data = env.comm.count(data, both[0, beyond], width)
+        swap = data.node_id[pairs[0]] > data.node_id[pairs[1]]
+        first, second = torch.where(swap, pairs.flip(0), pairs)
+        return env.comm.count(env.comm.count(data, first, width), second, 1)

@@ -1,0 +1,205 @@
+"""The weigher of phase 1 of directed collaboration graphs: mix, fine-tune, compare, and adjust."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.checks import check_whole
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.engine import SGD, Outputs, RowOptimizer, Rows
+from graphcollab.keyed import keyed_seed
+from graphcollab.piece import Weigher
+from graphcollab.stack import Stacks
+
+if TYPE_CHECKING:
+    from graphcollab.engine import Engine
+    from graphcollab.typing import Env
+
+__all__ = ["TrialMixtures"]
+
+_TRIAL_STREAM = 114
+COMPARE, WORTH = ("metric", "loss"), ("share", "odds")
+WORST = -1e300  # finite, so that differences are numbers
+
+
+@dataclass(frozen=True)
+class TrialMixtures(Weigher):
+    r"""Try a mixture with every neighbour's model, and listen more to those that helped.
+
+    From `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio
+    State University 2021)`, section 3.2.1. Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In
+    every round node i mixes its model with that of j, trains the mixture for some steps on its own data, and compares:
+
+    .. math::
+        \bar h = (1 - p_{ij}) h_i + p_{ij} h_j, \qquad
+        p_{ij} \leftarrow \begin{cases}
+            p_{ij} + \delta & \text{fine-tuned } \bar h \text{ is better than } h_i \\
+            p_{ij} - \delta & \text{it is worse} \\
+            p_{ij} & \text{they are equal}
+        \end{cases}
+
+    and clips to [0, 1]. With several ``trials``, from other batches, the majority decides. The mixtures are thrown
+    away: no model changes. An edge whose p falls below ``minimum`` weighs nothing, and vanishes if the rewiring is
+    ``EveryRound(Threshold(1e-12))``. The neighbours' models are charged, d floats for every edge tried.
+
+    The thesis leaves these open, and they are chosen here: the size of a step, the clipping, that samples held out
+    decide (``split``), that equal results change nothing, and how the p of pairs become the weights of a row:
+
+    .. math::
+        \alpha_{ij} = \frac{q_{ij}}{1 + \sum_k q_{ik}}, \qquad \alpha_{ii} = \frac{1}{1 + \sum_k q_{ik}}
+
+    with :math:`q = p` (``worth="share"``: p says whether to listen; a neighbour that always helped counts as much as
+    the own model, and if all did, the row is the plain mean) or :math:`q = p / (1 - p)` (``worth="odds"``: with one
+    neighbour :math:`\alpha_{ij} = p_{ij}`; p is clipped to at most 0.95).
+
+    Args:
+        epochs: Passes over a node's training samples to fine-tune a mixture.
+        steps: Number of steps, instead of ``epochs``.
+        batch_size: B.
+        optimizer: The update while fine-tuning.
+        delta: δ.
+        trials: Trials of an edge per round.
+        start: p at first.
+        minimum: An edge with a smaller p weighs nothing.
+        compare: ``"metric"``: by accuracy where targets are classes, as in the thesis, else by loss; ``"loss"``: by the
+            task's loss.
+        split: Samples to compare on: ``"val"``, or ``"train"``.
+        fair: Compare with h_i after as many steps more, from the same batches; else with h_i as it is, as the thesis
+            does, which favours the mixture by its fine-tuning.
+        worth: ``"share"`` or ``"odds"``.
+        part: Part of the model that is mixed; the rest of a mixture is i's.
+
+    Shapes:
+        Keeps ``edge_trial`` [E], the p; writes ``edge_weight`` [E]. Mixtures exist one chunk at a time.
+
+    Raises:
+        ValueError: If a setting is out of its range.
+    """
+
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 10
+    optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
+    delta: float = 0.1
+    trials: int = 1
+    start: float = 0.5
+    minimum: float = 0.05
+    compare: str = "metric"
+    split: str = "val"
+    fair: bool = True
+    worth: str = "share"
+    part: str = "all"
+
+    def __post_init__(self) -> None:
+        for name, known in (("compare", COMPARE), ("worth", WORTH), ("split", ("val", "train"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        check_whole(epochs=self.epochs, batch_size=self.batch_size, trials=self.trials)
+        check_whole(optional=True, steps=self.steps)
+        if not (0 < self.delta <= 1 and 0 <= self.minimum <= self.start <= 1):
+            raise ValueError(
+                f"delta must be in (0, 1] and 0 <= minimum <= start <= 1, got delta={self.delta}, "
+                f"minimum={self.minimum}, start={self.start}"
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The split that is compared on."""
+        return (self.split,)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Start every edge from the same p."""
+        data = copy.copy(data)
+        count, device = data.edge_index.shape[1], data.edge_index.device
+        data.edge_trial = torch.full((count,), self.start, dtype=data.x.dtype, device=device)
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Try every edge in use, adjust its p, and set ``edge_weight``."""
+        sender, receiver = data.edge_index
+        in_use = edges_in_use(data)
+        tried = sender != receiver if in_use is None else (sender != receiver) & in_use
+        edges = tried.nonzero().flatten()
+        data = copy.copy(data)
+        if len(edges):
+            votes = sum((self._compare(data, env, edges, t) for t in range(self.trials)), torch.zeros_like(edges))
+            step = self.delta * votes.sign().to(data.edge_trial.dtype)
+            data.edge_trial = data.edge_trial.index_add(0, edges, step).clamp(0, 1)
+        data.edge_weight = self._row_weights(data)
+        return env.comm.count(data, sender[edges], data.x.part(self.part).shape[1])
+
+    def _row_weights(self, data: Data) -> Tensor:
+        """Return α, [E]."""
+        sender, receiver = data.edge_index
+        p = data.edge_trial if self.worth == "share" else data.edge_trial.clamp(max=0.95)
+        worth = p if self.worth == "share" else p / (1 - p)
+        loop = sender == receiver
+        worth = torch.where(loop, 1.0, worth.masked_fill(data.edge_trial < self.minimum, 0))
+        total = 1 + scatter(worth.masked_fill(loop, 0), receiver, dim_size=data.num_nodes)
+        return worth / total[receiver]
+
+    def _compare(self, data: Data, env: Env, edges: Tensor, trial: int) -> Tensor:
+        """Return for every edge 1 where the mixture is better, -1 where it is worse, and 0."""
+        sender, receiver = data.edge_index[:, edges]
+        nodes, place = receiver.unique(return_inverse=True)
+        if self.fair:
+            alone = self._tuned_scores(data, env, nodes, nodes, data.edge_trial.new_zeros(len(nodes)), trial)
+        else:
+            alone = self._scores(env.engine, Rows.own(data.x, nodes))
+        own, mixed = alone[place], self._tuned_scores(data, env, sender, receiver, data.edge_trial[edges], trial)
+        rounding = 16 * torch.finfo(data.x.dtype).eps * torch.maximum(own.abs(), mixed.abs())
+        return (mixed > own + rounding).long() - (mixed < own - rounding).long()
+
+    def _tuned_scores(self, data: Data, env: Env, sender: Tensor, receiver: Tensor, p: Tensor, trial: int) -> Tensor:
+        """Return the scores [R] of mixtures after fine-tuning; they are made, trained and judged chunk by chunk."""
+        engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=p.device)
+        sent = env.comm.halo(data.x.part(self.part), data.edge_index)
+        for s, where, row in data.x.locate(receiver):
+            columns = data.x.specs[s].columns(self.part)
+            for take, own in zip(*(t.split(engine.plans[s].chunk) for t in (where, row)), strict=True):
+                models = data.x.tensors[s][own]
+                models[:, columns] = torch.lerp(models[:, columns], sent[sender[take]], p[take, None])
+                fitted = engine.fit(
+                    Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take), device=take.device)),
+                    optimizer=self.optimizer,
+                    seed=keyed_seed(env.seed, _TRIAL_STREAM, trial),
+                    round_=data.round,
+                    batch_size=self.batch_size,
+                    epochs=self.epochs,
+                    steps=self.steps,
+                )
+                tuned = _only(data.x, s, fitted.models.tensors[0])
+                rows = Rows(tuned, receiver[take], torch.arange(len(take), device=take.device))
+                out[take] = self._scores(engine, rows).masked_fill(fitted.bad_step >= 0, WORST)
+        return out
+
+    def _scores(self, engine: Engine, rows: Rows) -> Tensor:
+        """Return accuracies or negative losses, [R]; the lowest there is where they are no numbers."""
+        out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.node.device)
+        for chunk in engine.predict(rows, self.split):
+            classes = self.compare == "metric" and not chunk.targets.is_floating_point()
+            score = _accuracy(chunk) if classes else -engine.losses_of(chunk).double()
+            out[chunk.rows] = score.nan_to_num(nan=WORST, neginf=WORST)
+        return out
+
+
+def _only(models: Stacks, stack: int, tensor: Tensor) -> Stacks:
+    """Return stacks in which rows [R, columns] of one architecture are all there is."""
+    tensors = [tensor if s == stack else t[:0] for s, t in enumerate(models.tensors)]
+    rows = torch.arange(len(tensor), device=tensor.device)
+    return Stacks(models.specs, tuple(tensors), tuple(rows if s == stack else rows[:0] for s in range(len(tensors))))
+
+
+def _accuracy(chunk: Outputs) -> Tensor:
+    """Return the share of samples whose class is the one predicted, [r]."""
+    outputs = chunk.outputs if chunk.outputs.dim() > 2 else chunk.outputs[..., None]
+    predicted = outputs.argmax(2) if outputs.shape[2] > 1 else (outputs > 0).long().squeeze(2)
+    right = (predicted == chunk.targets).double().flatten(1).unflatten(1, (chunk.mask.shape[1], -1)).mean(2)
+    return (right * chunk.mask).sum(1) / chunk.mask.sum(1)

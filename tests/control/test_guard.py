@@ -1,0 +1,194 @@
+"""A node that diverges is found before anybody hears of it: the others are as if it had never been there."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import run
+from graphcollab.control.guard import Isolate, judge
+from graphcollab.methods import cga, cobo, ditto, dpsgd, fc, fedavg, fomo, l2c, local
+from graphcollab.models import MLP
+from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.testing import Scene
+
+NODES, REST = 6, [1, 2, 3, 4, 5]
+STEPS = {"lr": 0.05, "batch_size": 10}
+METHODS = {
+    "fedavg, one step": fedavg(steps=1, **STEPS),
+    "fedavg": fedavg(epochs=1, **STEPS),
+    "dpsgd": dpsgd(**STEPS),
+    "l2c": l2c(epochs=1, drop_round=None, **STEPS),
+    "cobo": cobo(**STEPS),
+    "cga": cga(**STEPS),
+    "fc": fc(**STEPS),
+    "ditto": ditto(epochs=1, **STEPS),
+    "fomo": None,
+}
+KINDS = {"mse": ("mse", "mse"), "classes": ("cross_entropy", "accuracy")}
+
+
+def tasks(scale, kind="mse", seed=0):
+    """Nodes with inputs of one scale, but node 0's are too large."""
+    draw = torch.Generator().manual_seed(seed)
+    truth, nodes = torch.randn(4, 1, generator=draw), []
+    for k in range(NODES):
+        x = torch.randn(40, 4, generator=draw)
+        y = x @ truth + 0.5 * torch.randn(40, 1, generator=draw)
+        y = y if kind == "mse" else (y[:, 0] > 0).long()
+        nodes.append(((scale if k == 0 else 1) * x, y))
+    loss, metric = KINDS[kind]
+    made = Tasks.from_samples(nodes, test=nodes, loss=loss, metric=metric)
+    pools = {name: Pool(pool.inputs.double(), _double(pool.targets)) for name, pool in made.pools.items()}
+    return replace(made, pools=pools)
+
+
+def _double(targets):
+    return targets.double() if targets.is_floating_point() else targets
+
+
+def method_of(name, nodes):
+    return fomo(samples=nodes - 1, epochs=1, **STEPS) if name == "fomo" else METHODS[name]
+
+
+def model(kind, hidden):
+    draw = torch.Generator().manual_seed(1)
+    outputs = 1 if kind == "mse" else 2
+    module = MLP(4, (8,), outputs) if hidden else nn.Linear(4, outputs)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw) * 0.3)
+    return module.double()
+
+
+def isolated(method, scale, kind, hidden, rounds=3):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = run(method, tasks(scale, kind), model(kind, hidden), rounds=rounds, on_nonfinite="isolate")
+    return found, [str(one.message) for one in said]
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["linear", "hidden"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [1e8, 1e4])
+@pytest.mark.parametrize("name", METHODS)
+def test_the_others_are_as_if_the_node_had_not_been_there(name, scale, kind, hidden):
+    found, said = isolated(method_of(name, NODES), scale, kind, hidden)
+    assert found.history.isolated == {"node 0": 1}, found.history.isolated_because
+    assert sum("node 0 was isolated in round 0 because" in one for one in said) == 1
+    alone = run(method_of(name, len(REST)), tasks(scale, kind).select(REST), model(kind, hidden), rounds=3)
+    ours, theirs = found.stacks.part("all")[REST], alone.stacks.part("all")
+    assert (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()
+    assert torch.equal(found.stacks.part("all")[0], found.data.x_init.part("all")[0]), "its last good model"
+
+
+def quick(names, chosen):
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", quick(METHODS, ("fedavg, one step", "dpsgd", "cga", "fc")))
+def test_a_node_that_grows_slowly_costs_the_others_less_than_their_spread(name):
+    """Inputs twelve times too large, and steps that are too large for them by a factor of three to ten only."""
+    found, _ = isolated(method_of(name, NODES), 12, "mse", True, rounds=20)
+    alone = run(method_of(name, len(REST)), tasks(12).select(REST), model("mse", True), rounds=20)
+    assert list(found.history.isolated) == ["node 0"]
+    ours, theirs = found.history.last("test_loss")[REST], alone.history.last("test_loss")
+    assert abs(float(ours.mean() - theirs.mean())) < float(theirs.std())
+
+
+@pytest.mark.parametrize("name", quick(METHODS, ("fedavg", "cga", "l2c")))
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_that_learn_are_left_alone(name, kind):
+    result = run(method_of(name, NODES), tasks(1, kind), model(kind, True), rounds=15, on_nonfinite="isolate")
+    stopped = run(method_of(name, NODES), tasks(1, kind), model(kind, True), rounds=15)
+    assert result.history.isolated == {}
+    assert torch.equal(result.stacks.part("all"), stopped.stacks.part("all")), "judging changes nothing"
+    assert "good" not in stopped.data
+
+
+def begun(loss, targets, weights, factor=10.0):
+    """Two nodes with one sample x = 1 each, and models that are one number."""
+    pool = Pool(torch.ones(2, 1).double(), torch.tensor(targets).double()[:, None])
+    split = Split.from_lists("train", [torch.tensor([0]), torch.tensor([1])])
+    scene = Scene(
+        Tasks({"train": pool}, {"train": split}, loss=loss, metric="mse"), [nn.Linear(1, 1, bias=False).double()]
+    )
+    with torch.no_grad():
+        scene.modules[0].weight.fill_(weights)
+    data, env = scene.begin(local(steps=1, lr=0.1))
+    data.x_start = data.x
+    return data, env._replace(isolate=Isolate(factor))
+
+
+def test_the_bound_by_hand():
+    # at w = 3: (3 - 1)² = 4 and (3 - 5)² = 4; outputs of zero: 1 and 25
+    data, env = begun("mse", [1.0, 5.0], 3.0)
+    assert judge(data, env)[0].loss_bound.tolist() == pytest.approx([40.0, 250.0])
+    # of negative losses -3 and 0: 0 + 9 · 3; of those of node 1, -1 and 0: 0 + 9
+    data, env = begun(lambda o, t: -(o * t).mean(), [1.0, 1 / 3], 3.0)
+    assert judge(data, env)[0].loss_bound.tolist() == pytest.approx([27.0, 9.0])
+    data, env = begun("mse", [0.0, 2.0], 0.0)
+    assert judge(data, env)[0].loss_bound.tolist() == [math.inf, 40.0], "0 at both: there is no bound"
+
+
+def test_who_is_blamed_by_hand():
+    data, env = begun("mse", [1.0, 5.0], 3.0)
+    moved = copy.copy(data)
+    moved.x = data.x.like([torch.tensor([[8.0], [8.0]]).double()])  # losses 49 > 40, and 9 <= 250
+    judged, why = judge(moved, env)
+    assert why == {0: "its model had a loss of 49 on its own data, above the bound of 40"}
+    assert judged.good["x"].part("all").tolist() == [[3.0], [8.0]]
+    moved.x = data.x.like([torch.tensor([[-300.0], [3.0]]).double()])  # promised 4 · 303, and the loss grew
+    assert list(judge(moved, env)[1]) == [0]
+    started = copy.copy(data)  # others have made its model bad: (103 - 1)², and its own update helps: (50 - 1)²
+    started.x_start = data.x.like([torch.tensor([[103.0], [3.0]]).double()])
+    started.x = data.x.like([torch.tensor([[50.0], [3.0]]).double()])
+    assert judge(started, env)[1] == {}
+
+
+def test_an_update_that_doubles_the_loss_is_forgiven_twice():
+    data, env = begun("mse", [1.0, 5.0], 3.0)
+    data.loss_bound = torch.tensor([40.0, 250.0]).double()
+    for expected in ([], [], [0]):
+        data.x_start = data.x.like([torch.tensor([[3.0], [3.0]]).double()])
+        data.x = data.x.like([torch.tensor([[4.0], [3.0]]).double()])  # from 4 to 9: doubled, and by more than 0.4
+        data, why = judge(data, env)
+        assert list(why) == expected
+
+
+@pytest.mark.parametrize("factor", [1, 0.5, math.nan, math.inf, True, "10"])
+def test_a_factor_is_a_number_above_1(factor):
+    with pytest.raises(ValueError, match="factor must be a finite number above 1"):
+        Isolate(factor)
+
+
+def test_a_dead_model_with_a_fine_loss_is_found():
+    """At w = 1 and x = 1e4 the loss of max(w x, 0) is 1e8; a step of 0.1 leads to w = -2e7 and a loss of 1 for ever."""
+    pool = Pool(torch.full((1, 1), 1e4).double(), torch.ones(1, 1).double())
+    split = Split.from_lists("train", [torch.tensor([0])])
+    module = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU()).double()
+    with torch.no_grad():
+        module[0].weight.fill_(1.0)
+    method = local(steps=1, lr=0.1)
+    data, env = Scene(Tasks({"train": pool}, {"train": split}, loss="mse", metric="mse"), [module]).begin(method)
+    after = method.play(data, env._replace(isolate=True))
+    assert after.isolated_because == {
+        0: "its local update was to lower its loss by 3.999e+15, and took it from 9.998e+07 to 1"
+    }
+    assert after.x.part("all").tolist() == [[1.0]]
+
+
+def test_nobody_is_blamed_for_a_personal_model_that_others_made_bad():
+    """Node 0's targets are large: its own model is as it should be, and what others are pulled towards is not."""
+    usual = tasks(1)
+    pool, split = usual.pools["train"], usual.splits["train"]
+    large = pool.targets.index_copy(0, split.of(0), 1e4 * pool.targets[split.of(0)])
+    given = replace(usual, pools={**usual.pools, "train": Pool(pool.inputs, large)})
+    found = run(ditto(epochs=1, lr=0.02, batch_size=5), given, model("mse", False), rounds=15, on_nonfinite="isolate")
+    assert not {f"node {k}" for k in REST} & found.history.isolated.keys()

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from graphcollab.engine import (
+    SGD,
+    BinaryCrossEntropy,
+    Context,
+    CrossEntropy,
+    Objective,
+    Proximal,
+    Rows,
+    SquaredError,
+    UserLoss,
+    as_objective,
+)
+from graphcollab.local import Fit
+from graphcollab.method import Method
+from graphcollab.models import SplitModel
+from graphcollab.stack import ParamSpec
+from graphcollab.testing import Scene
+
+PLAIN = Context(None, {})
+PADDED = Context(torch.tensor([0.5, 0.5, 0.0]), {})
+
+
+@pytest.mark.parametrize(
+    ("objective", "outputs", "targets", "plain"),
+    [
+        (CrossEntropy(), torch.randn(3, 4), torch.tensor([0, 3, 1]), F.cross_entropy),
+        (SquaredError(), torch.randn(3), torch.randn(3), F.mse_loss),
+        (SquaredError(), torch.randn(3, 1), torch.randn(3), lambda o, t: F.mse_loss(o[:, 0], t)),
+        (SquaredError(), torch.randn(3, 2), torch.randn(3, 2), F.mse_loss),
+        (BinaryCrossEntropy(), torch.randn(3), torch.tensor([0, 1, 1]),
+         lambda o, t: F.binary_cross_entropy_with_logits(o, t.float())),
+    ],
+)  # fmt: skip
+def test_losses_average_over_the_samples_that_count(objective, outputs, targets, plain):
+    torch.testing.assert_close(objective(outputs, targets, PLAIN), plain(outputs, targets))
+    torch.testing.assert_close(objective(outputs, targets, PADDED), plain(outputs[:2], targets[:2]))
+
+
+@pytest.mark.parametrize(
+    "objective", [CrossEntropy(), SquaredError(), UserLoss(F.cross_entropy), CrossEntropy() + Proximal(2.0)]
+)
+@pytest.mark.parametrize("padded", [False, True])
+def test_losses_of_many_nodes_are_those_of_each(objective, padded):
+    draw = torch.Generator().manual_seed(0)
+    outputs = torch.randn(5, 3, 4, generator=draw)
+    targets = torch.randn(5, 3, 4, generator=draw)
+    if not isinstance(objective, SquaredError):
+        targets = targets.argmax(-1)
+    if padded and not objective.weighs:
+        return
+    weight = torch.tensor([0.5, 0.5, 0.0]).expand(5, 3) if padded else None
+    params, anchor = {"a": torch.randn(5, 2, generator=draw)}, {"a": torch.zeros(5, 2)}
+    losses = objective.rows(outputs, targets, Context(weight, params, anchor))
+    for k, loss in enumerate(losses):
+        own = Context(None if weight is None else weight[k], {"a": params["a"][k]}, {"a": anchor["a"][k]})
+        torch.testing.assert_close(loss, objective(outputs[k], targets[k], own))
+
+
+def test_squared_error_refuses_silent_broadcasting():
+    with pytest.raises(ValueError, match=r"outputs \(3, 2\) and targets \(3,\) must have the same shape"):
+        SquaredError()(torch.zeros(3, 2), torch.zeros(3), PLAIN)
+
+
+def test_proximal():
+    context = Context(None, {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor(3.0)},
+                      {"a": torch.tensor([0.0, 0.0]), "b": torch.tensor(1.0)})  # fmt: skip
+    assert float(Proximal(2.0)(torch.zeros(1), torch.zeros(1), context)) == 9.0
+    with pytest.raises(ValueError, match="needs an anchor"):
+        Proximal(1.0)(torch.zeros(1), torch.zeros(1), PLAIN)
+
+
+def test_sums():
+    both = SquaredError() + UserLoss(lambda o, t: o.sum())
+    assert float(both(torch.tensor([1.0]), torch.tensor([3.0]), PLAIN)) == 5.0
+    assert (both.weighs, both.anchored) == (False, False)
+    assert (SquaredError() + Proximal(1.0)).anchored
+    assert (SquaredError() + Proximal(1.0)).weighs
+
+
+def test_proximal_of_a_part():
+    """Parts a, b and c are 2, 1 and 2 numbers, each 1, 2 or 3 from its anchor."""
+    spec = ParamSpec(("a", "b", "c"), ((2,), (), (2,)), 5, {"a": (0, 2), "b": (2, 3), "c": (3, 5), "all": (0, 5)})
+    params = {"a": torch.ones(2), "b": torch.tensor(2.0), "c": torch.full((2,), 3.0)}
+    context = Context(None, params, {name: torch.zeros_like(value) for name, value in params.items()}, spec=spec)
+    for part, expected in (("a", 2.0), ("b", 4.0), ("c", 18.0), ("a+b", 6.0), ("b+c", 22.0), ("all", 24.0)):
+        assert float(Proximal(2.0, part)(torch.zeros(1), torch.zeros(1), context)) == expected
+    with pytest.raises(KeyError, match="no part 'd'"):
+        Proximal(2.0, "d")(torch.zeros(1), torch.zeros(1), context)
+    with pytest.raises(ValueError, match="Proximal of the part 'a' needs to know the parts"):
+        Proximal(2.0, "a")(torch.zeros(1), torch.zeros(1), replace(context, spec=None))
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_proximal_pulls_its_part_only(make_engine, backend):
+    """The first step begins at the anchor: no pull. The second pulls the head back by lr mu (first step)."""
+    module = SplitModel(nn.Linear(4, 6), (4,), 3, norm="none")
+    engine, models = make_engine(module, sizes=(4, 6), backend=backend)
+    settings = {"optimizer": SGD(lr=0.1), "seed": 0, "round_": 0, "batch_size": 9}
+
+    def after(objective, steps):
+        fitted = engine.fit(Rows.own(models), objective=objective, anchor=models, steps=steps, **settings)
+        return fitted.models.tensors[0]
+
+    pulled = CrossEntropy() + Proximal(0.5, "head")
+    assert torch.equal(after(pulled, 1), after(CrossEntropy(), 1))
+    expected = after(CrossEntropy(), 2)
+    head = models.specs[0].columns("head")
+    expected[:, head] -= 0.1 * 0.5 * (after(CrossEntropy(), 1) - models.tensors[0])[:, head]
+    torch.testing.assert_close(after(pulled, 2), expected)
+
+
+def test_scaled():
+    context = Context(None, {})
+    outputs, targets = torch.tensor([[1.0], [3.0]]), torch.zeros(2, 1)
+    assert float((3.0 * SquaredError())(outputs, targets, context)) == 15.0
+    assert float((2 * (SquaredError() + 0.5 * SquaredError()))(outputs, targets, context)) == 15.0
+    rows = (2.0 * SquaredError()).rows(outputs[:, None, 0], targets[:, None, 0], context)
+    assert rows.tolist() == [2.0, 18.0]
+    assert 2.0 * Proximal(1.0) == 2.0 * Proximal(1.0)
+    for scale in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="scale of an objective must be a finite number"):
+            scale * SquaredError()
+
+
+def test_scaled_says_of_itself_what_the_term_says():
+    for term in (CrossEntropy(), Proximal(1.0), UserLoss(F.cross_entropy), CrossEntropy() + Proximal(1.0)):
+        for name in ("weighs", "anchored", "embeds", "penalizes"):
+            assert getattr(2.0 * term, name) == getattr(term, name)
+    with pytest.raises(ValueError, match="labels from 0 to 4"):
+        (2.0 * CrossEntropy()).check(torch.zeros(2, 3), torch.arange(5), "MLP", "train")
+
+
+@dataclass(frozen=True)
+class GivenShift(Objective):
+    """Squared error against targets shifted by what the node is given."""
+
+    def __call__(self, outputs, targets, context):
+        return context.mean((outputs[:, 0] - context.given["shift"] - context.given["table"][targets]).square())
+
+
+class GivenShiftWhole(GivenShift):
+    """The same, of batches of one length each."""
+
+    weighs = False
+
+
+@dataclass(frozen=True)
+class FitGiven(Fit):
+    """Gives every node its identity, and a table of its own."""
+
+    def give(self, data, nodes):
+        shift = data.node_id[nodes].double()
+        return {"shift": shift, "table": shift[:, None] * torch.arange(3.0, dtype=torch.float64)}
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+@pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.parametrize("objective", [GivenShift(), GivenShiftWhole()], ids=["padded", "grouped"])
+def test_what_nodes_are_given_reaches_their_objective(objective, backend, chunk):
+    """Nodes 1 and 4 rest; the others take one step on all their samples, against autograd on their plain module."""
+    scene = Scene.small().replace(backend=backend, chunk=chunk)
+    method = Method("mine", local=FitGiven(batch_size=16, optimizer=SGD(lr=0.1), objective=objective))
+    data, env = scene.begin(method)
+    data.trains = torch.tensor([True, False, True, True, False, True])
+    data.x_start = data.x
+    after = method.local(data, env)
+    pool, split, spec = scene.tasks.pools["train"], scene.tasks.splits["train"], data.x.specs[0]
+    for node, row in enumerate(data.x.tensors[0]):
+        params = {n: v.clone().requires_grad_() for n, v in zip(spec.names, spec.views(row), strict=True)}
+        inputs, targets = pool.inputs[split.of(node)], pool.targets[split.of(node)]
+        outputs = torch.func.functional_call(scene.modules[0], params, (inputs,))
+        loss = F.cross_entropy(outputs, targets) + (outputs[:, 0] - node - node * targets).square().mean()
+        step = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(params.values()))])
+        torch.testing.assert_close(after.x.tensors[0][node], row - 0.1 * step * data.trains[node])
+
+
+def test_contexts_of_many_nodes_say_how_many_views_there_are():
+    class Views(Objective):
+        def __call__(self, outputs, targets, context):
+            return outputs.sum() * 0 + context.views + len(context.spec.names)
+
+    spec = ParamSpec.from_module(nn.Linear(1, 1))
+    rows = Views().rows(torch.zeros(2, 4), torch.zeros(2, 4), Context(None, {}, views=3, spec=spec))
+    assert rows.tolist() == [5.0, 5.0]
+
+
+def test_contexts_name_their_tensors():
+    context = Context(torch.ones(2), {"a": torch.ones(1)}, given={"b": torch.zeros(1)}, views=3)
+    assert {*context.tensors()} == {"weight", "params", "given"}
+    assert context.tensors()["given"] == {"b": torch.zeros(1)}
+
+
+@pytest.mark.parametrize(("value", "got"), [(torch.zeros(3), r"\(3,\)"), (1.0, "float")])
+def test_a_users_loss_must_return_one_number(value, got):
+    with pytest.raises(TypeError, match=f"scalar tensor.*got {got}"):
+        UserLoss(lambda o, t: value)(torch.zeros(1), torch.zeros(1), PLAIN)
+
+
+def test_objectives_by_name():
+    assert as_objective("bce") == BinaryCrossEntropy()
+    own = Proximal(1.0)
+    assert as_objective(own) is own
+    assert isinstance(as_objective(F.mse_loss), UserLoss)
+    with pytest.raises(ValueError, match=r"unknown loss 'hinge'; did you mean '.*'\? Known: cross_entropy, mse, bce"):
+        as_objective("hinge")

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab.exchange import CenterAverage, Exchange, LaplacianPull, ServerAverage
+from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.rewire import ChooseCenter
+from graphcollab.stack import ParamSpec, Stacks
+
+
+@pytest.mark.parametrize("kind", [Exchange, LaplacianPull, ServerAverage, CenterAverage, ChooseCenter])
+def test_the_setting_is_checked(kind):
+    with pytest.raises(ValueError, match="buffers must be 'keep' or 'mix', got 'average'"):
+        kind(buffers="average")
+
+
+def test_buffers_travel_if_every_architecture_has_some():
+    def stacks(*modules):
+        specs = tuple(ParamSpec.from_module(module) for module in modules)
+        rows = tuple(torch.zeros(1, spec.num_columns) for spec in specs)
+        return Stacks(specs, rows, tuple(torch.tensor([k]) for k in range(len(specs))))
+
+    plain, normed = nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert buffers_travel(stacks(normed, normed), "mix")
+    assert not buffers_travel(stacks(normed), "keep")
+    assert not buffers_travel(stacks(plain, normed), "mix")

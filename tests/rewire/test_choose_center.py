@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab.methods import ifca
+from graphcollab.rewire import ChooseCenter
+from graphcollab.testing import Scene, differences
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"clusters": 0},
+        {"clusters": 2.0},
+        {"redraws": -1},
+        {"patience": 0},
+        {"samples": 0},
+        {"samples": True},
+        {"buffers": "drop"},
+        {"least_share": 0.6},
+        {"least_share": 0.0},
+        {"centers": torch.zeros(3, 1)},
+        {"centers": torch.zeros(2)},
+        {"centers": torch.zeros(2, 1)},
+        {"centers": torch.tensor([[0.0, float("inf")], [0.0, 0.0]])},
+        {"centers": torch.eye(2), "redraws": 1},
+    ],
+    ids=str,
+)
+def test_settings_are_checked(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        ChooseCenter(**settings)
+
+
+def test_centres_are_a_tensor():
+    with pytest.raises(TypeError, match=r"centers must be a tensor \[C, P_part\], got list: use torch.tensor"):
+        ifca(clusters=1, centers=[[0.0]])
+
+
+def test_more_centres_than_nodes():
+    with pytest.raises(ValueError, match=r"clusters=7 .* only 6 nodes: ask for at most 6"):
+        Scene.small().begin(ifca(clusters=7))
+
+
+def test_given_centres_must_fit_the_part():
+    with pytest.raises(ValueError, match="centers has 5 columns, the part 'head' has 21"):
+        Scene.small().begin(ifca(part="head", centers=torch.eye(2, 5)))
+
+
+def test_isolated_and_absent_nodes_do_not_count_as_users(points):
+    """Centre 10 is chosen by node 1 alone: if that one is gone, the centre is out of use."""
+    method = ifca(steps=1, lr=1.0, centers=torch.tensor([[0.0], [10.0]]))
+    data, env = points([[[1.0]], [[9.0]], [[2.0]]]).begin(method)
+    for mask, value in (("isolated", True), ("present", False)):
+        gone = data.clone()
+        gone[mask] = torch.where(torch.tensor([False, True, False]), value, not value)
+        gone.trains = gone.serves = torch.tensor([True, False, True])
+        assert method.play(gone, env).unused["rounds"].tolist() == [0, 1]
+
+
+def test_nobody_is_left():
+    data, env = Scene.small().begin(ifca(patience=1))
+    data.present = torch.zeros(6, dtype=torch.bool)
+    assert ifca(patience=1).rewire(data, env).unused["said"] is False
+
+
+def test_redraws_stop_as_soon_as_shares_are_large_enough():
+    """Ask for one node per centre: the first draw that has it is taken, whatever better ones would follow."""
+    scene = Scene.small()
+    enough = [scene.begin(ifca(redraws=n, least_share=0.1))[0] for n in (30, 60)]
+    assert differences(enough[0].centers, enough[1].centers) == []

@@ -1,0 +1,118 @@
+"""Validation before and after merging, and nodes that stop with their best models."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab import run
+from graphcollab.engine import SGD
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
+from graphcollab.method import Method, OwnModel
+from graphcollab.methods import local, oracle, random_peers
+from graphcollab.phases import Phases
+from graphcollab.rewire import RandomPeers
+from graphcollab.stop.watch import BestModel, EarlyStopping, WatchMerging
+from graphcollab.testing import Scene
+from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import PeerWeights, Uniform
+
+# A node's model is a point x, its loss half the squared distance to its target; a local step with lr halves that.
+
+
+def stopping(patience, lr=0.5, exchange=True):
+    return Method(
+        "stopping",
+        local=Fit(steps=1, batch_size=10, optimizer=SGD(lr=lr)),
+        weigh=Uniform(),
+        exchange=Exchange("zero", "x"),
+        prepare=WithSelfLoops(),
+        watch=EarlyStopping(patience),
+        personal=BestModel(),
+    )
+
+
+def test_validation_before_and_after_merging_by_hand(points):
+    # Targets 0 and 4, both nodes at 0: after the step x = (0, 2), merged to 1. Losses 0 and 2, then 0.5 and 4.5.
+    scene = points([[[0.0]], [[4.0]]])
+    method = stopping(5).replace(watch=WatchMerging(), personal=OwnModel())
+    data, env = scene.begin(method)
+    data = method.play(data, env)
+    assert data.val_loss_before.tolist() == [0, 2]
+    assert data.val_loss_after.tolist() == [0.5, 4.5]
+    assert data.val_metric_before.tolist() == [0, 4]  # the mean squared error
+
+
+def test_nodes_keep_their_best_and_stop(points):
+    # Node 0 begins at its optimum; merging with node 1 only draws it away. Its best is the model it had at first.
+    scene = points([[[0.0]], [[4.0]]])
+    method = stopping(2)
+    data, env = scene.begin(method)
+    data = method.play(data, env)
+    assert data.best_loss.tolist() == [0, 2]
+    assert data.stale.tolist() == [0, 0]
+    data = method.play(data, env)  # x = 1, 1 → .5, 2.5 → 1.5: node 0 is stale, node 1 better by itself
+    assert data.stale.tolist() == [1, 0]
+    assert data.best_loss.tolist() == [0, 1.125]
+    data = method.play(data, env)  # 1.5 → .75, 2.75 → 1.75; node 0 stops with x = 0
+    assert data.stopped.tolist() == [True, False]
+    assert data.trains.tolist() == [False, True]
+    assert data.serves.tolist() == [True, True]
+    assert data.x.part("all").flatten().tolist() == [0, 1.75]
+    data = method.play(data, env)  # node 1: 1.75 → 2.875, merged with the 0 that node 0 goes on serving
+    assert data.x.part("all").flatten().tolist() == [0, 1.4375]
+    assert method.models(data, env).part("all").flatten().tolist() == [0, 2.875]
+
+
+def test_stopped_nodes_stay_stopped_in_the_next_phase(points):
+    scene = points([[[0.0]], [[4.0]]])
+    method = Phases(stopping(1), 2, stopping(1))
+    data, env = scene.begin(method)
+    for _ in range(3):
+        data = method.play(data, env)
+    assert data.stopped.tolist() == [True, False]
+    assert data.trains.tolist() == [False, True]
+
+
+def test_a_run_ends_when_all_have_stopped():
+    scene = Scene.small(torch.float32)
+    result = run(random_peers(2, lr=0.5, patience=2), scene.tasks, list(scene.modules), rounds=200)
+    assert bool(result.data.stopped.all())
+    assert result.data.round < 200
+    assert result.history.rounds[-1] == result.data.round
+
+
+def test_early_stopping_needs_validation_data():
+    scene = Scene.small(torch.float32)
+    tasks = scene.tasks.hold_out(0)
+    tasks = type(tasks)(tasks.pools, {"train": tasks.splits["train"]})
+    with pytest.raises(ValueError, match="'val' samples, which random_peers needs to watch its nodes"):
+        run(random_peers(2, patience=5), tasks, list(scene.modules), rounds=1)
+
+
+def test_best_models_need_somebody_who_keeps_them():
+    method = local().replace(personal=BestModel())
+    with pytest.raises(ValueError, match="use watch=EarlyStopping"):
+        Scene.small().begin(method)
+
+
+def test_stopped_nodes_meet_nobody_but_are_met():
+    method = Method(
+        "m",
+        local=Fit(steps=1),
+        weigh=PeerWeights(),
+        exchange=Exchange("zero", "x"),
+        rewire=RandomPeers(5),
+        watch=EarlyStopping(1),
+    )
+    data, env = Scene.small().begin(method)
+    data.stopped[0], data.trains = True, data.trains & (torch.arange(6) != 0)
+    data = method.rewire.propose(data, env, 1)
+    sender, receiver = data.edge_index[:, data.edge_index[0] != data.edge_index[1]]
+    assert 0 not in receiver.tolist()
+    assert 0 in sender.tolist()
+
+
+def test_the_oracle_judges_by_best_models_when_it_stops_early():
+    assert isinstance(oracle(patience=50).personal, BestModel)

@@ -1,0 +1,123 @@
+"""The hand case of L2C: a = (0, ln 2, 0), Δ = ((1,0), (0,1), (-1,0)), L = ½‖θ - (0,-2)‖²."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch_geometric.utils import softmax
+
+from graphcollab.engine import SGD, Adam, AdamW
+from graphcollab.exchange import Exchange
+from graphcollab.transforms import DropWeakest
+from graphcollab.weigh import LearnedLogits
+
+LN2 = math.log(2)
+START, LOCAL = torch.zeros(3, 2, dtype=torch.float64), [[-1.0, 0.0], [0.0, -1.0], [1.0, 0.0]]
+EDGES = [[0, 1, 2], [0, 0, 0]]
+TARGET = torch.tensor([0.0, -2.0], dtype=torch.float64)
+
+
+@pytest.fixture
+def hand_case(make_graph, make_env):
+    def make(optimizer):
+        weigh = LearnedLogits(optimizer)
+        data = make_graph(START, torch.tensor(LOCAL, dtype=torch.float64), EDGES)
+        data = weigh.init(data, make_env())
+        assert data.edge_logit.tolist() == [0.0, 0.0, 0.0]
+        data.edge_logit = torch.tensor([0.0, LN2, 0.0], dtype=torch.float64)
+        return weigh, weigh(data, make_env())
+
+    return make
+
+
+def learned(hand_case, make_env, optimizer):
+    weigh, data = hand_case(optimizer)
+    exchange, env = Exchange("x_start", "update"), make_env()
+    data = exchange(data, env)
+    cotangent = torch.zeros(3, 2, dtype=torch.float64)
+    cotangent[0] = data.x.part("all")[0] - TARGET
+    return data, weigh.learn(data, env, exchange.weight_gradient(data, env, cotangent))
+
+
+def test_weights(hand_case):
+    _, data = hand_case(SGD(lr=1.0))
+    assert data.edge_weight.tolist() == pytest.approx([0.25, 0.5, 0.25])
+
+
+def test_gradient_is_the_closed_form_autograd_and_finite_difference(hand_case, make_env):
+    before, after = learned(hand_case, make_env, SGD(lr=1.0))
+    gradient = before.edge_logit - after.edge_logit
+    assert gradient.tolist() == pytest.approx([0.1875, -0.375, 0.1875])
+    assert float(gradient.sum()) == pytest.approx(0, abs=1e-12)
+    delta = START - torch.tensor(LOCAL, dtype=torch.float64)
+
+    def loss(logit):
+        return 0.5 * (START[0] - softmax(logit, torch.zeros(3, dtype=torch.int64)) @ delta - TARGET).square().sum()
+
+    logit = before.edge_logit.clone().requires_grad_()
+    torch.testing.assert_close(gradient, torch.autograd.grad(loss(logit), logit)[0])
+    step = 1e-5
+    finite = [
+        (loss(before.edge_logit + step * e) - loss(before.edge_logit - step * e)) / (2 * step)
+        for e in torch.eye(3, dtype=torch.float64)
+    ]
+    torch.testing.assert_close(gradient, torch.stack(finite), rtol=1e-6, atol=1e-8)
+
+
+def test_first_adam_step(hand_case, make_env):
+    before, after = learned(hand_case, make_env, Adam(lr=0.1))
+    assert after.edge_logit.tolist() == pytest.approx([-0.1, LN2 + 0.1, -0.1], abs=1e-6)
+    assert after.mixer_step == 1
+    assert before.edge_logit.tolist() == pytest.approx([0.0, LN2, 0.0])
+    assert before.edge_logit_exp_avg.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
+def test_steps_equal_those_of_torch(hand_case, make_env, kind):
+    optimizer = {"Adam": Adam, "AdamW": AdamW}[kind](lr=0.1, weight_decay=0.01)
+    weigh, data = hand_case(optimizer)
+    logit = data.edge_logit.clone().requires_grad_()
+    torch_optimizer = getattr(torch.optim, kind)([logit], lr=0.1, weight_decay=0.01)
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        data = weigh(data, make_env())
+        gradient = torch.randn(3, generator=draw, dtype=torch.float64)
+        logit.grad = torch.autograd.grad(softmax(logit, data.edge_index[1]) @ gradient, logit)[0]
+        torch_optimizer.step()
+        data = weigh.learn(data, make_env(), gradient)
+    torch.testing.assert_close(data.edge_logit, logit.detach())
+
+
+def test_gradients_sum_to_zero_at_every_receiver(make_graph, make_env):
+    edges = torch.tensor([[0, 1, 2, 0, 1, 2, 2], [0, 0, 0, 1, 1, 1, 2]])
+    weigh = LearnedLogits(SGD(lr=1.0))
+    data = weigh.init(make_graph(START, edges=edges), make_env())
+    data.edge_logit = torch.randn(7, dtype=torch.float64)
+    data = weigh(data, make_env())
+    step = data.edge_logit - weigh.learn(data, make_env(), torch.randn(7, dtype=torch.float64)).edge_logit
+    sums = torch.zeros(3, dtype=torch.float64).index_add_(0, edges[1], step)
+    torch.testing.assert_close(sums, torch.zeros(3, dtype=torch.float64))
+
+
+def test_dropped_neighbours_weigh_nothing_and_rows_sum_to_one_again(make_graph, make_env):
+    node = torch.arange(4)
+    edges = torch.cartesian_prod(node, node).flip(1).T
+    weigh = LearnedLogits(Adam(lr=0.1))
+    data = weigh.init(make_graph(torch.zeros(4, 1), edges=edges), make_env())
+    data.edge_logit = torch.linspace(-2, 2, 16)
+    data = DropWeakest(count=2)(weigh(data, make_env()))
+    data = weigh(data, make_env())
+    matrix = torch.zeros(4, 4).index_put((data.edge_index[1], data.edge_index[0]), data.edge_weight)
+    torch.testing.assert_close(matrix.sum(1), torch.ones(4))
+    assert (matrix == 0).sum(1).tolist() == [2, 2, 2, 2]
+    assert (matrix.diagonal() > 0).all()
+    # logits grow with the sender, so everyone's strongest neighbour is the last other node
+    assert [row.nonzero().flatten().tolist() for row in matrix] == [[0, 3], [1, 3], [2, 3], [2, 3]]
+    assert len(data.edge_logit) == len(data.edge_logit_exp_avg) == 8
+
+
+def test_it_needs_validation_samples():
+    assert (LearnedLogits().learns, LearnedLogits().needs) == (True, ("val",))
+    assert (LearnedLogits().optimizer.lr, LearnedLogits().optimizer.weight_decay) == (0.1, 0.01)
