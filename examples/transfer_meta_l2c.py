@@ -50,12 +50,7 @@ def arguments() -> argparse.Namespace:
     add("--mixer-lr", type=float, default=MIXER_LR, help="the mixer's step size (default: %(default)s)")
     add("--seeds", type=int, default=SEEDS, help="number of partitions of the target (default: %(default)s)")
     add("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
-    add(
-        "--drop-round",
-        type=int,
-        default=DROP_ROUND,
-        help="when weak ones are dropped, -1: never (default: %(default)s)",
-    )
+    add("--drop-round", type=int, default=DROP_ROUND, help="when weak neighbours go, -1: never (default: %(default)s)")
     add("--device", default="cpu", help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
     add("--json", metavar="FILE", help="write the results there")

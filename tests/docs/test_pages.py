@@ -48,7 +48,7 @@ def test_marked_python_runs(page, tmp_path, monkeypatch):
     names: dict[str, object] = {"__name__": "__main__"}  # the blocks of a page follow each other
     for line, marked, code in blocks(page, "python"):
         if marked:
-            exec(compile("\n" * line + code, str(page), "exec"), names)
+            exec(compile("\n" * line + code, str(page), "exec", dont_inherit=True), names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
