@@ -72,10 +72,10 @@ def main() -> None:
     half = {"explore_rounds": args.rounds // 2}
     makers: dict[str, Any] = {"none": partial(methods.local, optimizer="adam", weight_decay=0.0)}
     makers |= {"random": methods.random_peers, "oracle": methods.oracle}
-    makers |= {f"dac {name}": partial(methods.dac, metric) for name, metric in METRICS.items()}
+    makers |= {f"dac {name}": partial(methods.dac, metric=metric) for name, metric in METRICS.items()}
     makers["dac cosine weights softmax"] = partial(makers["dac cosine weights"], merge="softmax")
     makers |= {"pens": partial(methods.pens, samples=10, **half)}
-    makers |= {f"panm {name}": partial(methods.panm, METRICS[name], **half) for name in list(METRICS)[1:]}
+    makers |= {f"panm {name}": partial(methods.panm, metric=METRICS[name], **half) for name in list(METRICS)[1:]}
     local = {"epochs": 1, "batch_size": 5} if args.shift == "regression" else {"epochs": 5, "batch_size": 10}
     makers = {name: partial(make, **local) for name, make in makers.items()}
     grids: dict[str, Any] = {"*": {"lr": LRS[args.shift]}, **{name: {"tau": TAUS} for name in makers if "dac" in name}}

@@ -22,6 +22,7 @@ __all__ = [
     "Count",
     "Fraction",
     "Incomplete",
+    "Momentum",
     "Natural",
     "NonNegative",
     "Positive",
@@ -118,7 +119,8 @@ Share: TypeAlias = Annotated[float, Real(above=0, most=1)]
 """Some, or all: (0, 1]."""
 Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]
 """None, some or all: [0, 1]."""
-Buffers: TypeAlias = Literal["keep", "mix"]
+Momentum: TypeAlias = Annotated[float, Real(least=0, below=1)]
+Buffers: TypeAlias = Literal["keep", "average"]
 """Buffers (running statistics) stay with their node, or are averaged with the models."""
 Incomplete: TypeAlias = Literal["refuse", "average"]
 """What a server does where connected nodes may not all hear each other."""
@@ -133,14 +135,14 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     Example:
         >>> @checked
-        ... def train(*, epochs: Count = 1, buffers: Buffers = "mix") -> int:
+        ... def train(*, epochs: Count = 1, buffers: Buffers = "average") -> int:
         ...     return epochs
         >>> train(epochs=0)
         Traceback (most recent call last):
         graphcollab.settings.SettingError: epochs must be a whole number of at least 1, got 0
         >>> train(buffers="kept")
         Traceback (most recent call last):
-        graphcollab.settings.SettingError: buffers must be 'keep' or 'mix', got 'kept'
+        graphcollab.settings.SettingError: buffers must be 'keep' or 'average', got 'kept'
     """
     signature = inspect.signature(function)
 
@@ -152,7 +154,11 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it takes {', '.join(known)}"
             raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
-        bound, hints = signature.bind(*args, **kwargs), _hints(function)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}(): {error}; give its arguments by name: {', '.join(known)}") from None
+        hints = _hints(function)
         for name, value in bound.arguments.items():
             if name in hints and known[name].kind not in (
                 inspect.Parameter.VAR_KEYWORD,
@@ -258,7 +264,10 @@ def describe(annotation: Any) -> str:
     if origin is Annotated:
         return next((str(one) for one in args[1:] if isinstance(one, Whole | Real | str)), None) or describe(args[0])
     if origin in (typing.Union, types.UnionType):
-        return _either(dict.fromkeys(map(describe, args)))
+        literals = [repr(one) for kind in args if typing.get_origin(kind) is Literal for one in typing.get_args(kind)]
+        return _either(
+            dict.fromkeys([*literals, *(describe(one) for one in args if typing.get_origin(one) is not Literal)])
+        )
     if origin is Literal:
         return _either(map(repr, args))
     if origin is collections.abc.Callable or annotation is Callable:

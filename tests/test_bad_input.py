@@ -263,7 +263,7 @@ BAD = {
     ),
     "buffers of centres": (
         lambda: ifca().replace(exchange=CenterAverage(buffers="keep")),
-        "exchanges with buffers 'keep', and its rewiring says 'mix': give both the same buffers",
+        "exchanges with buffers 'keep', and its rewiring says 'average': give both the same buffers",
     ),
     "part of gradients": (
         lambda: cga().replace(exchange=Exchange("update", "x_start", "head")),

@@ -58,7 +58,7 @@ def averaging(lr: float, batch_size: int) -> Method:
 
 def equal(learn_rounds: int, **settings: Any) -> Phases:
     """Play both phases of directed with equal weights."""
-    phases = directed(learn_rounds, **settings)
+    phases = directed(learn_rounds=learn_rounds, **settings)
     return Phases(phases.method.replace(name="equal", weigh=Uniform()), phases.until, phases.next)
 
 
@@ -81,7 +81,10 @@ def main() -> None:
     model = partial(build_model, "mlp", data.input_shape, data.num_classes, hidden=50)
     train, val, test = args.samples or ((60, 20, 30) if args.dataset == "digits" else (1000, 200, 300))
     makers: dict[str, Any] = {"local": local, "complete": averaging, "assumed": averaging}
-    makers |= {"equal": partial(equal, args.learn_rounds), "directed": partial(directed, args.learn_rounds)}
+    makers |= {
+        "equal": partial(equal, args.learn_rounds),
+        "directed": partial(directed, learn_rounds=args.learn_rounds),
+    }
     told: dict[str, dict[str, Any]] = {}
     for name in args.settings:
         nodes, p = SETTINGS[name]["nodes"], SETTINGS[name]["p"]

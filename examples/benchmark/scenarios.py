@@ -110,7 +110,7 @@ def make(name: str, args: argparse.Namespace, lr: float, lam: float = 1.0) -> An
     if name == "dfedavgm":
         common["optimizer"] = SGD(lr=10 * lr, momentum=0.9)
     options: dict[str, Any] = {"pfedsim": {"warmup": args.rounds // 2, "epochs": 1}, "fedproto": {"lam": lam}}
-    function = methods.get_method("fedsim_pillutla" if name == "fedsim" else name)
+    function = methods.get_method(name)
     return trained(function(**{"epochs": 1, **options.get(name, {})}), **common)
 
 

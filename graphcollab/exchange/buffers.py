@@ -14,15 +14,15 @@ def check_buffers(buffers: str) -> None:
     """Check a setting that says what happens to buffers.
 
     Raises:
-        ValueError: If it is none of ``"keep"`` and ``"mix"``.
+        ValueError: If it is none of ``"keep"`` and ``"average"``.
     """
-    if buffers not in ("keep", "mix"):
-        raise ValueError(f"buffers must be 'keep' or 'mix', got {buffers!r}")
+    if buffers not in ("keep", "average"):
+        raise ValueError(f"buffers must be 'keep' or 'average', got {buffers!r}")
 
 
 def buffers_travel(models: Stacks, buffers: str) -> bool:
     """Tell whether buffers are mixed: that is asked for, and every architecture has some."""
-    return buffers == "mix" and all("buffers" in spec.parts for spec in models.specs)
+    return buffers == "average" and all("buffers" in spec.parts for spec in models.specs)
 
 
 def buffers_width(models: Stacks, buffers: str) -> int:

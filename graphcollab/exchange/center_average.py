@@ -39,8 +39,8 @@ class CenterAverage(ServerAverage):
 
     Args:
         part: Part of the model that centres are of; the rest stays with the node.
-        buffers: ``"mix"``: a centre has buffers (running statistics) of its own, the means of its nodes' under either
-            form; ``"keep"``: buffers stay with the node.
+        buffers: ``"average"``: a centre has buffers (running statistics) of its own, the means of its nodes' under
+            either form; ``"keep"``: buffers stay with the node.
         weights: ``"uniform"``: all nodes count alike; ``"counts"``: by their training samples.
         divide: ``"cluster"``: model averaging; ``"all"``: gradient averaging. The second divides by all nodes, so the
             step of a centre is shortened to the share of the nodes that chose it.
@@ -50,7 +50,7 @@ class CenterAverage(ServerAverage):
 
     Example:
         >>> CenterAverage(divide="all")
-        CenterAverage(part='all', buffers='mix', weights='uniform', divide='all')
+        CenterAverage(part='all', buffers='average', weights='uniform', divide='all')
     """
 
     weights: str = "uniform"

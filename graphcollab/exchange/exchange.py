@@ -61,7 +61,7 @@ class Exchange(Exchanger):
         message: m.
         part: Part of the model that is exchanged; the rest stays with the node.
         neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalisation).
-        buffers: ``"keep"``: every node keeps its buffers (running statistics); ``"mix"``: average them with the
+        buffers: ``"keep"``: every node keeps its buffers (running statistics); ``"average"``: average them with the
             same weights.
         against: a, one of ``"x"``, ``"x_start"`` and ``"update"``. Default: the first form.
         scale: s.

@@ -36,8 +36,8 @@ class LaplacianPull(Exchange):
 
     Args:
         part: Part of the model that is pulled.
-        buffers: ``"keep"``: every node keeps its running statistics; ``"mix"``: they are pulled with the same strength,
-            as they are after the local step.
+        buffers: ``"keep"``: every node keeps its running statistics; ``"average"``: they are pulled with the same
+            strength, as they are after the local step.
         rho: ρ.
         lr: η, the local step's.
         smoothness: L, where it is known. Default: 0, with which only the pull's own part is judged.

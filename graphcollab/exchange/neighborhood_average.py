@@ -40,14 +40,14 @@ class NeighborhoodAverage(ServerAverage):
 
     Args:
         part: Part of the model that is averaged.
-        buffers: ``"mix"``: buffers (running statistics) are averaged too; ``"keep"``: they stay with the node.
+        buffers: ``"average"``: buffers (running statistics) are averaged too; ``"keep"``: they stay with the node.
 
     Shapes:
         Reads ``x`` (K rows) and ``edge_weight`` [E]; writes ``x``, and ``x_local``, the models before the exchange.
 
     Example:
         >>> NeighborhoodAverage(part="head")
-        NeighborhoodAverage(part='head', buffers='mix')
+        NeighborhoodAverage(part='head', buffers='average')
     """
 
     weights: str = field(default="counts", init=False, repr=False)  # the weigher says what edges weigh

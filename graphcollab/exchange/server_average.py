@@ -39,7 +39,7 @@ class ServerAverage(Exchanger):
     Args:
         part: Part of the model that is averaged; or several, such as ``"backbone+head"``, which here need not lie side
             by side.
-        buffers: ``"mix"``: buffers (running statistics) are averaged too; ``"keep"``: they stay with the node.
+        buffers: ``"average"``: buffers (running statistics) are averaged too; ``"keep"``: they stay with the node.
         weights: ``"counts"``: a node counts by its training samples; ``"uniform"``: all nodes count alike.
         within: ``"cluster"``: every true cluster has a server of its own (an oracle); None: there is one for all.
         lr: The server's step size. It moves from where the round began by so many times the mean of the nodes' updates
@@ -53,7 +53,7 @@ class ServerAverage(Exchanger):
     """
 
     part: str = "all"
-    buffers: str = "mix"
+    buffers: str = "average"
     weights: str = "counts"
     within: str | None = None
     lr: float = 1.0

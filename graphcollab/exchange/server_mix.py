@@ -33,8 +33,8 @@ class ServerMix(Exchange):
 
     Args:
         part: Part of the model that is mixed.
-        buffers: ``"keep"``: every node keeps its buffers (running statistics); ``"mix"``: they are mixed with the same
-            weights, and counted.
+        buffers: ``"keep"``: every node keeps its buffers (running statistics); ``"average"``: they are mixed with the
+            same weights, and counted.
 
     Raises:
         ValueError: If ``buffers`` is neither.

@@ -18,7 +18,7 @@ from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.fedavg_finetuned import fedavg_finetuned
 from graphcollab.methods.fedclassavg import fedclassavg
 from graphcollab.methods.fedproto import fedproto
-from graphcollab.methods.fedsim_pillutla import fedsim_pillutla
+from graphcollab.methods.fedsim import fedsim
 from graphcollab.methods.flt import flt
 from graphcollab.methods.fomo import fomo
 from graphcollab.methods.ifca import ifca
@@ -46,7 +46,7 @@ __all__ = [
     "fedavg_finetuned",
     "fedclassavg",
     "fedproto",
-    "fedsim_pillutla",
+    "fedsim",
     "flt",
     "fomo",
     "ifca",

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
+from typing import Literal
+
 from graphcollab.exchange import LaplacianPull
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import fit, method
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import GradientAlignment, PairSampling
 
 __all__ = ["cobo"]
 
 
+@method
 def cobo(
-    lr: float = 0.01,
-    rho: float = 0.05,
-    gamma: float = 0.01,
-    batch_size: int = 128,
-    weight_decay: float = 0.0,
-    momentum: float = 0.0,
-    domain: str = "box",
+    *,
+    lr: Positive = 0.01,
+    batch_size: Count = 128,
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    rho: Positive = 0.05,
+    gamma: Positive = 0.01,
+    domain: Literal["box", "simplex"] = "box",
     own: bool = False,
-    sampling: str | PairSampling = "constant",
-    smoothness: float = 0.0,
+    sampling: Literal["constant", "time", "mixed", "all"] | PairSampling = "constant",
+    smoothness: NonNegative = 0.0,
     part: str = "all",
-    buffers: str = "keep",
+    buffers: Buffers = "keep",
 ) -> Method:
     r"""CoBo: alternate between the weights of pairs and the models, one gradient step each a round.
 
@@ -45,13 +49,12 @@ def cobo(
     mean; ``momentum`` is SGD's own, whose state is kept from round to round, and does not act on the pull.
 
     Args:
-        lr: η, the step size of the models.
+        lr: η, the step size of the models, in the step of SGD and in the pull.
+        momentum: Momentum of the local step.
+        weight_decay: Coefficient of the L2 penalty of the local step.
         rho: ρ, the strength of the pull. The paper does not say; 0.05 is the authors' README. It must shrink with the
             number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
         gamma: γ, the step size of the weights. The paper does not say; the authors' code has 0.01, on the simplex 0.05.
-        batch_size: Samples per gradient.
-        weight_decay: Coefficient of the L2 penalty of the local step.
-        momentum: Momentum of the local step.
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
         own: On the simplex, let a node's own model take part of the weight, so that it may listen to nobody. The
             authors' code does; the paper does not say.
@@ -59,21 +62,18 @@ def cobo(
             or a `PairSampling` with its settings.
         smoothness: L of the losses, where it is known, for the warning about the step size.
         part: Part of the model that is compared and pulled.
-        buffers: ``"keep"`` or ``"mix"`` running statistics.
 
     Raises:
-        ValueError: If a setting is out of its range, or ``own`` is asked for on the box.
-        TypeError: If ``sampling`` is neither a name nor a `PairSampling`.
+        ValueError: If ``own`` is asked for on the box.
 
     Example:
         >>> cobo(sampling="mixed").weigh.sampling
         PairSampling(kind='mixed', switch=80, decay=0.5)
     """
     pairs = PairSampling(sampling) if isinstance(sampling, str) else sampling
-    optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
     return Method(
         "cobo",
-        local=Fit(steps=1, batch_size=batch_size, optimizer=optimizer, keep_state=momentum > 0),
+        local=fit(lr, 1, 1, batch_size, "sgd", momentum, weight_decay, keep_state=momentum > 0),
         weigh=GradientAlignment(gamma, domain, pairs, batch_size, part=part, own=own),
         exchange=LaplacianPull(part=part, buffers=buffers, rho=rho, lr=lr, smoothness=smoothness),
         prepare=WithSelfLoops() if own else None,

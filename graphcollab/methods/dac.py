@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Literal
 
 from graphcollab.method import Method
-from graphcollab.methods._peers import Training, merging, peer_method
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._peers import Metric, merging, peer_method
 from graphcollab.rewire import AdaptivePeers
-from graphcollab.weigh import PeerWeights, Similarity, as_similarity
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Share
+from graphcollab.weigh import PeerWeights, as_similarity
 
 __all__ = ["dac"]
 
 
+@method
 def dac(
-    metric: str | Similarity = "cosine_weights",
-    samples: int = 5,
-    tau: float = 30.0,
-    scale: str | None = "minmax",
-    growth: float | None = None,
-    merge: str = "fedavg",
-    unknown: str = "epsilon",
-    epsilon: float = 1e-6,
-    two_step: str | None = "most_similar",
-    share: str = "measured",
-    limit: int | None = None,
-    **training: Unpack[Training],
+    *,
+    lr: NonNegative = 1e-3,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 32,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    metric: Metric = "cosine_weights",
+    samples: Count = 5,
+    tau: Positive = 30.0,
+    scale: Literal["minmax"] | None = "minmax",
+    growth: Positive | None = None,
+    merge: Literal["fedavg", "similarity", "softmax"] = "fedavg",
+    unknown: Literal["epsilon", "zero"] = "epsilon",
+    epsilon: Share = 1e-6,
+    two_step: Literal["most_similar", "least_similar", "bounded"] | None = "most_similar",
+    share: Literal["measured", "all"] = "measured",
+    limit: Count | None = None,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
 ) -> Method:
     r"""DAC: nodes meet peers with probabilities that grow with the similarity measured, or told by peers.
 
@@ -45,25 +58,25 @@ def dac(
         tau: τ, which multiplies similarities.
         scale: ``"minmax"`` or None.
         growth: b of a growing τ; None: constant.
-        merge: ``"fedavg"``: by sample counts; ``"fedsim"``: by the probabilities peers were drawn with (eq. 2.11-2.13);
-            ``"softmax"``: by the cosines just measured, see `SoftmaxScores` (ours; for metrics that are cosines).
+        merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
+            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SoftmaxScores` (ours; for metrics that are
+            cosines).
         unknown: How peers of whom nothing is known are drawn, see `AdaptivePeers`.
         epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`.
         share: What nodes tell their peers, see `AdaptivePeers`.
         limit: Peers that a node remembers at most. None: all it knows of, which in a long run with many nodes can
             become all of them.
-        training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
-            ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If a setting is unknown or out of range, or there is only one node.
+        ValueError: If a softmax is to merge by a metric that is no cosine.
 
     Example:
-        >>> dac("inverse_loss", merge="fedsim", tau=30, scale=None).rewire.tau
+        >>> dac(metric="inverse_loss", merge="similarity", tau=30, scale=None).rewire.tau
         30
     """
-    similarity = as_similarity(metric, training.get("part", "all"))
-    sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, limit)
+    similarity = as_similarity(metric, part)
     weigh = PeerWeights(similarity, merge=merging(merge, similarity, tau))
-    return peer_method("dac", weigh, sampler, **training)
+    sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, limit)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    return peer_method("dac", local, weigh, sampler, patience, part, buffers)

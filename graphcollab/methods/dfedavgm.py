@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis
 
 __all__ = ["dfedavgm"]
 
 
+@method
 def dfedavgm(
-    epochs: int = 1,
-    steps: int | None = None,
-    lr: float = 0.01,
-    momentum: float = 0.9,
-    batch_size: int = 10,
-    weight_decay: float = 0.0,
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.9,
+    weight_decay: NonNegative = 0.0,
     part: str = "all",
-    buffers: str = "keep",
+    buffers: Buffers = "keep",
 ) -> Method:
     r"""DFedAvgM: some local steps with momentum, then the mean over the neighbours.
 
@@ -35,23 +38,18 @@ def dfedavgm(
     local steps. The paper's second algorithm, in which nodes send quantised differences, is not among what is here.
 
     Args:
-        epochs: Passes over a node's samples per round.
-        steps: Local steps K per round, instead of ``epochs``.
         lr: Step size η.
+        steps: Local steps K per round, instead of ``epochs``.
         momentum: θ.
-        batch_size: Samples per step.
         weight_decay: Coefficient of the L2 penalty; the paper has none.
-        part: Part of the model that is mixed.
-        buffers: ``"keep"`` or ``"mix"`` running statistics.
 
     Example:
         >>> dfedavgm(momentum=0.5, steps=2).local.optimizer
         SGD(lr=0.01, weight_decay=0.0, momentum=0.5, nesterov=False)
     """
-    optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
     return Method(
         "dfedavgm",
-        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
         weigh=Metropolis(),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         prepare=WithSelfLoops(),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from graphcollab.checks import check_whole
-from graphcollab.engine import SGD
+from dataclasses import replace
+from typing import Literal
+
 from graphcollab.exchange import KeepOwn, Receive
-from graphcollab.local import Fit, FitThroughMixture
+from graphcollab.local import FitThroughMixture
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.phases import Phases
 from graphcollab.rewire import EveryRound
+from graphcollab.settings import Count, Fraction, Momentum, NonNegative, Share
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
 
@@ -17,23 +20,27 @@ __all__ = ["directed"]
 ANY_WEIGHT = 1e-12  # edges that have vanished weigh exactly 0
 
 
+@method
 def directed(
-    learn_rounds: int = 20,
-    epochs: int = 5,
-    steps: int | None = None,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    batch_size: int = 10,
-    mixture_lr: float | None = None,
-    trial_epochs: int = 1,
-    trial_steps: int | None = None,
-    trials: int = 1,
-    delta: float = 0.1,
-    minimum: float = 0.05,
-    compare: str = "metric",
-    split: str = "val",
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 5,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 5e-4,
+    learn_rounds: Count = 20,
+    mixture_lr: NonNegative | None = None,
+    trial_epochs: Count = 1,
+    trial_steps: Count | None = None,
+    trials: Count = 1,
+    delta: Share = 0.1,
+    minimum: Fraction = 0.05,
+    compare: Literal["metric", "loss"] = "metric",
+    split: Literal["val", "train"] = "val",
     fair: bool = True,
-    weights: str = "share",
+    weights: Literal["share", "odds"] = "share",
     part: str = "all",
 ) -> Phases:
     r"""Directed collaboration graph: edges that help are learned by trial, then nodes train through the mixture.
@@ -51,19 +58,15 @@ def directed(
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
-    model as it is (``fair=False``), which favours them by their fine-tuning. Where nodes share a task this makes a
-    difference of at most 0.2 points, but where others have other labels (Fashion-MNIST, four nodes, three seeds) edges
-    from them stayed with ``fair=False, compare="loss"``, validation accuracy 84.8 %, and vanished with the defaults,
-    88.3 %.
+    model as it is (``fair=False``), which favours them by their fine-tuning.
 
     Args:
-        learn_rounds: Rounds of phase 1; all later ones are phase 2.
+        lr: Step size, also of fine-tuning.
         epochs: K as passes over a node's samples per round.
         steps: K as a number of steps, instead of ``epochs``.
-        lr: Step size of SGD, also of fine-tuning.
         weight_decay: Coefficient of the L2 penalty; in phase 2 of the mixture.
-        batch_size: Samples per step.
-        mixture_lr: Step size in phase 2, where a mixture moves by only α_ii² of it. Default: ``lr``.
+        learn_rounds: Rounds of phase 1; all later ones are phase 2.
+        mixture_lr: Step size in phase 2, where a mixture moves by only α_ii² of it. Default: as in phase 1.
         trial_epochs: K' as passes over a node's samples.
         trial_steps: K' as a number of steps, instead of ``trial_epochs``.
         trials: Trials of an edge per round; the majority decides.
@@ -76,15 +79,15 @@ def directed(
         part: Part of the model that is mixed.
 
     Raises:
-        ValueError: If ``learn_rounds`` is no whole number of at least 1.
+        ValueError: If ``minimum`` is above the p that edges start with, 0.5.
 
     Example:
         >>> directed(learn_rounds=5).until
         5
     """
-    check_whole(learn_rounds=learn_rounds)
-    slow = SGD(lr=lr, weight_decay=weight_decay)
-    fast = SGD(lr=lr if mixture_lr is None else mixture_lr, weight_decay=weight_decay)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    slow = local.optimizer
+    fast = slow if mixture_lr is None else replace(slow, lr=mixture_lr)
     trial = TrialMixtures(
         epochs=trial_epochs,
         steps=trial_steps,
@@ -101,7 +104,7 @@ def directed(
     )
     learn = Method(
         "directed",
-        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=slow),
+        local=local,
         weigh=trial,
         exchange=KeepOwn(part),
         rewire=EveryRound(Threshold(ANY_WEIGHT)),

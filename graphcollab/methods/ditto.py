@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
 from graphcollab.exchange import ServerAverage
 from graphcollab.local import FitPersonal, PersonalModel
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, Weights, make_optimizer, method
 from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
 
 __all__ = ["ditto"]
 
 
+@method
 def ditto(
-    lam: float = 1.0,
-    epochs: int = 1,
-    steps: int | None = None,
-    lr: float = 0.05,
-    weight_decay: float = 0.0,
-    batch_size: int = 16,
-    momentum: float = 0.0,
-    fraction: float = 1.0,
+    *,
+    lr: NonNegative = 0.05,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 16,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    lam: NonNegative = 1.0,
+    fraction: Share = 1.0,
+    weights: Weights = "uniform",
+    incomplete: Incomplete = "refuse",
     part: str = "all",
-    buffers: str = "mix",
-    weights: str = "uniform",
-    incomplete: str = "refuse",
+    buffers: Buffers = "average",
 ) -> Method:
     r"""Ditto: every node trains a personal model that is pulled towards the global one.
 
@@ -39,31 +43,23 @@ def ditto(
     of the global update at other models than :math:`w_k`; this is the paper's form.)
 
     Args:
-        lam: λ; 0 is local training, a large one FedAvg. The authors' script has 1.
+        lr: η, of both models.
         epochs: Passes over a node's samples per round, of both models.
         steps: Local steps per round, instead of ``epochs``; the authors' script takes 2.
-        lr: η, of both models.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
-        momentum: Momentum of both models, which starts afresh every round.
-        fraction: Share of the nodes that works in a round (client sampling).
+        optimizer: Of both models, by name or as an object. Its state starts afresh in every round.
+        lam: λ; 0 is local training, a large one FedAvg. The authors' script has 1.
         part: Part of the model that is averaged, and in which the personal model is pulled.
-        buffers: ``"mix"`` or ``"keep"`` running statistics of the global model; the personal ones stay with the node.
-        weights: ``"uniform"``, or ``"counts"``: nodes count by their training samples.
-        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
-            although not all of them may hear each other.
-
-    Raises:
-        ValueError: If a setting is out of its range.
+        buffers: ``"average"`` or ``"keep"`` running statistics of the global model; the personal ones stay with the
+            node.
 
     Example:
         >>> ditto(lam=0.1).local.lam
         0.1
     """
-    optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
+    update = make_optimizer(optimizer, lr, momentum, weight_decay)
     return Method(
         "ditto",
-        local=FitPersonal(epochs, steps, batch_size, optimizer, lam=lam, part=part),
+        local=FitPersonal(epochs, steps, batch_size, update, lam=lam, part=part),
         exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
         rewire=sample_nodes(fraction),
         personal=PersonalModel(),

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
+from dataclasses import replace
+from typing import Literal
+
 from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis, Uniform
 
 __all__ = ["dpsgd"]
 
 
+@method
 def dpsgd(
-    epochs: int | None = None,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    batch_size: int = 10,
-    weights: str = "metropolis",
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count | None = None,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 5e-4,
+    weights: Literal["metropolis", "uniform"] = "metropolis",
     part: str = "all",
-    buffers: str = "keep",
+    buffers: Buffers = "keep",
 ) -> Method:
     r"""DPSGD: mix the models and take a gradient step.
 
@@ -29,36 +37,27 @@ def dpsgd(
     .. math::
         x_i \leftarrow \sum_j W_{ij} x_j - \eta\, g_i(x_i)
 
-    The gradient is taken at a node's own model before mixing. With ``epochs``, nodes take several epochs of local steps
-    and then mix the results, the variant that the L2C paper compares with.
+    The gradient is taken at a node's own model before mixing. With ``epochs`` or ``steps``, nodes take several local
+    steps and then mix the results, the variant that the L2C paper compares with.
 
     Args:
-        epochs: Local epochs per round. Default: one step per round, the algorithm's own form.
         lr: Step size η.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
+        epochs: Local epochs per round. Default: one step per round, the algorithm's own form.
+        steps: Local steps per round, instead of ``epochs``; they are taken before mixing, also a single one.
+        optimizer: The local update, by name or as an object. Its state is kept from round to round where a round is one
+            step, and starts afresh otherwise.
         weights: ``"metropolis"`` (doubly stochastic, undirected graphs) or ``"uniform"`` (1 / degree, any graph).
-        part: Part of the model that is mixed.
-        buffers: ``"keep"`` or ``"mix"`` running statistics.
-
-    Raises:
-        ValueError: If ``weights`` is unknown.
 
     Example:
         >>> dpsgd().exchange.base, dpsgd(epochs=5).exchange.base
         ('update', 'zero')
     """
-    weighers = {"metropolis": Metropolis, "uniform": Uniform}
-    if weights not in weighers:
-        raise ValueError(f"weights must be one of {sorted(weighers)}, got {weights!r}")
-    optimizer = SGD(lr=lr, weight_decay=weight_decay)
-    one_step = epochs is None
+    one_step = epochs is None and steps is None
+    local = fit(lr, epochs or 1, 1 if one_step else steps, batch_size, optimizer, momentum, weight_decay)
     return Method(
         "dpsgd",
-        local=Fit(steps=1 if one_step else None, epochs=epochs or 1, batch_size=batch_size, optimizer=optimizer),
-        weigh=weighers[weights](),
-        exchange=Exchange("update", "x_start", part, buffers=buffers)
-        if one_step
-        else Exchange("zero", "x", part, buffers=buffers),
+        local=replace(local, keep_state=one_step and bool(local.optimizer.slots)),
+        weigh=Metropolis() if weights == "metropolis" else Uniform(),
+        exchange=Exchange("update" if one_step else "zero", "x_start" if one_step else "x", part, buffers=buffers),
         prepare=WithSelfLoops(),
     )

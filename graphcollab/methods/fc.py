@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
+from typing import Annotated
+
 from graphcollab.exchange.keep_own import KeepOwn
 from graphcollab.local.clipped_mean import ClippedMean
 from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, make_optimizer, method
+from graphcollab.settings import Count, Fraction, Momentum, NonNegative, Real
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import KeepWeights
 
 __all__ = ["fc"]
 
 
+@method
 def fc(
-    tau: float | None = None,
-    quantile: float = 0.2,
-    iterations: int = 10,
-    lr: float = 0.01,
-    momentum: float = 0.0,
-    weight_decay: float = 5e-4,
-    batch_size: int = 10,
+    *,
+    lr: NonNegative = 0.01,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 5e-4,
+    tau: Annotated[float, Real(least=0, infinite=True)] | None = None,
+    quantile: Fraction = 0.2,
+    iterations: Count = 10,
     part: str = "all",
 ) -> Method:
     r"""Federated clustering: step along the mean of those gradients at the own model that are near to the own one.
@@ -33,7 +39,6 @@ def fc(
 
     with `graphcollab.local.ClippedMean`, found anew in every round. Models are not mixed. With all pairs, the default
     graph, a round costs K² gradients; ``fc().replace(rewire=SampleNodes(fraction))`` lets some of the nodes play.
-
     ``edge_weight`` is the share of j's gradient in i's step, also on self-loops; a row sums to 1.
 
     Which gradients are near must be said. Of n nodes, :math:`\lfloor n q \rfloor + 1` are; the default q = 0.2 is
@@ -43,26 +48,23 @@ def fc(
     here, as in the paper, they are of i's model on other nodes' data.
 
     Args:
+        lr: Step size η.
+        optimizer: What steps along v, by name or as an object; its state is kept from round to round.
+        momentum: Momentum of SGD; the paper's main form has none.
+        weight_decay: Coefficient of the L2 penalty, added to v.
         tau: τ, the distance within which gradients count as near. Default: by the quantile.
         quantile: q, the share of the gradients that are near.
         iterations: M, steps of the clipped mean.
-        lr: Step size η.
-        momentum: Momentum of the steps; the paper's main form has none.
-        weight_decay: Coefficient of the L2 penalty, added to v.
-        batch_size: Samples per step.
         part: Part of the model whose gradients are combined; the rest trains alone.
-
-    Raises:
-        ValueError: If τ is negative, the quantile outside [0, 1], or there are no iterations.
 
     Example:
         >>> fc(quantile=1.5 / 8).local.combine  # clusters of two among eight nodes
         ClippedMean(tau=None, quantile=0.1875, iterations=10)
     """
-    optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
+    update = make_optimizer(optimizer, lr, momentum, weight_decay)
     return Method(
         "fc",
-        local=CrossGradients(ClippedMean(tau, quantile, iterations), batch_size, optimizer, part),
+        local=CrossGradients(ClippedMean(tau, quantile, iterations), batch_size, update, part),
         weigh=KeepWeights(),
         exchange=KeepOwn(part),
         prepare=WithSelfLoops(),

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
+from dataclasses import replace
+
+from graphcollab.exchange import ServerAverage
 from graphcollab.judge import FineTuned
-from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.methods.fedavg import fedavg
+from graphcollab.methods._method import Optimizer, Weights, fit, method
+from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
 
 __all__ = ["fedavg_finetuned"]
 
 
+@method
 def fedavg_finetuned(
-    finetune_epochs: int = 1,
-    finetune_steps: int | None = None,
-    finetune_lr: float | None = None,
-    epochs: int = 5,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    batch_size: int = 10,
-    momentum: float = 0.0,
-    fraction: float = 1.0,
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 5,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 5e-4,
+    finetune_lr: NonNegative | None = None,
+    finetune_epochs: Count = 1,
+    finetune_steps: Count | None = None,
+    fraction: Share = 1.0,
+    weights: Weights = "counts",
+    incomplete: Incomplete = "refuse",
     part: str = "all",
-    buffers: str = "mix",
-    steps: int | None = None,
-    weights: str = "counts",
-    incomplete: str = "refuse",
+    buffers: Buffers = "average",
 ) -> Method:
     """FedAvg, whose nodes are judged by the average after a few local steps on their own data.
 
@@ -33,29 +39,22 @@ def fedavg_finetuned(
     compare with it seldom say how long they fine-tune; the authors of Ditto take 40 steps (``finetune_steps=40``).
 
     Args:
+        finetune_lr: Step size of fine-tuning. Default: that of training.
         finetune_epochs: Passes over a node's samples before it is judged.
         finetune_steps: Steps before it is judged, instead.
-        finetune_lr: Step size of fine-tuning. Default: ``lr``.
-        epochs: Passes over a node's samples per round.
-        lr: Step size of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
-        momentum: Momentum of SGD.
-        fraction: Share of the nodes that works in a round (client sampling).
         part: Part of the model that is averaged; all of the model is fine-tuned.
-        buffers: ``"mix"`` or ``"keep"`` running statistics.
-        steps: Local steps per round, instead of ``epochs``.
-        weights: ``"counts"``, or ``"uniform"``: all nodes count alike.
-        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
-            although not all of them may hear each other.
 
     Example:
         >>> fedavg_finetuned(finetune_steps=40).personal.local.steps
         40
     """
-    average = fedavg(
-        epochs, lr, weight_decay, batch_size, momentum, fraction, part, buffers, steps, weights, incomplete=incomplete
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    update = local.optimizer if finetune_lr is None else replace(local.optimizer, lr=finetune_lr)
+    return Method(
+        "fedavg_finetuned",
+        local=local,
+        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
+        rewire=sample_nodes(fraction),
+        personal=FineTuned(replace(local, epochs=finetune_epochs, steps=finetune_steps, optimizer=update)),
+        global_state=True,
     )
-    optimizer = SGD(lr=lr if finetune_lr is None else finetune_lr, weight_decay=weight_decay, momentum=momentum)
-    tuned = FineTuned(Fit(epochs=finetune_epochs, steps=finetune_steps, batch_size=batch_size, optimizer=optimizer))
-    return average.replace(name="fedavg_finetuned", personal=tuned)

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD, PrototypeDistance
+from typing import Literal
+
+from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage
 from graphcollab.judge import NearestPrototype
 from graphcollab.local import FitToPrototypes
 from graphcollab.method import Method, OwnModel
+from graphcollab.methods._method import Optimizer, Weights, make_optimizer, method
 from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.settings import Count, Incomplete, Momentum, NonNegative, Share
 
 __all__ = ["fedproto"]
 
 
+@method
 def fedproto(
-    lam: float = 1.0,
-    epochs: int = 1,
-    steps: int | None = None,
-    lr: float = 0.01,
-    momentum: float = 0.5,
-    weight_decay: float = 0.0,
-    batch_size: int = 10,
-    fraction: float = 1.0,
-    weights: str = "counts",
-    predict: str = "prototype",
-    incomplete: str = "refuse",
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.5,
+    weight_decay: NonNegative = 0.0,
+    lam: NonNegative = 1.0,
+    predict: Literal["prototype", "head"] = "prototype",
+    fraction: Share = 1.0,
+    weights: Weights = "counts",
+    incomplete: Incomplete = "refuse",
 ) -> Method:
     r"""FedProto: nodes with models of any architecture share the mean latents of their classes.
 
@@ -43,37 +50,19 @@ def fedproto(
 
     Args:
         lam: λ. The authors have 1, and 0.1 for CIFAR-10.
-        epochs: Passes over a node's samples per round.
-        steps: Local steps per round, instead of ``epochs``.
-        lr: Step size of SGD.
-        momentum: Momentum of SGD, which starts afresh every round.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
-        fraction: Share of the nodes that works in a round (client sampling); prototypes reach the others too.
+        predict: ``"prototype"``: nodes are judged by the nearest prototype; ``"head"``: by their own heads.
+        fraction: Share of the nodes at work in a round (client sampling); prototypes reach the others too.
         weights: ``"counts"``: a node's prototype of a class counts by its samples of that class, as in the paper;
             ``"uniform"``: nodes that have the class count alike, as in the authors' code.
-        predict: ``"prototype"``: nodes are judged by the nearest prototype; ``"head"``: by their own heads.
-        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
-            although not all of them may hear each other.
-
-    Raises:
-        ValueError: If a setting is out of its range.
 
     Example:
         >>> fedproto(lam=0.1).local.objective
         PrototypeDistance(lam=0.1)
     """
-    if predict not in ("prototype", "head"):
-        raise ValueError(f"predict must be 'prototype' or 'head', got {predict!r}")
+    update = make_optimizer(optimizer, lr, momentum, weight_decay)
     return Method(
         "fedproto",
-        local=FitToPrototypes(
-            epochs=epochs,
-            steps=steps,
-            batch_size=batch_size,
-            optimizer=SGD(lr=lr, momentum=momentum, weight_decay=weight_decay),
-            objective=PrototypeDistance(lam),
-        ),
+        local=FitToPrototypes(epochs, steps, batch_size, update, PrototypeDistance(lam)),
         exchange=PrototypeAverage(weights, incomplete),
         rewire=sample_nodes(fraction),
         personal=NearestPrototype() if predict == "prototype" else OwnModel(),

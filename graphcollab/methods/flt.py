@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
 from graphcollab.exchange import NeighborhoodAverage
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.peers import Encoder, Reduce
 from graphcollab.rewire import TaskPeers
 from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Share
 from graphcollab.weigh import SampleCounts, Uniform
 
 __all__ = ["flt"]
 
 
+@method
 def flt(
-    epochs: int = 5,
-    steps: int | None = None,
-    lr: float = 0.01,
-    momentum: float = 0.5,
-    weight_decay: float = 0.0,
-    batch_size: int = 10,
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 5,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.5,
+    weight_decay: NonNegative = 0.0,
     encoder: Encoder | None = None,
-    centers: int | None = None,
+    centers: Count | None = None,
     reduce: Reduce | None = None,
-    threshold: float | None = None,
-    window: tuple[float, float] = (0.55, 0.85),
-    groups: int | None = None,
-    fraction: float = 1.0,
-    weights: str = "counts",
+    threshold: Positive | None = None,
+    window: tuple[Positive, Positive] = (0.55, 0.85),
+    groups: Count | None = None,
+    fraction: Share = 1.0,
+    weights: Weights = "counts",
     part: str = "all",
-    buffers: str = "mix",
+    buffers: Buffers = "average",
 ) -> Method:
     r"""FLT: connect nodes whose encoded samples are alike, once; then average with those, by FedAvg.
 
@@ -53,12 +56,6 @@ def flt(
     ``flt().rewire.distances(tasks)`` shows what a ``threshold`` would cut.
 
     Args:
-        epochs: Passes over a node's samples per round.
-        steps: Local steps per round, instead of ``epochs``.
-        lr: Step size of SGD.
-        momentum: Momentum of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
         encoder: A module or function from samples to codes. Default: samples are their own codes.
         centers: Centres per node. Default: the number of its classes, or 2.
         reduce: What the server makes of the centres before it compares them: ``"pca"``, or a function such as UMAP's
@@ -66,27 +63,18 @@ def flt(
         threshold: Nodes at a distance below it are connected. Default: the widest gap in ``window``.
         window: Where that gap is looked for, in distances between a node's own centres.
         groups: Number of disjoint groups, instead of a threshold.
-        fraction: Share of the nodes that works in a round (client sampling).
-        weights: ``"counts"``, or ``"uniform"``: all nodes count alike.
-        part: Part of the model that is averaged.
-        buffers: ``"mix"`` or ``"keep"`` running statistics.
 
     Raises:
-        TypeError: If the encoder is no function.
-        ValueError: If a setting is out of its range.
+        ValueError: If a threshold and a number of groups are given, or the window ends before it begins.
 
     Example:
         >>> flt(groups=2, fraction=0.2).rewire.also
         SampleNodes(fraction=0.2)
     """
-    weighers = {"counts": SampleCounts, "uniform": Uniform}
-    if weights not in weighers:
-        raise ValueError(f"weights must be one of {sorted(weighers)}, got {weights!r}")
-    optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
     return Method(
         "flt",
-        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        weigh=weighers[weights](),
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        weigh=SampleCounts() if weights == "counts" else Uniform(),
         exchange=NeighborhoodAverage(part, buffers),
         rewire=TaskPeers(encoder, centers, reduce, threshold, window, groups, sample_nodes(fraction)),
         global_state=True,

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD
+from typing import Literal
+
 from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.rewire import GreedyPeers
+from graphcollab.settings import Buffers, Count, Fraction, Momentum, NonNegative
 from graphcollab.weigh import FirstOrderGain
 
 __all__ = ["fomo"]
 
 
+@method
 def fomo(
-    samples: int = 5,
-    epsilon: float = 0.3,
-    decay: float = 0.05,
-    norm: str = "l2",
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 5,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 5e-4,
+    samples: Count = 5,
+    epsilon: Fraction = 0.3,
+    decay: NonNegative = 0.05,
+    norm: Literal["l1", "l2"] = "l2",
     split: str = "val",
-    epochs: int = 5,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    batch_size: int = 10,
     part: str = "all",
-    buffers: str = "keep",
-    steps: int | None = None,
+    buffers: Buffers = "keep",
 ) -> Method:
     r"""FedFomo: step from where the round began towards the models that help on one's own validation data.
 
@@ -50,25 +56,14 @@ def fomo(
         decay: How much smaller that probability is after every round.
         norm: ``"l2"``, or ``"l1"`` as in the published code.
         split: Split on which models are judged.
-        epochs: Passes over a node's samples per round.
-        lr: Step size of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
-        part: Part of the model that is exchanged.
-        buffers: ``"keep"`` or ``"mix"`` running statistics.
-        steps: Local steps per round, instead of ``epochs``.
-
-    Raises:
-        ValueError: If a setting is unknown or out of range, or there is only one node.
 
     Example:
         >>> fomo(samples=3).exchange.against
         'x_start'
     """
-    optimizer = SGD(lr=lr, weight_decay=weight_decay)
     return Method(
         "fomo",
-        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
         weigh=FirstOrderGain(split, norm, part, buffers),
         exchange=Exchange("x_start", "x", part, buffers=buffers, against="x_start"),
         rewire=GreedyPeers(samples, epsilon, decay),

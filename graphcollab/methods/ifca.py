@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
-from graphcollab.engine import SGD
 from graphcollab.exchange import CenterAverage
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire import ChooseCenter
 from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.settings import Buffers, Count, Incomplete, Momentum, Natural, NonNegative, Share
 
 __all__ = ["ifca"]
 
 
+@method
 def ifca(
-    clusters: int = 2,
-    epochs: int = 1,
-    steps: int | None = None,
-    lr: float = 0.1,
-    weight_decay: float = 0.0,
-    batch_size: int = 10,
-    momentum: float = 0.0,
-    fraction: float = 1.0,
-    divide: str = "cluster",
-    part: str = "all",
-    buffers: str = "mix",
-    weights: str = "uniform",
+    *,
+    lr: NonNegative = 0.1,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    clusters: Count = 2,
+    divide: Literal["cluster", "all"] = "cluster",
     centers: Tensor | None = None,
-    samples: int | None = None,
-    redraws: int = 0,
-    least_share: float | None = None,
-    patience: int = 5,
-    incomplete: str = "refuse",
+    samples: Count | None = None,
+    redraws: Natural = 0,
+    least_share: Share | None = None,
+    patience: Count = 5,
+    fraction: Share = 1.0,
+    weights: Weights = "uniform",
+    incomplete: Incomplete = "refuse",
+    part: str = "all",
+    buffers: Buffers = "average",
 ) -> Method:
     r"""IFCA: choose a cluster's model by its loss, train it, and average with those who chose the same.
 
@@ -54,51 +59,32 @@ def ifca(
     tensor in another order (`graphcollab.rewire.ChooseCenter`).
 
     Args:
-        clusters: C, the number of models.
-        epochs: Passes over a node's samples per round.
         steps: Local steps per round, instead of ``epochs``; the authors take 10 on MNIST.
-        lr: Step size of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
-        momentum: Momentum of SGD.
-        fraction: Share of the nodes that works in a round (client sampling).
+        clusters: C, the number of models.
         divide: ``"cluster"``: model averaging; ``"all"``: gradient averaging.
-        part: Part of the model that there is one of per cluster; the rest is the node's own.
-        buffers: ``"mix"``: each centre has running statistics; ``"keep"``: they stay with the node.
-        weights: ``"uniform"``, or ``"counts"``: nodes count by their training samples.
         centers: Centres to start from, [C, P_part], all different.
         samples: Training samples that a node looks at to choose; with few local steps a round, looking at all of them
             costs more than training. Default: all.
         redraws: How often other centres may be drawn at the start, until every one gets ``least_share`` of the nodes.
         least_share: Default: half of an equal share.
         patience: Rounds after which a centre that nobody chooses is reported.
-        incomplete: ``"refuse"``, or ``"average"``: where edges are given, nodes of a connected component are averaged
-            although not all of them may hear each other.
+        part: Part of the model that there is one of per cluster; the rest is the node's own.
+        buffers: ``"average"``: each centre has running statistics; ``"keep"``: they stay with the node.
 
     Raises:
-        TypeError: If the centres given are no tensor.
-        ValueError: If a setting is out of its range, or centres are given and redraws asked for.
+        ValueError: If ``least_share`` is more than an equal share, or centres are given and redraws asked for.
 
     Example:
         >>> ifca(clusters=4, divide="all", steps=1).exchange.divide
         'all'
     """
-    optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
+    also = sample_nodes(fraction)
     return Method(
         "ifca",
-        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
         exchange=CenterAverage(part=part, buffers=buffers, weights=weights, divide=divide),
         rewire=ChooseCenter(
-            clusters,
-            part,
-            buffers,
-            centers,
-            samples,
-            redraws,
-            least_share,
-            patience,
-            sample_nodes(fraction),
-            incomplete,
+            clusters, part, buffers, centers, samples, redraws, least_share, patience, also, incomplete
         ),
         global_state=True,
     )

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import SGD, Adam, AdamW, RowOptimizer
+from typing import Literal, TypeAlias
+
+from graphcollab.engine import Adam, AdamW, RowOptimizer
 from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.piece import Rewiring
 from graphcollab.rewire import AtRound, Keep
+from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Share
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import LearnedLogits
 
 __all__ = ["l2c"]
 
+Variant: TypeAlias = Literal["consistent", "neighbors", "algorithm"]
+
 VARIANTS = {"consistent": ("x_start", False), "neighbors": ("x", True), "algorithm": ("x_start", True)}
 
 
+@method
 def l2c(
-    epochs: int = 5,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    batch_size: int = 10,
-    mixer_lr: float = 0.1,
-    mixer_weight_decay: float = 0.01,
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 5,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 5e-4,
+    mixer_lr: NonNegative = 0.1,
+    mixer_weight_decay: NonNegative = 0.01,
     decoupled: bool = False,
-    drop_round: int | None = 10,
-    drop_fraction: float | None = 0.9,
-    drop_count: int | None = None,
-    variant: str = "consistent",
+    drop_round: Natural | None = 10,
+    drop_fraction: Share | None = 0.9,
+    drop_count: Count | None = None,
+    variant: Variant = "consistent",
     part: str = "all",
-    buffers: str = "keep",
+    buffers: Buffers = "keep",
 ) -> Method:
     r"""L2C: mixing weights whose logits learn, one for every edge.
 
@@ -50,10 +60,6 @@ def l2c(
     - ``"algorithm"``: line 16 of algorithm 1: the node's own update is dropped.
 
     Args:
-        epochs: Passes over a node's samples per round.
-        lr: Step size of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
         mixer_lr: Step size of Adam on the logits (the paper's 0.1).
         mixer_weight_decay: Weight decay of Adam on the logits (the paper's 0.01).
         decoupled: Decouple that weight decay (AdamW).
@@ -61,11 +67,6 @@ def l2c(
         drop_fraction: Share of a node's neighbours that is dropped (the paper's 90 %).
         drop_count: K_0, a number of neighbours instead.
         variant: Which form of eq. 2.
-        part: Part of the model that is mixed.
-        buffers: ``"keep"`` or ``"mix"`` running statistics.
-
-    Raises:
-        ValueError: If ``variant`` is unknown.
 
     Example:
         >>> l2c(variant="algorithm").exchange.neighbors_only
@@ -73,7 +74,7 @@ def l2c(
     """
     return Method(
         "l2c",
-        local=Fit(epochs=epochs, batch_size=batch_size, optimizer=SGD(lr=lr, weight_decay=weight_decay)),
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
         weigh=LearnedLogits(mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)),
         exchange=update_exchange(variant, part, buffers),
         rewire=drop_weakest(drop_round, drop_fraction, drop_count),
@@ -86,10 +87,8 @@ def mixer_optimizer(lr: float, weight_decay: float, decoupled: bool) -> RowOptim
     return (AdamW if decoupled else Adam)(lr=lr, weight_decay=weight_decay)
 
 
-def update_exchange(variant: str, part: str, buffers: str) -> Exchange:
+def update_exchange(variant: Variant, part: str, buffers: Buffers) -> Exchange:
     """Return the exchange of updates in one of the paper's three forms."""
-    if variant not in VARIANTS:
-        raise ValueError(f"variant must be one of {sorted(VARIANTS)}, got {variant!r}")
     base, neighbors_only = VARIANTS[variant]
     return Exchange(base, "update", part, neighbors_only=neighbors_only, buffers=buffers)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphcollab.checks import check_whole
+from typing import Any
+
 from graphcollab.engine import (
-    Adam,
     Augment,
     ImageAugment,
     Objective,
@@ -14,9 +14,10 @@ from graphcollab.engine import (
     Views,
 )
 from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import BETAS, Optimizer, fit, method
 from graphcollab.phases import Phases
+from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Positive
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import ClassifierSimilarity, Uniform
 
@@ -26,23 +27,28 @@ NOTHING = 1e-12  # a weight below is zero but for rounding
 PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)
 
 
+@method
 def mapl(
-    epochs: int = 1,
-    lr: float = 1e-3,
-    weight_decay: float = 0.0,
-    batch_size: int = 64,
-    warmup: int = 25,
-    temperature: float | None = None,
-    contrast: float = 1.0,
-    prototype: float = 1.0,
-    uniformity: float = 1.0,
+    *,
+    lr: NonNegative = 1e-3,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 64,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    warmup: Natural = 25,
+    temperature: Positive | None = None,
+    contrast: NonNegative = 1.0,
+    prototype: NonNegative = 1.0,
+    uniformity: NonNegative = 1.0,
     graph: ClassifierSimilarity | None = None,
     drop: bool | None = None,
     augment: Augment | None = ImageAugment(),  # noqa: B008
     keep_state: bool = False,
-    part: str = "prototypes",
-    buffers: str = "keep",
     published: bool = False,
+    part: str = "prototypes",
+    buffers: Buffers = "keep",
 ) -> Method | Phases:
     r"""MAPL: models of any architecture, tied by class prototypes along a graph learned from their classifiers.
 
@@ -71,8 +77,8 @@ def mapl(
       loss and a mean in the prototypes' loss, which is ``mapl(prototype=1 / Q, uniformity=1 / Q)`` with the 2 B views Q
       of a batch (Adam makes nothing of a common factor).
     - The paper's temperature is 100, at which cosines, that lie in [-1, 1], hardly act: gradients of both contrastive
-      losses are about 1000 times smaller than at 0.1. ``temperature=100`` is the paper's; on CIFAR-10 it gave 52.25 ±
-      0.60 % in place of 53.61 ± 0.58 % at 0.5 (docs/different_models.md), and at 0.1 small models learned slowly.
+      losses are about 1000 times smaller than at 0.1. ``temperature=100`` is the paper's (docs/different_models.md has
+      a comparison).
     - The defaults are for 100 rounds of small models. The paper's are ``mapl(lr=1e-4, warmup=100, temperature=100)``,
       for 400 rounds and networks such as ResNet-18 with 300 images a class.
     - ``published=True`` computes what the authors' code does: the contrastive loss in the form ``"in"`` at temperature
@@ -82,10 +88,9 @@ def mapl(
       ``augment=ImageAugment(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, blur=0.0)``.
 
     Args:
-        epochs: Local epochs a round.
-        lr: Step size of Adam, whose betas are 0.5 and 0.999.
-        weight_decay: Coefficient of the L2 penalty.
         batch_size: Samples per step; each is seen in two views.
+        optimizer: ``"adam"``, whose betas are 0.5 and 0.999 here, ``"adamw"``, ``"sgd"``, or an optimiser object, which
+            brings its own settings.
         warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. 0: none. A run must
             be longer, or it learns no weights.
         temperature: τ of both contrastive losses. Default: 0.5.
@@ -97,33 +102,22 @@ def mapl(
         augment: What makes a view of a sample. Default: the paper's, for images; it also mirrors them, which digits are
             not made for (``ImageAugment(flip=0.0)``), and few rounds do better with larger crops. For other samples
             give `graphcollab.engine.AddNoise`, a function, or None: views are the samples themselves.
-        keep_state: Keep Adam's moments from round to round; the authors begin afresh.
-        part: Part of the model that is mixed.
-        buffers: ``"keep"`` or ``"mix"`` running statistics.
+        keep_state: Keep the optimiser's state from round to round; the authors begin afresh.
         published: Compute as the authors' code.
 
     Raises:
-        ValueError: If a setting is out of its range, or ``published`` is asked for with a temperature or a graph.
-        TypeError: If ``graph`` is no `ClassifierSimilarity`.
+        ValueError: If ``published`` is asked for with a temperature or a graph.
 
     Example:
         >>> phases = mapl(warmup=20)
         >>> phases.until, phases.next.weigh.head, mapl(part="backbone+prototypes").name
         (20, 'head', 'mapl+')
     """
-    check_whole(minimum=0, warmup=warmup)
-    if graph is not None and not isinstance(graph, ClassifierSimilarity):
-        raise TypeError(f"graph must be a ClassifierSimilarity, got {graph!r}: use ClassifierSimilarity(lr=2.0)")
     if published and (graph is not None or temperature is not None):
         raise ValueError("published=True has a temperature and a graph of its own: give neither, or published=False")
-    local = Fit(
-        epochs=epochs,
-        batch_size=batch_size,
-        optimizer=Adam(lr=lr, betas=(0.5, 0.999), weight_decay=weight_decay),
-        objective=_objective(0.5 if temperature is None else temperature, contrast, prototype, uniformity, published),
-        keep_state=keep_state,
-        views=Views(augment, 2),
-    )
+    objective = _objective(0.5 if temperature is None else temperature, contrast, prototype, uniformity, published)
+    more: dict[str, Any] = {"objective": objective, "keep_state": keep_state, "views": Views(augment, 2), "adam": BETAS}
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, **more)
     whole = part == "all" or "backbone" in part.split("+")
     first = Method(
         "mapl+" if whole else "mapl",

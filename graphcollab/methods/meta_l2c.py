@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
-from graphcollab.engine import SGD
-from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.methods.l2c import drop_weakest, mixer_optimizer, update_exchange
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods.l2c import Variant, drop_weakest, mixer_optimizer, update_exchange
 from graphcollab.nn import Mixer
+from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import ChannelAttention
 
 __all__ = ["meta_l2c"]
 
 
+@method
 def meta_l2c(
-    epochs: int = 5,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    batch_size: int = 10,
-    mixer_lr: float = 0.01,
-    mixer_weight_decay: float = 0.01,
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 5,
+    steps: Count | None = None,
+    batch_size: Count = 10,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 5e-4,
+    mixer_lr: NonNegative = 0.01,
+    mixer_weight_decay: NonNegative = 0.01,
     decoupled: bool = False,
-    scale: str = "sum",
-    hidden: int = 10,
-    out: int = 5,
+    scale: Literal["sum", "mean"] = "sum",
+    hidden: Count = 10,
+    out: Count = 5,
     bias: bool = True,
-    drop_round: int | None = 10,
-    drop_fraction: float | None = 0.9,
-    drop_count: int | None = None,
-    variant: str = "consistent",
+    drop_round: Natural | None = 10,
+    drop_fraction: Share | None = 0.9,
+    drop_count: Count | None = None,
+    variant: Variant = "consistent",
     pretrained: Mixer | str | Path | None = None,
     frozen: bool = False,
     part: str = "all",
-    buffers: str = "keep",
+    buffers: Buffers = "keep",
 ) -> Method:
     """Meta-L2C: attention between encoded changes of models, whose encoders all nodes train together.
 
@@ -46,10 +52,6 @@ def meta_l2c(
     and the encoders' step is 0.01, not 0.1 (``mixer_lr``); docs/reproduction.md has the measurements behind both.
 
     Args:
-        epochs: Passes over a node's samples per round.
-        lr: Step size of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
         mixer_lr: Step size of Adam on the encoders; the paper's is 0.1.
         mixer_weight_decay: Weight decay of Adam on the encoders (the paper's 0.01).
         decoupled: Decouple that weight decay (AdamW).
@@ -64,26 +66,19 @@ def meta_l2c(
         pretrained: A trained `Mixer`, or its file, to start from.
         frozen: Use the pretrained mixer without training it further.
         part: Part of the model that is compared and mixed.
-        buffers: ``"keep"`` or ``"mix"`` running statistics.
+
+    Raises:
+        ValueError: If ``frozen`` is asked for and no trained mixer is given.
 
     Example:
         >>> meta_l2c().weigh.scale
         'sum'
     """
-    weigh = ChannelAttention(
-        part,
-        hidden,
-        out,
-        bias,
-        mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled),
-        scale,
-        pretrained,
-        frozen,
-    )
+    encoders = mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)
     return Method(
         "meta_l2c",
-        local=Fit(epochs=epochs, batch_size=batch_size, optimizer=SGD(lr=lr, weight_decay=weight_decay)),
-        weigh=weigh,
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        weigh=ChannelAttention(part, hidden, out, bias, encoders, scale, pretrained, frozen),
         exchange=update_exchange(variant, part, buffers),
         rewire=drop_weakest(drop_round, drop_fraction, drop_count),
         prepare=WithSelfLoops(),

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
 
 from graphcollab.method import Method
-from graphcollab.methods._peers import Training, peer_method
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._peers import peer_method
 from graphcollab.rewire import RandomPeers
+from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative
 from graphcollab.weigh import PeerWeights
 
 __all__ = ["oracle"]
 
 
-def oracle(samples: int = 5, deluded: Sequence[int] = (), **training: Unpack[Training]) -> Method:
+@method
+def oracle(
+    *,
+    lr: NonNegative = 1e-3,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 32,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    samples: Count = 5,
+    deluded: Sequence[Natural] = (),
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
+) -> Method:
     """Every round a node merges with random peers of its own true cluster, which no method is told.
 
     The baseline "oracle" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
@@ -24,14 +40,11 @@ def oracle(samples: int = 5, deluded: Sequence[int] = (), **training: Unpack[Tra
     Args:
         samples: Peers that a node meets in a round.
         deluded: Nodes (by ``node_id``) that merge with peers of another cluster only, the one after their own.
-        training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
-            ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
-
-    Raises:
-        ValueError: If there is only one node, or the tasks do not say which cluster nodes are in.
 
     Example:
         >>> oracle().rewire.within
         'cluster'
     """
-    return peer_method("oracle", PeerWeights(), RandomPeers(samples, "cluster", tuple(deluded)), **training)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    peers = RandomPeers(samples, "cluster", tuple(deluded))
+    return peer_method("oracle", local, PeerWeights(), peers, patience, part, buffers)

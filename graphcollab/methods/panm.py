@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Literal
 
-from graphcollab.methods._peers import Training, merging, peer_method
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._peers import Metric, merging, peer_method
 from graphcollab.phases import Phases
 from graphcollab.rewire import KeepChosen, NeighborBag
-from graphcollab.weigh import AugmentBags, BestPeers, CosineUpdates, PeerWeights, Similarity, as_similarity
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive
+from graphcollab.weigh import AugmentBags, BestPeers, CosineUpdates, PeerWeights, as_similarity
 
 __all__ = ["panm"]
 
 
+@method
 def panm(
-    metric: str | Similarity | None = None,
-    neighbors: int = 5,
-    samples: int = 5,
-    explore_rounds: int = 50,
-    every: int = 5,
-    measure: str = "bag",
-    merge: str = "fedavg",
-    tau: float = 30.0,
-    **training: Unpack[Training],
+    *,
+    lr: NonNegative = 1e-3,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 32,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    metric: Metric | None = None,
+    neighbors: Count = 5,
+    samples: Count = 5,
+    explore_rounds: Count = 50,
+    every: Count = 5,
+    measure: Literal["bag", "sample"] = "bag",
+    merge: Literal["fedavg", "softmax"] = "fedavg",
+    tau: Positive = 30.0,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
 ) -> Phases:
     """PANM: keep the most similar peers met so far, then let a mixture of two Gaussians say who else is a neighbour.
 
@@ -40,31 +53,24 @@ def panm(
         samples: l, new peers in a round that looks for some.
         explore_rounds: T_1, rounds of the first stage.
         every: τ, rounds between two augmentations.
+        measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
         merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
             `SoftmaxScores` (ours), with which a node whose bag has strangers in it keeps its own model.
         tau: τ of that softmax. Peers' cosines of 1 − 1/τ and more count; with networks they are lower than with linear
             models.
-        measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
-        training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
-            ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If a number is smaller than 1, or there is only one node.
+        ValueError: If a softmax is to merge by a metric that is no cosine.
 
     Example:
         >>> panm(neighbors=3).next.rewire.listens
         3
     """
-    part = training.get("part", "all")
     similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
-    bag = NeighborBag(samples, neighbors, every, measure)
-    if merge == "fedsim":
-        raise ValueError(
-            "merge='fedsim' weighs by the probabilities peers were drawn with, and PANM draws alike: use "
-            "'fedavg' or 'softmax'"
-        )
-    weigher = merging(merge, similarity, tau)
+    bag, weigher = NeighborBag(samples, neighbors, every, measure), merging(merge, similarity, tau)
     select = PeerWeights(similarity, BestPeers(neighbors), weigher)
-    first = peer_method("panm_select", select, KeepChosen(samples), **training)
-    second = peer_method("panm", PeerWeights(similarity, AugmentBags(bag), weigher), bag, **training)
+    augment = PeerWeights(similarity, AugmentBags(bag), weigher)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    first = peer_method("panm_select", local, select, KeepChosen(samples), patience, part, buffers)
+    second = peer_method("panm", local, augment, bag, patience, part, buffers)
     return Phases(first, explore_rounds, second)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
-from graphcollab.methods._peers import Training, peer_method
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._peers import Metric, peer_method
 from graphcollab.phases import Phases
 from graphcollab.rewire import CountChosen, FrequentPeers
-from graphcollab.weigh import BestPeers, PeerWeights, Similarity, as_similarity
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative
+from graphcollab.weigh import BestPeers, PeerWeights, as_similarity
 
 __all__ = ["pens"]
 
 
+@method
 def pens(
-    metric: str | Similarity = "inverse_loss",
-    samples: int = 5,
-    chosen: int = 2,
-    explore_rounds: int = 50,
-    **training: Unpack[Training],
+    *,
+    lr: NonNegative = 1e-3,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 32,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    metric: Metric = "inverse_loss",
+    samples: Count = 5,
+    chosen: Count = 2,
+    explore_rounds: Count = 50,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
 ) -> Phases:
     """PENS: try random peers and count who turns out best, then gossip with those who did more often than by chance.
 
@@ -31,20 +42,18 @@ def pens(
         samples: n_sampled, random peers met in a round of the first stage; the paper's is 10.
         chosen: m.
         explore_rounds: T_1, rounds of the first stage. The paper's 200 are meant for longer runs.
-        training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
-            ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
 
     Raises:
-        ValueError: If more peers are to be chosen than are met, or there is only one node.
+        ValueError: If more peers are to be chosen than are met.
 
     Example:
         >>> pens(explore_rounds=20).until
         20
     """
     if chosen > samples:
-        raise ValueError(f"{chosen} peers are to be chosen of {samples} that are met: meet more, or choose fewer")
-    measure = PeerWeights(as_similarity(metric, training.get("part", "all")), BestPeers(chosen))
-    explore = peer_method("pens_explore", measure, CountChosen(samples), **training)
-    return Phases(
-        explore, explore_rounds, peer_method("pens", PeerWeights(), FrequentPeers(chosen, chosen), **training)
-    )
+        raise ValueError(f"chosen={chosen} peers of samples={samples} that are met: meet more, or choose fewer")
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    measure = PeerWeights(as_similarity(metric, part), BestPeers(chosen))
+    explore = peer_method("pens_explore", local, measure, CountChosen(samples), patience, part, buffers)
+    gossip = peer_method("pens", local, PeerWeights(), FrequentPeers(chosen, chosen), patience, part, buffers)
+    return Phases(explore, explore_rounds, gossip)

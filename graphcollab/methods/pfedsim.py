@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from graphcollab.checks import check_whole
-from graphcollab.engine import RowOptimizer, as_row_optimizer
+from typing import Annotated
+
 from graphcollab.exchange import ServerAverage, ServerMix
-from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.phases import Phases
 from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.settings import Buffers, Count, Incomplete, Momentum, Natural, NonNegative, Real, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import HeadAffinity
 
 __all__ = ["pfedsim"]
 
 
+@method
 def pfedsim(
-    warmup: int = 50,
-    part: str = "backbone",
+    *,
+    lr: NonNegative = 0.01,
+    epochs: Count = 5,
+    steps: Count | None = None,
+    batch_size: Count = 32,
+    optimizer: Optimizer = "sgd",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    warmup: Natural = 50,
     head: str = "head",
-    epochs: int = 5,
-    lr: float = 0.01,
-    weight_decay: float = 0.0,
-    batch_size: int = 32,
-    optimizer: str | RowOptimizer = "sgd",
-    fraction: float = 1.0,
-    buffers: str = "mix",
-    cap: float = 0.9999,
-    incomplete: str = "refuse",
+    cap: Annotated[float, Real(above=0, below=1)] = 0.9999,
+    fraction: Share = 1.0,
+    incomplete: Incomplete = "refuse",
+    part: str = "backbone",
+    buffers: Buffers = "average",
 ) -> Method | Phases:
     r"""pFedSim: first FedAvg; then every node gets a backbone of its own, averaged by the similarity of classifiers.
 
@@ -53,35 +58,20 @@ def pfedsim(
 
     Args:
         warmup: Rounds of FedAvg. The paper plays half of all rounds so.
-        part: What is mixed after them, ω. Parts of the model that are neither this nor the classifier are the node's
-            own. Nodes of different architectures can mix parts that they have in common; ``"head"`` mixes the
-            classifiers, by their own similarity.
         head: The classifier φ, a part that is one linear layer.
-        epochs: Passes over a node's samples per round.
-        lr: Step size; without meaning where an optimiser is given that has its own.
-        weight_decay: Coefficient of the L2 penalty.
-        batch_size: Samples per step.
-        optimizer: ``"sgd"`` or ``"adam"``, or an optimiser of `graphcollab.local`. Its state starts afresh every round.
-        fraction: Share of the nodes that works in a round (client sampling).
-        buffers: ``"mix"``: running statistics are averaged with the backbones; ``"keep"``: they stay with the node.
         cap: The greatest similarity that counts.
-        incomplete: ``"refuse"``, or ``"average"``: where edges are given, the warm-up averages
-            nodes of a connected component although not all of them may hear each other.
-
-    Raises:
-        ValueError: If a setting is out of its range.
+        part: What is mixed after the warm-up, ω. Parts of the model that are neither this nor the classifier are the
+            node's own. Nodes of different architectures can mix parts that they have in common; ``"head"`` mixes the
+            classifiers, by their own similarity.
 
     Example:
         >>> method = pfedsim(warmup=20)
         >>> method.method.exchange.part, method.next.exchange.part
         ('backbone+head', 'backbone')
     """
-    check_whole(minimum=0, warmup=warmup)
-    if isinstance(optimizer, str):
-        optimizer = as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay)
     personalised = Method(
         "pfedsim",
-        local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
         weigh=HeadAffinity(part, head, cap),
         exchange=ServerMix(part, buffers),
         rewire=sample_nodes(fraction),

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 from graphcollab.method import Method
-from graphcollab.methods._peers import Training, peer_method
+from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._peers import peer_method
 from graphcollab.rewire import RandomPeers
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative
 from graphcollab.weigh import PeerWeights
 
 __all__ = ["random_peers"]
 
 
-def random_peers(samples: int = 5, **training: Unpack[Training]) -> Method:
+@method
+def random_peers(
+    *,
+    lr: NonNegative = 1e-3,
+    epochs: Count = 1,
+    steps: Count | None = None,
+    batch_size: Count = 32,
+    optimizer: Optimizer = "adam",
+    momentum: Momentum = 0.0,
+    weight_decay: NonNegative = 0.0,
+    samples: Count = 5,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
+) -> Method:
     """Every round a node merges with random peers: what a search for peers has to beat.
 
     The baseline "random" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
@@ -20,14 +34,10 @@ def random_peers(samples: int = 5, **training: Unpack[Training]) -> Method:
 
     Args:
         samples: Peers that a node meets in a round.
-        training: ``epochs`` (1), ``lr`` (0.001), ``batch_size`` (32), ``optimizer`` ("adam"), ``weight_decay`` (0),
-            ``patience`` (None: nobody stops early), ``part`` ("all") and ``buffers`` ("keep"), see `peer_method`.
-
-    Raises:
-        ValueError: If a number is smaller than 1, or there is only one node.
 
     Example:
         >>> random_peers(samples=3).rewire.samples
         3
     """
-    return peer_method("random_peers", PeerWeights(), RandomPeers(samples), **training)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    return peer_method("random_peers", local, PeerWeights(), RandomPeers(samples), patience, part, buffers)

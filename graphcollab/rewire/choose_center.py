@@ -50,7 +50,8 @@ class ChooseCenter(Rewiring):
     Args:
         clusters: C.
         part: Part of the model that centres are of; the rest of it is the node's own.
-        buffers: ``"mix"``: a centre has buffers (running statistics) of its own; ``"keep"``: they stay with the node.
+        buffers: ``"average"``: a centre has buffers (running statistics) of its own; ``"keep"``: they stay with the
+            node.
         centers: Centres to start from, [C, P_part]. Default: drawn by `draw_centers`.
         samples: Training samples that a node looks at to choose, drawn anew every round. Default: all.
         redraws: How often other centres may be drawn if some centre gets too few nodes at the start; the draw in which
@@ -79,7 +80,7 @@ class ChooseCenter(Rewiring):
 
     clusters: int = 2
     part: str = "all"
-    buffers: str = "mix"
+    buffers: str = "average"
     centers: Tensor | None = field(default=None, repr=False, compare=False)
     samples: int | None = None
     redraws: int = 0

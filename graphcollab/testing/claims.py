@@ -9,15 +9,30 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 
-__all__ = ["AnyMethod", "NotApplicable", "close", "dense", "require", "rows"]
+__all__ = ["AnyMethod", "NotApplicable", "close", "dense", "require", "rounds_of", "rows"]
 
 AnyMethod = Method | Phases
 
+SOON = 3  # rounds; what begins later is left to settings that make it begin earlier
 TOLERANCE = 1e-9  # relative to one: scenes are in double precision
 
 
 class NotApplicable(Exception):
     """A check says nothing about a method; the message tells why."""
+
+
+def rounds_of(method: AnyMethod) -> int:
+    """Return in how many rounds a method shows what it does: two, or until its last phase has begun, if that is soon.
+
+    Example:
+        >>> from graphcollab.methods import local, pens
+        >>> rounds_of(local()), rounds_of(Phases(local(), 1, pens(explore_rounds=2))), rounds_of(pens())
+        (2, 3, 2)
+    """
+    last = 0
+    while isinstance(method, Phases):
+        last, method = method.until, method.next
+    return last + 1 if 1 < last <= SOON else 2
 
 
 def rows(models: Stacks) -> Tensor:

@@ -15,14 +15,16 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.control import Membership, Stragglers
-from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rows
+from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rounds_of, rows
 from graphcollab.testing.compare_values import differences
+from graphcollab.testing.declared import check_declared, check_sends
 from graphcollab.testing.edge_checks import (
     PARTS,
     accepted,
     check_alone_equals_local,
     check_direction,
     check_forbidden_edges,
+    check_reach,
     local_only,
     ring,
 )
@@ -33,18 +35,22 @@ from graphcollab.typing import Env
 __all__ = [
     "CONTRACT",
     "NotApplicable",
+    "check_absent_nodes",
     "check_alone_equals_local",
     "check_backends_agree",
     "check_chunks_agree",
     "check_contract",
+    "check_declared",
     "check_direction",
     "check_forbidden_edges",
     "check_input_untouched",
     "check_keeps_dtype",
     "check_membership",
+    "check_reach",
     "check_relabelling",
     "check_resume",
     "check_runs",
+    "check_sends",
     "check_stragglers",
     "check_two_architectures",
 ]
@@ -56,19 +62,21 @@ def check_runs(method: AnyMethod) -> None:
     """A method trains: models change, stay finite, and rounds are counted."""
     scene = Scene.small(embeds=method.embeds)
     start, _ = scene.begin(method)
-    data, env = scene.play(method)
-    require(data.round == 2, f"after two rounds data.round is {data.round}")
+    rounds = rounds_of(method)
+    data, env = scene.play(method, rounds)
+    require(data.round == rounds, f"after {rounds} rounds data.round is {data.round}")
     for name, tensor in (("x", data.x), ("models", method.models(data, env))):
-        require(all(bool(torch.isfinite(t).all()) for t in tensor.tensors), f"{name} is not finite after two rounds")
+        finite = all(bool(torch.isfinite(values).all()) for values in tensor.tensors)
+        require(finite, f"{name} is not finite after {rounds} rounds")
     moved = any(not torch.equal(a, b) for a, b in zip(start.x.tensors, data.x.tensors, strict=True))
-    require(moved, "no model has changed after two rounds")
+    require(moved, f"no model has changed after {rounds} rounds")
     require(data.edge_weight.shape == (data.edge_index.shape[1],), "edge_weight is not one number per edge")
 
 
 def check_keeps_dtype(method: AnyMethod) -> None:
     """Models and edge weights keep the number type the models began with."""
     for dtype in (torch.float32, torch.float64):
-        data, env = Scene.small(dtype, embeds=method.embeds).play(method)
+        data, env = Scene.small(dtype, embeds=method.embeds).play(method, rounds_of(method))
         kinds = {tensor.dtype for tensor in (*data.x.tensors, *method.models(data, env).tensors, data.edge_weight)}
         require(kinds == {dtype}, f"models of {dtype} have become {sorted(map(str, kinds))}")
 
@@ -89,9 +97,10 @@ def check_relabelling(method: AnyMethod) -> None:
     """Putting the nodes in another order puts the result in that order and changes nothing else."""
     order = torch.tensor([4, 2, 0, 5, 1, 3])
     scene = Scene.small(embeds=method.embeds)
-    edges, _ = accepted(method, scene, ring(6), PARTS)
+    edges = accepted(method, scene, ring(6), PARTS)
     moved = scene.replace(tasks=scene.tasks.select(order), edge_index=order.argsort()[edges])
-    (one, env), (two, other) = scene.replace(edge_index=edges).play(method), moved.play(method)
+    rounds = rounds_of(method)
+    (one, env), (two, other) = scene.replace(edge_index=edges).play(method, rounds), moved.play(method, rounds)
     close(rows(method.models(one, env))[order], rows(method.models(two, other)), "models of relabelled nodes")
     close(dense(one)[order][:, order], dense(two), "edge weights of relabelled nodes")
     close(one.bytes_sent[order], two.bytes_sent, "bytes sent by relabelled nodes")
@@ -99,15 +108,15 @@ def check_relabelling(method: AnyMethod) -> None:
 
 def check_backends_agree(method: AnyMethod) -> None:
     """The stacked and the loop backend give the same result."""
-    scene = Scene.small(embeds=method.embeds)
-    vmap, loop = (rows(scene.replace(backend=backend).models(method)) for backend in ("vmap", "loop"))
+    scene, rounds = Scene.small(embeds=method.embeds), rounds_of(method)
+    vmap, loop = (rows(scene.replace(backend=backend).models(method, rounds)) for backend in ("vmap", "loop"))
     close(vmap, loop, "models of the two backends")
 
 
 def check_chunks_agree(method: AnyMethod) -> None:
     """How many rows are computed at a time makes no difference."""
     scene = Scene.small(embeds=method.embeds)
-    few, many = (rows(scene.replace(backend="vmap", chunk=chunk).models(method)) for chunk in (2, 6))
+    few, many = (rows(scene.replace(backend="vmap", chunk=chunk).models(method, rounds_of(method))) for chunk in (2, 6))
     close(few, many, "models computed two and six rows at a time")
 
 
@@ -122,10 +131,10 @@ def check_two_architectures(method: AnyMethod) -> None:
     Give a method that mixes the part ``head``, or nothing.
     """
     scene = Scene.small(sizes=WITHOUT_SINGLES, shared_head=True, embeds=method.embeds)
-    data, env = scene.play(method)
+    data, env = scene.play(method, rounds_of(method))
     kept = method.models(data, env)
     require(len(kept.specs) == 2, f"two architectures have become {len(kept.specs)}")
-    require(all(bool(torch.isfinite(t).all()) for t in kept.tensors), "models are not finite after two rounds")
+    require(all(bool(torch.isfinite(t).all()) for t in kept.tensors), "models are not finite")
     one, _ = scene.play(method, rounds=1)
     own, _ = scene.play(local_only(method), rounds=1)
     for spec, mixed, alone in zip(one.x.specs, one.x.tensors, own.x.tensors, strict=True):
@@ -134,13 +143,10 @@ def check_two_architectures(method: AnyMethod) -> None:
 
 
 def check_stragglers(method: AnyMethod) -> None:
-    """Nodes that are away or late do no harm: nobody waits for them, and one that is away keeps its model.
-
-    (Not where the method has global state: what a server sends may reach nodes at rest.) Stragglers of probability 0
-    change nothing, bit for bit.
-    """
+    """Nodes that are away or late do no harm: nobody waits for them; those of probability 0 change nothing at all."""
     scene = Scene.small(embeds=method.embeds)
-    (one, _), (two, _) = scene.play(method), scene.replace(attend=Stragglers()).play(method)
+    rounds = rounds_of(method)
+    (one, _), (two, _) = scene.play(method, rounds), scene.replace(attend=Stragglers()).play(method, rounds)
     changed = differences(one, two)
     require(not changed, f"stragglers of probability 0 change {changed}")
     scene = scene.replace(attend=Stragglers(drop=0.3, late=0.3))
@@ -151,7 +157,7 @@ def check_stragglers(method: AnyMethod) -> None:
 
 
 def check_membership(method: AnyMethod) -> None:
-    """Nodes join and leave: one that is not there keeps its model and sends nothing; one that has joined trains."""
+    """Nodes join and leave: one that is not there sends nothing; one that has joined trains."""
     attend = Membership(joins={1: 2}, leaves={4: 2})
     data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
     start = rows(data.x)
@@ -163,8 +169,22 @@ def check_membership(method: AnyMethod) -> None:
     require(not torch.equal(rows(data.x)[1], start[1]), "a node that has joined has not trained")
 
 
-def _play_with_absent(method: AnyMethod, data: Data, env: Env) -> Data:
-    """Play a round and check what holds where some nodes are absent."""
+def check_absent_nodes(method: AnyMethod) -> None:
+    """A node that is away, has not joined yet or has left keeps its model.
+
+    Raises:
+        NotApplicable: If the method has global state: what a server sends may reach nodes at rest.
+    """
+    if method.global_state:
+        raise NotApplicable(f"{method.name} has global state, which may reach nodes that are away")
+    for attend in (Stragglers(drop=0.3, late=0.3), Membership(joins={1: 2}, leaves={4: 2})):
+        data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
+        for _ in range(4):
+            data = _play_with_absent(method, data, env, keeps=True)
+
+
+def _play_with_absent(method: AnyMethod, data: Data, env: Env, keeps: bool = False) -> Data:
+    """Play a round and check what holds where some nodes are absent; whether those must keep their models."""
     there, _ = env.attend.at_work(data, env) if env.attend else (data.present, data.present)
     before = copy.deepcopy(data)
     after = method.play(data, env)
@@ -173,8 +193,9 @@ def _play_with_absent(method: AnyMethod, data: Data, env: Env) -> Data:
     both = ("x", data.x, after.x), ("models", method.models(data, env), method.models(after, env))
     for name, old, new in both:
         require(bool(torch.isfinite(rows(new)).all()), f"{name} is not finite where nodes are absent")
-        same = torch.equal(rows(old)[~there], rows(new)[~there])
-        require(method.global_state or same, f"{name} of a node that was absent has changed")
+        if keeps:
+            same = torch.equal(rows(old)[~there], rows(new)[~there])
+            require(same, f"{name} of a node that was absent has changed")
     require(bool(torch.isfinite(after.edge_weight).all()), "edge_weight is not finite where nodes are absent")
     return after
 
@@ -187,11 +208,15 @@ CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (
     check_alone_equals_local,
     check_forbidden_edges,
     check_direction,
+    check_reach,
     check_backends_agree,
     check_chunks_agree,
     check_resume,
     check_stragglers,
     check_membership,
+    check_absent_nodes,
+    check_declared,
+    check_sends,
 )
 """The checks that hold for every method; `check_two_architectures` needs one that mixes a shared part."""
 
@@ -228,7 +253,7 @@ def _resume(method: AnyMethod, scene: Scene) -> None:
         restored, _, _ = load_checkpoint(save_checkpoint(folder, data, history, {}))
     fresh = scene.begin(method)[1]
     straight, resumed = data, restored
-    for _ in range(2):
+    for _ in range(rounds_of(method)):
         straight, resumed = method.play(straight, env), method.play(resumed, fresh)
     changed = differences(straight, resumed)
     require(not changed, f"a resumed run differs from an uninterrupted one in {changed}")

@@ -13,7 +13,7 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.rewire import Keep
 from graphcollab.tasks import Pool
-from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rows
+from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rounds_of, rows
 from graphcollab.testing.compare_values import differences
 from graphcollab.testing.scene import Scene
 from graphcollab.typing import Env
@@ -25,19 +25,21 @@ __all__ = [
     "check_alone_equals_local",
     "check_direction",
     "check_forbidden_edges",
+    "check_reach",
     "local_only",
     "ring",
 ]
 
 # Three and two nodes that all hear each other, and one that hears nobody.
 PARTS = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 4], [1, 2, 0, 2, 0, 1, 4, 3]])
+ONE_WAY = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
 
 
 def check_alone_equals_local(method: AnyMethod) -> None:
     """A node without neighbours does what its local update alone does, and sends nothing."""
     scene = Scene.small(embeds=method.embeds).replace(edge_index=PARTS)
-    data, env = scene.play(method)
-    alone = scene.models(local_only(method))
+    data, env = scene.play(method, rounds_of(method))
+    alone = scene.models(local_only(method), rounds_of(method))
     close(rows(method.models(data, env))[5], rows(alone)[5], "the model of a node without neighbours")
     for sent in ("bytes_sent", "messages_sent"):
         require(int(data[sent][5]) == 0, f"{sent} of a node without neighbours is {float(data[sent][5]):g}")
@@ -46,9 +48,9 @@ def check_alone_equals_local(method: AnyMethod) -> None:
 def check_forbidden_edges(method: AnyMethod) -> None:
     """Nodes without a path between them do not influence each other: not a bit of what they do changes."""
     scene = Scene.small(embeds=method.embeds).replace(edge_index=PARTS)
-    before = scene.play(method)
+    before = scene.play(method, rounds_of(method))
     for part in ([0, 1, 2], [3, 4]):
-        after = _with_other_data(scene, part).play(method)
+        after = _with_other_data(scene, part).play(method, rounds_of(method))
         others = [k for k in range(6) if k not in part]
         _same(method, before, after, others, "nodes that are not connected to those whose data changed")
         moved = not torch.equal(rows(before[0].x)[part], rows(after[0].x)[part])
@@ -56,30 +58,46 @@ def check_forbidden_edges(method: AnyMethod) -> None:
 
 
 def check_direction(method: AnyMethod) -> None:
-    """Influence goes along edges, never against one, and in a round over one edge at most.
-
-    The second holds unless the method has global state. A method that refuses paths of one-way edges is put on a path
-    of edges in both directions.
+    """Influence goes along edges, never against one.
 
     Raises:
-        NotApplicable: If the method refuses paths, or has global state and needs edges in both directions.
+        NotApplicable: If the method refuses paths of one-way edges.
     """
+    scene, edges = _path(method)
+    if edges is not ONE_WAY:
+        raise NotApplicable(f"{method.name} refuses edges that lead one way")
+    before, after = _two_plays(method, scene.replace(edge_index=edges), changed=2)
+    _same(method, before, after, [0, 1], "nodes to which no path leads", sent=False)
+
+
+def check_reach(method: AnyMethod) -> None:
+    """In a round influence goes over one edge at most. Paths have edges in both directions where a method needs them.
+
+    Raises:
+        NotApplicable: If the method refuses paths, or has global state, which all nodes of a path share.
+    """
+    if method.global_state:
+        raise NotApplicable(f"{method.name} has global state, which reaches all connected nodes at once")
+    scene, edges = _path(method)
+    rounds = rounds_of(method)
+    before, after = _two_plays(method, scene.replace(edge_index=edges), changed=0)
+    one, two = (rows(method.models(*played))[rounds + 1 :] for played in (before, after))
+    close(one, two, f"models of nodes {rounds + 1} edges away, after {rounds} rounds,")
+
+
+def _path(method: AnyMethod) -> tuple[Scene, Tensor]:
+    """Return a scene and a path: of one-way edges if the method takes them, else of edges in both directions."""
     scene = Scene.small(embeds=method.embeds)
-    one_way = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
     try:
-        edges, one_way_too = accepted(method, scene, one_way, torch.cat([one_way, one_way.flip(0)], 1))
+        return scene, accepted(method, scene, ONE_WAY, torch.cat([ONE_WAY, ONE_WAY.flip(0)], 1))
     except ValueError as error:
         raise NotApplicable(f"{method.name} refuses paths: {error}") from error
-    if method.global_state and not one_way_too:
-        raise NotApplicable(f"{method.name} has global state, and all nodes of a path in both directions share it")
-    scene, changed = scene.replace(edge_index=edges), 2 if one_way_too else 0
-    before, after = scene.play(method), _with_other_data(scene, [changed]).play(method)
-    upstream = list(range(changed))
-    _same(method, before, after, upstream, "nodes to which no path leads", sent=False)
-    if not method.global_state:
-        late = slice(changed + 3, 6)
-        one, two = (rows(method.models(*played))[late] for played in (before, after))
-        close(one, two, "models of nodes three edges away, after two rounds,")
+
+
+def _two_plays(method: AnyMethod, scene: Scene, changed: int) -> tuple[tuple[Data, Env], tuple[Data, Env]]:
+    """Play a scene as it is, and with other data of one node."""
+    rounds = rounds_of(method)
+    return scene.play(method, rounds), _with_other_data(scene, [changed]).play(method, rounds)
 
 
 def local_only(method: AnyMethod) -> AnyMethod:
@@ -96,16 +114,16 @@ def _plain(method: AnyMethod) -> Method:
     return method
 
 
-def accepted(method: AnyMethod, scene: Scene, *graphs: Tensor) -> tuple[Tensor, bool]:
-    """Return the first graph that a method does not refuse, and whether it is the first of all."""
+def accepted(method: AnyMethod, scene: Scene, *graphs: Tensor) -> Tensor:
+    """Return the first graph that a method does not refuse."""
     for edges in graphs[:-1]:
         try:
             scene.replace(edge_index=edges).begin(method)
         except ValueError:
             continue
-        return edges, edges is graphs[0]
+        return edges
     scene.replace(edge_index=graphs[-1]).begin(method)
-    return graphs[-1], len(graphs) == 1
+    return graphs[-1]
 
 
 def _with_other_data(scene: Scene, nodes: list[int]) -> Scene:

@@ -74,7 +74,7 @@ class FedSim(Weigher):
     From `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies` (Hagander &
     Ihre-Thomason 2024), eq. 2.11 to 2.13; see `fedsim_weights`. A node that a receiver believes to be unlike itself,
     and has drawn nevertheless, changes its model little. (It is not the FedSim of Pillutla et al. 2022: that is a
-    method, `graphcollab.methods.fedsim_pillutla`. Nor is it pFedSim's weights: those are `HeadAffinity`.)
+    method, `graphcollab.methods.fedsim`. Nor is it pFedSim's weights: those are `HeadAffinity`.)
 
     Shapes:
         Reads ``edge_prior`` [E], the probability with which the receiver chose the sender (self-loops' values are

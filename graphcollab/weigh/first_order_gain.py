@@ -55,7 +55,7 @@ class FirstOrderGain(Weigher):
         norm: ``"l2"`` (the paper's), or ``"l1"`` as in the published code.
         part: Part of the model that is exchanged, the exchange's. Losses are of the receiver's own model with that part
             put in.
-        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, ``"mix"`` with the
+        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, ``"average"`` with the
             sender's, which travel then.
 
     Shapes:

@@ -37,8 +37,8 @@ class InverseLoss(Similarity):
         reduction: ``"sum"`` or ``"mean"`` over samples.
         eps: Losses below it count as this much, so a loss of 0 has a finite inverse.
         buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, as the mixed model will
-            have, ``"mix"`` with the sender's, which travel then. Between several architectures models are judged with
-            their own, and these travel, in any case.
+            have, ``"average"`` with the sender's, which travel then. Between several architectures models are judged
+            with their own, and these travel, in any case.
 
     Raises:
         ValueError: If the reduction or the setting of buffers is unknown, or ``eps`` not positive; when scoring, if a
@@ -72,7 +72,7 @@ class InverseLoss(Similarity):
 
     def _whole(self, data: Data) -> bool:
         """Tell whether models are judged with their own running statistics."""
-        return self.buffers == "mix" or len(data.x.specs) > 1
+        return self.buffers == "average" or len(data.x.specs) > 1
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the inverse losses, [E'], float64; 0 where a loss is not finite."""

@@ -86,7 +86,7 @@ class Similarity(Weigher):
             data: The graph, weighed.
             env: What stages may use.
             merged: Part of the models that the exchange mixes.
-            buffers: Whether the exchange mixes buffers, too: ``"keep"`` or ``"mix"``.
+            buffers: Whether the exchange mixes buffers, too: ``"keep"`` or ``"average"``.
         """
         in_use, (sender, receiver) = edges_in_use(data), data.edge_index
         crossing = sender != receiver if in_use is None else (sender != receiver) & in_use

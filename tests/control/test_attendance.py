@@ -171,7 +171,7 @@ def test_nobody_draws_or_is_drawn_who_is_not_there(method):
 
 def test_peers_that_do_not_serve_are_neither_measured_nor_chosen_nor_charged():
     scene = Scene.small().replace(attend=Away({0: ((1,), (2,))}))
-    method = dac("inverse_loss", samples=5)
+    method = dac(metric="inverse_loss", samples=5)
     data, env = scene.begin(method)
     data = method.play(data, env)
     sender, receiver = data.scores.edge_index

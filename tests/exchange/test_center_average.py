@@ -49,14 +49,14 @@ def test_isolated_nodes_keep_their_model(points):
 
 
 @pytest.mark.parametrize("divide", ["all", "cluster"])
-@pytest.mark.parametrize("buffers", ["mix", "keep"])
+@pytest.mark.parametrize("buffers", ["average", "keep"])
 def test_running_statistics(divide, buffers):
     """Mixed, a centre's are the mean of its nodes' after training; kept, every node's are its own."""
     module = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)).double()
     scene = Scene.small().replace(modules=[module])
     method = ifca(buffers=buffers, divide=divide, batch_size=4, steps=2)
     data, env = scene.begin(method)
-    assert [*data.centers] == (["all", "buffers"] if buffers == "mix" else ["all"])
+    assert [*data.centers] == (["all", "buffers"] if buffers == "average" else ["all"])
     trained = method.local(data.clone().update({"x_start": data.x}), env).x.part("buffers")
     after = method.play(data, env)
     if buffers == "keep":

@@ -82,7 +82,7 @@ def test_bytes_are_charged_to_senders_along_edges_in_use(make_graph, make_env):
     [
         ({"base": "y"}, "base must be one of"),
         ({"message": "zero"}, "message one of"),
-        ({"buffers": "both"}, "buffers must be 'keep' or 'mix', got 'both'"),
+        ({"buffers": "both"}, "buffers must be 'keep' or 'average', got 'both'"),
     ],
 )
 def test_exchange_refuses(settings, message):
@@ -203,7 +203,7 @@ def test_server_average_refuses():
         ServerAverage(buffers="drop")
 
 
-@pytest.mark.parametrize("buffers", ["keep", "mix"])
+@pytest.mark.parametrize("buffers", ["keep", "average"])
 @pytest.mark.parametrize("exchange", [Exchange, ServerAverage])
 def test_running_statistics_are_kept_or_averaged(make_graph, make_env, exchange, buffers):
     data, env = make_graph([[0.0]] * 2, edges=[[0, 1, 0, 1], [0, 0, 1, 1]]), make_env([1, 1])
@@ -214,7 +214,7 @@ def test_running_statistics_are_kept_or_averaged(make_graph, make_env, exchange,
     stage = exchange(buffers=buffers)
     after = stage(stage.init(data, env), env).x
     assert after.part("all").tolist() == [[1.0, 2.0]] * 2
-    expected = [[1.0, 2.0, 4.0]] * 2 if buffers == "mix" else rows[:, 2:].tolist()
+    expected = [[1.0, 2.0, 4.0]] * 2 if buffers == "average" else rows[:, 2:].tolist()
     assert after.part("buffers").tolist() == expected
 
 

@@ -138,5 +138,5 @@ def test_weight_gradient_of_those_that_hear_nobody_is_zero():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="buffers must be 'keep' or 'mix', got 'drop'"):
+    with pytest.raises(ValueError, match="buffers must be 'keep' or 'average', got 'drop'"):
         NeighborhoodAverage(buffers="drop")

@@ -47,7 +47,7 @@ def test_buffers_that_are_mixed_are_counted(line, make_env):
 
     rows = torch.tensor([[4.0, 0.0, 4.0], [8.0, 4.0, 8.0], [16.0, 0.0, 0.0]])
     line.x = Stacks.single(ParamSpec.from_module(WithBuffer()), rows)
-    after = mixed(line, make_env([1, 1, 1]), ServerMix(buffers="mix"))
+    after = mixed(line, make_env([1, 1, 1]), ServerMix(buffers="average"))
     assert after.x.tensors[0].tolist() == [[7.0, 3.0, 7.0], [8.0, 4.0, 8.0], [16.0, 0.0, 0.0]]
     assert after.bytes_sent.tolist() == [24.0] * 3
     kept = mixed(line, make_env([1, 1, 1]))
@@ -57,7 +57,7 @@ def test_buffers_that_are_mixed_are_counted(line, make_env):
 
 def test_settings():
     assert repr(ServerMix("head")).startswith("ServerMix(part='head', buffers='keep'")
-    with pytest.raises(ValueError, match="buffers must be 'keep' or 'mix'"):
+    with pytest.raises(ValueError, match="buffers must be 'keep' or 'average'"):
         ServerMix(buffers="drop")
     with pytest.raises(TypeError, match="base"):
         ServerMix(base="x")

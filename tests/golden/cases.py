@@ -15,7 +15,7 @@ from graphcollab import Phases, methods, run
 from graphcollab.control import Membership, Stragglers
 from graphcollab.testing import Scene
 from graphcollab.train import Result
-from tests.methods.quick import quick
+from tests.methods.quick import EARLY, quick
 
 # Whatever changes how the library is built must leave results within these of what was recorded, relative to the larger
 # of 1 and the recorded number. Scenes are in double precision, so that only the order of sums can move them.
@@ -65,6 +65,10 @@ def play_quick(name: str, more: Mapping[str, Any] | None = None, **settings: Any
     return play(method, Scene.small(sizes=SIZES, embeds=method.embeds), **settings)
 
 
+def _early(name: str, **settings: Any) -> Result:
+    return play_quick(name, EARLY, **settings)
+
+
 def _defaults(name: str) -> Result:
     method = methods.get_method(name)()
     return play(method, Scene.small(sizes=SIZES, embeds=method.embeds))
@@ -97,7 +101,7 @@ def _architectures(name: str) -> Result:
 
 
 def _buffers(name: str) -> Result:
-    method = quick(name, buffers="mix")
+    method = quick(name, buffers="average")
     scene = Scene.small(sizes=SIZES, shared_head=method.embeds, embeds=method.embeds)
     if method.embeds:  # these models normalise batches
         one = scene.modules[0]
@@ -122,6 +126,7 @@ def _phases(name: str, **settings: Any) -> Result:
 
 KINDS: dict[str, Callable[..., Result]] = {
     "quick": play_quick,
+    "early": _early,
     "defaults": _defaults,
     "parts": _parts,
     "irregular": _irregular,
@@ -134,7 +139,13 @@ KINDS: dict[str, Callable[..., Result]] = {
 }
 
 
-RESUMED = ("quick", "elastic", "isolate", "phases")  # kinds that take settings, such as a folder for checkpoints
+RESUMED = (
+    "quick",
+    "early",
+    "elastic",
+    "isolate",
+    "phases",
+)  # kinds that take settings, such as a folder for checkpoints
 
 
 def outcome(case: Callable[[], Result]) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphcollab.engine import SGD
 from graphcollab.methods import cga, dpsgd
 from graphcollab.testing import Scene
 
@@ -32,7 +33,7 @@ def test_mixing_and_step_are_taken_at_the_same_models(points):
 @pytest.mark.parametrize(("nesterov", "expected"), [(False, (0.9, 0.72)), (True, (0.81, 0.5751))])
 def test_velocity_goes_on_from_round_to_round(points, nesterov, expected):
     """Both at 1, targets 0, β = .9: v = -.1, then -.09 - .09; Nesterov's form steps by g + β m, with m = βm + g."""
-    method = cga(lr=0.1, momentum=0.9, nesterov=nesterov, **PLAIN)
+    method = cga(batch_size=1, optimizer=SGD(lr=0.1, momentum=0.9, nesterov=nesterov))
     data, env = points([[[0.0]], [[0.0]]]).begin(method, [[1.0], [1.0]])
     for value in expected:
         data = method.play(data, env)
@@ -67,7 +68,7 @@ def test_directions_go_against_nobody():
 
 
 def test_refusals(points):
-    with pytest.raises(ValueError, match=r"one of \['metropolis', 'uniform'\], got 'equal'"):
+    with pytest.raises(ValueError, match="weights must be 'metropolis' or 'uniform', got 'equal'"):
         cga(weights="equal")
     with pytest.raises(ValueError, match="undirected"):
         points([[[0.0]], [[0.0]]], edges=[[0], [1]]).begin(cga())

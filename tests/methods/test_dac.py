@@ -20,21 +20,21 @@ from graphcollab.weigh import CosineUpdates, InverseLoss
 METRICS = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")
 
 
-@pytest.mark.parametrize("merge", ["fedavg", "fedsim", "softmax"])
+@pytest.mark.parametrize("merge", ["fedavg", "similarity", "softmax"])
 @pytest.mark.parametrize("metric", METRICS)
 def test_contract_of_all_forms(metric, merge):
     if merge == "softmax" and not metric.startswith("cosine"):
         with pytest.raises(ValueError, match="weighs by cosines"):
-            Scene.small().play(dac(metric, merge=merge), rounds=1)
+            Scene.small().play(dac(metric=metric, merge=merge), rounds=1)
         return
-    check_contract(dac(metric, samples=2, merge=merge, lr=0.1, patience=3))
+    check_contract(dac(metric=metric, samples=2, merge=merge, lr=0.1, patience=3))
 
 
 def test_one_round_by_hand(points):
     # Targets 0, 0 and 8, all models at 2: after a step with lr .5 they are 1, 1 and 5, of which each node meets both
     # others. Samples: 1, 1 and 2. Merging by counts: (1 + 1 + 2·5) / 4 for everybody.
     scene = points([[[0.0]], [[0.0]], [[8.0], [8.0]]])
-    method = dac("inverse_distance", samples=2, optimizer=SGD(lr=0.5), batch_size=10)
+    method = dac(metric="inverse_distance", samples=2, optimizer=SGD(lr=0.5), batch_size=10)
     data, env = scene.begin(method, [[2.0], [2.0], [2.0]])
     after = method.play(data, env)
     assert after.x.part("all").flatten().tolist() == pytest.approx([3.0, 3.0, 3.0])
@@ -51,7 +51,7 @@ def test_one_round_by_hand(points):
 
 def test_fedsim_by_hand(points):
     scene = points([[[0.0]], [[4.0]], [[8.0]]])
-    method = dac("inverse_distance", samples=2, merge="fedsim", optimizer=SGD(lr=0.5), batch_size=10)
+    method = dac(metric="inverse_distance", samples=2, merge="similarity", optimizer=SGD(lr=0.5), batch_size=10)
     data, env = scene.begin(method)
     assert data.edge_prior[data.edge_index[0] != data.edge_index[1]].tolist() == [0.5] * 6
     after = method.play(data, env)  # nothing is known, so all weigh the same: x = (0, 2, 4) → 2
@@ -61,7 +61,7 @@ def test_fedsim_by_hand(points):
 def test_probabilities_follow_similarity(points):
     # After the first round node 0 knows its distances 2 and 4 to the others: s = 1/2 and 1/4, scaled to 1 and 0.
     scene = points([[[0.0]], [[4.0]], [[8.0]]])
-    method = dac("inverse_distance", samples=2, tau=3.0, optimizer=SGD(lr=0.5), batch_size=10)
+    method = dac(metric="inverse_distance", samples=2, tau=3.0, optimizer=SGD(lr=0.5), batch_size=10)
     data, env = scene.begin(method)
     after = method.play(data, env)
     prior = {(j, i): p for j, i, p in zip(*after.edge_index.tolist(), after.edge_prior.tolist(), strict=True) if j != i}
@@ -79,15 +79,15 @@ def test_probabilities_follow_similarity(points):
         ({"samples": 2.5}, r"samples must be a whole number of at least 1, got 2\.5"),
         ({"tau": float("inf")}, "tau must be a positive finite number, got inf"),
         ({"tau": 0.0}, r"tau must be a positive finite number, got 0\.0"),
-        ({"scale": "max"}, "scale must be one of"),
-        ({"merge": "mean"}, "merge must be one of"),
-        ({"unknown": "never"}, "unknown must be one of"),
-        ({"share": "nothing"}, "share must be one of"),
-        ({"two_step": "best"}, "two_step must be one of"),
-        ({"limit": 0}, "limit must be a whole number of at least 1, got 0"),
-        ({"epsilon": 0.0}, r"epsilon must be in \(0, 1\]"),
+        ({"scale": "max"}, "scale must be 'minmax' or None"),
+        ({"merge": "mean"}, "merge must be 'fedavg', 'similarity' or 'softmax'"),
+        ({"unknown": "never"}, "unknown must be 'epsilon' or 'zero'"),
+        ({"share": "nothing"}, "share must be 'measured' or 'all'"),
+        ({"two_step": "best"}, "two_step must be 'most_similar'"),
+        ({"limit": 0}, "limit must be a whole number of at least 1 or None, got 0"),
+        ({"epsilon": 0.0}, "epsilon must be a number above 0 and at most 1, got 0.0"),
         ({"growth": -1.0}, "growth must be a positive finite number"),
-        ({"metric": "cosine"}, "unknown similarity 'cosine'; did you mean"),
+        ({"metric": "cosine"}, "metric must be 'inverse_loss', .* or a Similarity, got 'cosine'"),
     ],
 )
 def test_bad_settings(settings, message):
@@ -105,7 +105,7 @@ def test_a_metric_that_needs_samples_a_node_has_not():
     x, y = torch.randn(6, 3), torch.arange(6) % 2
     tasks = Tasks.from_samples([(x, y)] * 3, val=[(x, y), (x[:0], y[:0]), (x, y)], names=["a", "b", "c"])
     with pytest.raises(ValueError, match=r"1 node is \('b'\) without 'val' samples, which dac needs to find edge"):
-        run(dac(InverseLoss("val"), samples=1), tasks, torch.nn.Linear(3, 2), rounds=1)
+        run(dac(metric=InverseLoss("val"), samples=1), tasks, torch.nn.Linear(3, 2), rounds=1)
     with pytest.raises(ValueError, match=r"\('node 1'\) without training samples"):
         Tasks.from_samples([(x, y), (x[:0], y[:0])], val_fraction=0)
 
@@ -113,20 +113,20 @@ def test_a_metric_that_needs_samples_a_node_has_not():
 def test_tau_that_would_overflow():
     tasks = linear_regression_tasks(nodes=(4, 4), seed=0)
     model = torch.nn.Linear(10, 1)
-    result = run(dac("inverse_distance", samples=2, tau=1e300, scale=None), tasks, model, rounds=4)
+    result = run(dac(metric="inverse_distance", samples=2, tau=1e300, scale=None), tasks, model, rounds=4)
     assert all(bool(t.isfinite().all()) for t in result.stacks.tensors)
 
 
 def test_negative_similarities_are_known_and_unlikely():
     tasks = linear_regression_tasks(nodes=(6, 6), seed=0)
-    result = run(dac("cosine_updates", samples=3, lr=0.05), tasks, torch.nn.Linear(10, 1), rounds=5)
+    result = run(dac(metric="cosine_updates", samples=3, lr=0.05), tasks, torch.nn.Linear(10, 1), rounds=5)
     assert bool((result.data.memory.values[:, 0] < 0).any())
     assert bool(result.data.edge_prior.isfinite().all())
 
 
 def test_nodes_find_their_cluster():
     tasks = linear_regression_tasks(nodes=(8, 8, 8), seed=0)
-    method = dac("cosine_weights", samples=3, merge="softmax", lr=0.1, batch_size=5)
+    method = dac(metric="cosine_weights", samples=3, merge="softmax", lr=0.1, batch_size=5)
     result = run(method, tasks, torch.nn.Linear(10, 1), rounds=30, callbacks=[RecordGraph()], evaluate_every=30)
     late = {r: g for r, g in result.history.graphs.items() if r > 15}
     edge_index, count = contact_counts(late, 24)
@@ -138,7 +138,7 @@ def test_nodes_find_their_cluster():
 
 def test_weights_of_every_receiver_sum_to_one():
     scene = Scene.small()
-    method = dac(CosineUpdates(0.5), samples=2, merge="softmax")
+    method = dac(metric=CosineUpdates(0.5), samples=2, merge="softmax")
     data, env = scene.begin(method)
     data = method.weigh(method.local(data.update({"x_start": data.x}), env), env)
     total = scatter(data.edge_weight, data.edge_index[1], dim_size=6)
@@ -172,7 +172,7 @@ def test_memory_grows_with_pairs_known_and_not_with_all_pairs():
 
 def test_nodes_remember_no_more_than_the_limit():
     tasks = linear_regression_tasks(nodes=(12, 12), seed=0)
-    result = run(dac("cosine_weights", limit=6, samples=3), tasks, torch.nn.Linear(10, 1), rounds=6)
+    result = run(dac(metric="cosine_weights", limit=6, samples=3), tasks, torch.nn.Linear(10, 1), rounds=6)
     known = torch.bincount(result.data.memory.edge_index[1], minlength=24)
     assert known.tolist() == [6] * 24
 
@@ -180,7 +180,7 @@ def test_nodes_remember_no_more_than_the_limit():
 def test_probabilities_gather_in_the_cluster(points):
     """Two clusters of quadratics: in the end a node would draw almost only peers with its own target."""
     scene = points([[[0.0]]] * 4 + [[[9.0]]] * 4)
-    method = dac("inverse_loss", samples=2, tau=30.0, merge="fedsim", optimizer=SGD(lr=0.5), batch_size=10)
+    method = dac(metric="inverse_loss", samples=2, tau=30.0, merge="similarity", optimizer=SGD(lr=0.5), batch_size=10)
     data, env = scene.begin(method)
     for _ in range(25):
         data = method.play(data, env)

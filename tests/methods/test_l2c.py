@@ -69,7 +69,7 @@ def test_node_without_validation_data_is_named(points):
 
 
 def test_unknown_variant():
-    with pytest.raises(ValueError, match="variant must be one of"):
+    with pytest.raises(ValueError, match="variant must be 'consistent', 'neighbors' or 'algorithm'"):
         l2c(variant="both")
 
 

@@ -218,7 +218,7 @@ def test_settings_out_of_range_are_refused(wrong, named):
 
 
 def test_a_graph_that_is_none_is_refused():
-    with pytest.raises(TypeError, match="ClassifierSimilarity"):
+    with pytest.raises(ValueError, match="graph must be a ClassifierSimilarity or None, got 'complete'"):
         mapl(graph="complete")
 
 

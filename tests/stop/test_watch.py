@@ -77,7 +77,7 @@ def test_stopped_nodes_stay_stopped_in_the_next_phase(points):
 
 def test_a_run_ends_when_all_have_stopped():
     scene = Scene.small(torch.float32)
-    result = run(random_peers(2, lr=0.5, patience=2), scene.tasks, list(scene.modules), rounds=200)
+    result = run(random_peers(samples=2, lr=0.5, patience=2), scene.tasks, list(scene.modules), rounds=200)
     assert bool(result.data.stopped.all())
     assert result.data.round < 200
     assert result.history.rounds[-1] == result.data.round
@@ -88,7 +88,7 @@ def test_early_stopping_needs_validation_data():
     tasks = scene.tasks.hold_out(0)
     tasks = type(tasks)(tasks.pools, {"train": tasks.splits["train"]})
     with pytest.raises(ValueError, match="'val' samples, which random_peers needs to watch its nodes"):
-        run(random_peers(2, patience=5), tasks, list(scene.modules), rounds=1)
+        run(random_peers(samples=2, patience=5), tasks, list(scene.modules), rounds=1)
 
 
 def test_best_models_need_somebody_who_keeps_them():

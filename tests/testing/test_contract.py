@@ -19,6 +19,7 @@ from graphcollab.testing import (
     CONTRACT,
     NotApplicable,
     Scene,
+    check_absent_nodes,
     check_alone_equals_local,
     check_contract,
     check_direction,
@@ -26,6 +27,7 @@ from graphcollab.testing import (
     check_input_untouched,
     check_keeps_dtype,
     check_membership,
+    check_reach,
     check_relabelling,
     check_resume,
     check_runs,
@@ -131,7 +133,7 @@ twice = broken(two_edges)
 @pytest.mark.parametrize(
     ("check", "method", "message"),
     [
-        (check_runs, serving(lambda tensor: tensor * float("nan")), "models is not finite after two rounds"),
+        (check_runs, serving(lambda tensor: tensor * float("nan")), "models is not finite after 2 rounds"),
         (check_runs, local(lr=0.0, weight_decay=0.0), "no model has changed"),
         (check_keeps_dtype, serving(torch.Tensor.double), "models of torch.float32 have become"),
         (check_input_untouched, broken(count_in_place), r"changed its input in place: \['data.0.bytes_sent'"),
@@ -141,9 +143,9 @@ twice = broken(two_edges)
         (check_forbidden_edges, broken(averages), "models of nodes that are not connected to those whose data changed"),
         (check_forbidden_edges, serving_means, "models that are served of nodes that are not connected"),
         (check_direction, broken(back), "models of nodes to which no path leads differ"),
-        (check_direction, twice, "models of nodes three edges away, after two rounds, differ"),
+        (check_reach, twice, "models of nodes 3 edges away, after 2 rounds, differ"),
         (check_resume, broken(Memory()), "differs from an uninterrupted one in"),
-        (check_stragglers, broken(lambda x, data: x + 0.1), "x of a node that was absent has changed"),
+        (check_absent_nodes, broken(lambda x, data: x + 0.1), "x of a node that was absent has changed"),
         (check_stragglers, broken(stalls), "x is not finite where nodes are absent"),
         (check_membership, broken(sends), "a node that is not there has sent something"),
         (check_two_architectures, dpsgd(part="head").replace(exchange=Exchange("zero", "x", "backbone")), "shape"),
@@ -193,11 +195,14 @@ def contrasting():
 
 def test_checks_that_say_nothing_are_counted():
     assert check_contract(local(lr=0.1)) == {}
-    skipped = check_contract(fedavg(1, lr=0.1))
-    assert [*skipped] == ["check_direction"]
+    skipped = check_contract(fedavg(epochs=1, lr=0.1))
+    assert [*skipped] == ["check_direction", "check_reach", "check_absent_nodes"]
     assert "fedavg refuses paths: a server would average" in skipped["check_direction"]
-    with pytest.raises(NotApplicable, match="has global state"):
-        check_direction(fedavg(incomplete="average").replace(weigh=Metropolis()))
+    assert "fedavg has global state, which may reach nodes that are away" in skipped["check_absent_nodes"]
+    with pytest.raises(NotApplicable, match="has global state, which reaches all"):
+        check_reach(fedavg(incomplete="average").replace(weigh=Metropolis()))
+    with pytest.raises(NotApplicable, match="refuses edges that lead one way"):
+        check_direction(dpsgd())
 
 
 @pytest.mark.parametrize("check", [*CONTRACT, check_two_architectures], ids=lambda check: check.__name__)

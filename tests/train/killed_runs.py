@@ -48,7 +48,7 @@ averaging = Method(
     "averaging",
     local=ADAM,
     weigh=Uniform(),
-    exchange=Exchange("zero", "x", buffers="mix"),
+    exchange=Exchange("zero", "x", buffers="average"),
     prepare=WithSelfLoops(),
 )
 CASES = {

@@ -23,7 +23,7 @@ def model():
 
 
 def test_the_last_round_is_evaluated_whenever_it_comes():
-    result = run(random_peers(2, patience=1, lr=1.0), tasks(), model, rounds=100, evaluate_every=10)
+    result = run(random_peers(samples=2, patience=1, lr=1.0), tasks(), model, rounds=100, evaluate_every=10)
     assert result.data.round < 100
     assert result.history.rounds[-1] == result.data.round
     compared = compare({"r": random_peers}, tasks, model, [0], {"*": {"patience": [1], "lr": [1.0]}}, rounds=50)
@@ -32,7 +32,7 @@ def test_the_last_round_is_evaluated_whenever_it_comes():
 
 def test_resuming_a_run_that_has_stopped_changes_nothing(tmp_path):
     settings = {"evaluate_every": 10, "checkpoint": tmp_path}
-    method = random_peers(2, patience=1, lr=1.0)
+    method = random_peers(samples=2, patience=1, lr=1.0)
     first = run(method, tasks(), model, rounds=100, **settings)
     again = run(method, tasks(), model, rounds=100, **settings)
     assert differences(first.data, again.data) == []
@@ -41,7 +41,7 @@ def test_resuming_a_run_that_has_stopped_changes_nothing(tmp_path):
 
 
 def test_a_phase_without_early_stopping_wakes_all_nodes_up():
-    method = Phases(local(1, 1.0, optimizer="adam", patience=2), 30, random_peers(2))
+    method = Phases(local(epochs=1, lr=1.0, optimizer="adam", patience=2), 30, random_peers(samples=2))
     result = run(method, tasks(), model, rounds=33)
     assert result.data.round == 33
     assert bool(result.data.trains.all())
@@ -50,13 +50,13 @@ def test_a_phase_without_early_stopping_wakes_all_nodes_up():
 
 
 def test_a_plateau_counts_as_waiting():
-    result = run(local(1, 1e-30, 0.0, patience=3), tasks(), model, rounds=15)
+    result = run(local(epochs=1, lr=1e-30, weight_decay=0.0, patience=3), tasks(), model, rounds=15)
     assert result.data.round == 4  # the first round has the best models, three more are no better
     assert bool(result.data.stopped.all())
 
 
 def test_stopped_nodes_are_compared_by_what_led_to_their_best_models():
-    method = dac("cosine_updates", samples=4, patience=2, lr=0.3)
+    method = dac(metric="cosine_updates", samples=4, patience=2, lr=0.3)
     seen = []
 
     class Look(RecordGraph):
@@ -112,7 +112,7 @@ def test_pens_counts_its_own_rounds_and_keeps_few_peers():
 
 
 def test_everybody_may_meet_everybody_after_a_phase_without_edges():
-    result = run(Phases(local(1), 1, random_peers(2)), tasks(), model, rounds=3)
+    result = run(Phases(local(epochs=1), 1, random_peers(samples=2)), tasks(), model, rounds=3)
     assert "allowed" not in result.data
     assert result.data.edge_index.shape[1] == 12 * 3
 
@@ -123,7 +123,7 @@ def test_bytes_of_what_is_measured_beyond_what_is_merged():
 
     parameters, head = 4 * 6 + 6 + 6 * 3 + 3, 6 * 3 + 3
     for metric, floats in ((CosineWeights("all"), parameters), ("cosine_weights", head), ("inverse_loss", parameters)):
-        data, _ = Scene.small().play(dac(metric, samples=5, part="head", two_step=None), rounds=1)
+        data, _ = Scene.small().play(dac(metric=metric, samples=5, part="head", two_step=None), rounds=1)
         assert data.bytes_sent.tolist() == [4 * 5 * floats] * 6
 
 

@@ -56,7 +56,7 @@ def loss_of(data, env, parameters, statistics, owner, split):
         return float(cross_entropy(module(pool.inputs[index]), pool.targets[index]))
 
 
-@pytest.mark.parametrize("buffers", ["keep", "mix"])
+@pytest.mark.parametrize("buffers", ["keep", "average"])
 def test_losses_are_of_the_models_that_would_be_mixed(trained, buffers):
     data, env = trained
     rows = data.x.tensors[0]
@@ -65,7 +65,7 @@ def test_losses_are_of_the_models_that_would_be_mixed(trained, buffers):
         assert score == pytest.approx(1 / loss_of(data, env, rows[j], rows[i if buffers == "keep" else j], i, "train"))
 
 
-@pytest.mark.parametrize("buffers", ["keep", "mix"])
+@pytest.mark.parametrize("buffers", ["keep", "average"])
 def test_gains_are_of_the_models_that_would_be_mixed(trained, buffers):
     data, env = trained
     data.edge_index = EDGES
@@ -79,21 +79,21 @@ def test_gains_are_of_the_models_that_would_be_mixed(trained, buffers):
 
 
 @pytest.mark.parametrize("method", [dac, pens, panm], ids=lambda m: m.__name__)
-@pytest.mark.parametrize("buffers", ["keep", "mix"])
+@pytest.mark.parametrize("buffers", ["keep", "average"])
 def test_models_that_are_met_are_charged_with_their_statistics_where_these_travel(scene, method, buffers):
     """Each is sent once, whether it is merged or only measured."""
     data, env = scene.begin(method("inverse_loss", samples=2, buffers=buffers))
     sender, receiver = data.edge_index
     met = torch.bincount(sender[sender != receiver], minlength=6)
-    width = data.x.specs[0].num_parameters + (BUFFERS if buffers == "mix" else 0)
+    width = data.x.specs[0].num_parameters + (BUFFERS if buffers == "average" else 0)
     after = method("inverse_loss", samples=2, buffers=buffers).play(data, env)
     assert after.bytes_sent.tolist() == (4.0 * width * met).tolist()
 
 
-@pytest.mark.parametrize("buffers", ["keep", "mix"])
+@pytest.mark.parametrize("buffers", ["keep", "average"])
 def test_fomo_and_dpsgd_charge_what_travels(scene, buffers):
     width = normed_width = sum(p.numel() for p in normed().parameters())
-    width += BUFFERS if buffers == "mix" else 0
+    width += BUFFERS if buffers == "average" else 0
     assert normed_width == 53
     for method in (fomo(samples=2, buffers=buffers), dpsgd(buffers=buffers)):
         data, env = scene.begin(method)
@@ -104,8 +104,8 @@ def test_fomo_and_dpsgd_charge_what_travels(scene, buffers):
 
 def test_a_weigher_that_judges_otherwise_than_the_exchange_mixes_is_refused():
     for weigh in (InverseLoss(), FirstOrderGain(), PeerWeights(InverseLoss())):
-        with pytest.raises(ValueError, match="exchanges with buffers 'mix', and its weigher judges 'keep'"):
-            Method("m", local=Fit(), weigh=weigh, exchange=Exchange(buffers="mix"))
-    with pytest.raises(ValueError, match="merges with buffers 'mix', and its metric judges 'keep'"):
-        PeerWeights(InverseLoss(), buffers="mix")
-    assert dac(InverseLoss(), buffers="mix").weigh.metric.buffers == "mix"
+        with pytest.raises(ValueError, match="exchanges with buffers 'average', and its weigher judges 'keep'"):
+            Method("m", local=Fit(), weigh=weigh, exchange=Exchange(buffers="average"))
+    with pytest.raises(ValueError, match="merges with buffers 'average', and its metric judges 'keep'"):
+        PeerWeights(InverseLoss(), buffers="average")
+    assert dac(metric=InverseLoss(), buffers="average").weigh.metric.buffers == "average"

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from graphcollab.engine import SGD
-from graphcollab.methods import fedsim_pillutla, local
+from graphcollab.methods import fedsim, local
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, check_contract
@@ -52,7 +52,7 @@ def test_two_rounds_by_hand(two_nodes):
 
     Round 2: residuals 3.25 + 1 - 2 = 2.25 and 3.25 + 4 - 8 = -0.75, so u_i = (2.125, 3.625), of mean 3.25 again.
     """
-    method = fedsim_pillutla(steps=1, lr=0.5)
+    method = fedsim(steps=1, lr=0.5)
     data, env = two_nodes.play(method, rounds=1)
     assert shared_and_own(data) == ([3.25, 3.25], [1.0, 4.0])
     assert data.bytes_sent.tolist() == [8.0, 8.0]  # one float up, one down
@@ -61,13 +61,13 @@ def test_two_rounds_by_hand(two_nodes):
 
 
 def test_uniform_weights(two_nodes):
-    data, _ = two_nodes.play(fedsim_pillutla(steps=1, lr=0.5, weights="uniform"), rounds=1)
+    data, _ = two_nodes.play(fedsim(steps=1, lr=0.5, weights="uniform"), rounds=1)
     assert shared_and_own(data) == ([2.5, 2.5], [1.0, 4.0])
 
 
 def test_step_size_of_the_server(two_nodes):
     """Half the way to 3.25; then from 1.625 residuals 0.625 and -2.375 lead to a mean of 2.4375, half the way again."""
-    method = fedsim_pillutla(steps=1, lr=0.5, server_lr=0.5)
+    method = fedsim(steps=1, lr=0.5, server_lr=0.5)
     data, env = two_nodes.play(method, rounds=1)
     assert shared_and_own(data) == ([1.625, 1.625], [1.0, 4.0])
     assert shared_and_own(method.play(data, env))[0] == [2.03125, 2.03125]
@@ -76,7 +76,7 @@ def test_step_size_of_the_server(two_nodes):
 @pytest.mark.parametrize("part", ["head", "backbone"])
 def test_shared_part_is_averaged_and_the_rest_is_purely_local(part):
     """u is Σ n_i u_i / n of what local steps made; v is what they made, bit for bit."""
-    scene, method = Scene.small(), fedsim_pillutla(part=part, **SETTINGS)
+    scene, method = Scene.small(), fedsim(part=part, **SETTINGS)
     own = "backbone" if part == "head" else "head"
     data, env = scene.begin(method)
     counts = scene.tasks.sizes("train").double()
@@ -94,7 +94,7 @@ def test_shared_part_is_averaged_and_the_rest_is_purely_local(part):
 
 
 def test_first_round_differs_from_local_training_in_the_shared_part_only():
-    one, _ = Scene.small().play(fedsim_pillutla(**SETTINGS), rounds=1)
+    one, _ = Scene.small().play(fedsim(**SETTINGS), rounds=1)
     two, _ = Scene.small().play(local(weight_decay=0.0, **SETTINGS), rounds=1)
     assert torch.equal(one.x.part("backbone"), two.x.part("backbone"))
     assert not torch.allclose(one.x.part("head"), two.x.part("head"))
@@ -102,11 +102,11 @@ def test_first_round_differs_from_local_training_in_the_shared_part_only():
 
 def test_different_backbones_share_a_head():
     scene = Scene.small(shared_head=True)
-    data, _ = scene.play(fedsim_pillutla(**SETTINGS))
+    data, _ = scene.play(fedsim(**SETTINGS))
     head = data.x.part("head")
     assert torch.equal(head, head[:1].expand_as(head))
     with pytest.raises(ValueError, match="different shapes in the 2 architectures"):
-        scene.begin(fedsim_pillutla(part="backbone"))
+        scene.begin(fedsim(part="backbone"))
 
 
 def test_parts_that_do_not_lie_side_by_side():
@@ -119,7 +119,7 @@ def test_parts_that_do_not_lie_side_by_side():
             return self.head(self.middle(self.backbone(inputs).relu()).relu())
 
     scene = Scene.small().replace(modules=[Three().double()])
-    data, _ = scene.play(fedsim_pillutla(part="backbone+head", **SETTINGS))
+    data, _ = scene.play(fedsim(part="backbone+head", **SETTINGS))
     for part, same in (("backbone", True), ("middle", False), ("head", True)):
         rows = data.x.part(part)
         assert torch.equal(rows, rows[:1].expand_as(rows)) is same
@@ -129,14 +129,14 @@ def test_parts_that_do_not_lie_side_by_side():
 
 
 def test_settings():
-    assert fedsim_pillutla(optimizer=SGD(lr=0.3, momentum=0.9)).local.optimizer.momentum == 0.9
-    assert fedsim_pillutla(optimizer="adam", lr=1e-4).local.optimizer.lr == 1e-4
-    with pytest.raises(ValueError, match="lr of the server must be a positive finite number, got 0"):
-        fedsim_pillutla(server_lr=0)
+    assert fedsim(optimizer=SGD(lr=0.3, momentum=0.9)).local.optimizer.momentum == 0.9
+    assert fedsim(optimizer="adam", lr=1e-4).local.optimizer.lr == 1e-4
+    with pytest.raises(ValueError, match="server_lr must be a positive finite number, got 0"):
+        fedsim(server_lr=0)
     with pytest.raises(KeyError, match="its parts are"):
-        Scene.small().begin(fedsim_pillutla(part="neck"))
+        Scene.small().begin(fedsim(part="neck"))
 
 
-@pytest.mark.parametrize("changed", [{"server_lr": 0.5}, {"part": "backbone", "buffers": "mix"}, {"fraction": 0.5}])
+@pytest.mark.parametrize("changed", [{"server_lr": 0.5}, {"part": "backbone", "buffers": "average"}, {"fraction": 0.5}])
 def test_contract(changed):
-    check_contract(fedsim_pillutla(**SETTINGS, **changed))
+    check_contract(fedsim(**SETTINGS, **changed))
