@@ -121,6 +121,11 @@ class Weigher(Piece):
         """Whether `learn` is to be called after the exchange."""
         return False
 
+    @property
+    def reads_scores(self) -> bool:
+        """Whether it weighs by ``edge_score``, the round's similarities, which something else must have measured."""
+        return False
+
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
         raise NotImplementedError

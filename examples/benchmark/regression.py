@@ -42,9 +42,9 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
         "none": partial(local, epochs=1, optimizer="adam", weight_decay=0.0, **train),
     }
     for metric in METRICS:
-        merges = ["fedavg", "fedsim"] + ["softmax"] * metric.startswith("cosine")
+        merges = ["fedavg", "similarity"] + ["softmax"] * metric.startswith("cosine")
         out.update({f"{metric} {merge}": partial(dac, metric, merge=merge, **train) for merge in merges})
-    out["cosine_weights bounded"] = partial(dac, "cosine_weights", merge="fedsim", two_step="bounded", **train)
+    out["cosine_weights bounded"] = partial(dac, "cosine_weights", merge="similarity", two_step="bounded", **train)
     out["pens"] = partial(pens, samples=10, explore_rounds=20, **train)
     peers = partial(panm, explore_rounds=20, **train)
     out |= {
@@ -57,7 +57,7 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
 
 def times(args: argparse.Namespace) -> list[float]:
     """Return the seconds of one run for every seed, from making the tasks to the evaluation."""
-    method = dac("cosine_updates", merge="fedsim", lr=0.05, batch_size=args.batch_size, patience=args.patience)
+    method = dac("cosine_updates", merge="similarity", lr=0.05, batch_size=args.batch_size, patience=args.patience)
     seconds = []
     for seed in range(args.seeds):
         start = time.perf_counter()

@@ -52,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     | {"samples": 2, "lrs": [3e-3], "alone": [3e-3], "rounds": 20, "model": {"channels": (8,)}},
 }
 METRICS = ("cosine_weights", "cosine_updates", "inverse_loss", "inverse_distance")
-CHOSEN = ["none", "random", "oracle", "cosine_weights fedavg", "cosine_updates fedsim", "inverse_loss fedavg"]
+CHOSEN = ["none", "random", "oracle", "cosine_weights fedavg", "cosine_updates similarity", "inverse_loss fedavg"]
 
 
 def makers(samples: int, patience: int, **settings: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def makers(samples: int, patience: int, **settings: Any) -> dict[str, Any]:
     train: dict[str, Any] = {"patience": patience, "batch_size": 32}
     out = {"none": partial(local, epochs=1, optimizer="adam", weight_decay=0.0, **train)}
     out |= {"random": partial(random_peers, samples, **train), "oracle": partial(oracle, samples, **train)}
-    for metric, merge in product(METRICS, ("fedavg", "fedsim")):
+    for metric, merge in product(METRICS, ("fedavg", "similarity")):
         out[f"{metric} {merge}"] = partial(dac, metric, samples, merge=merge, **settings, **train)
     return out
 

@@ -13,18 +13,16 @@ from graphcollab.piece import Weigher
 from graphcollab.rewire import PeerSampler
 from graphcollab.stop.watch import BestModel, EarlyStopping
 from graphcollab.weigh import (
-    FedSim,
-    InverseDistance,
-    InverseLoss,
     PeerWeights,
     SampleCounts,
     Similarity,
-    SoftmaxScores,
+    SimilarityWeights,
+    SoftmaxWeights,
 )
 
 __all__ = ["Training", "merging", "peer_method"]
 
-MERGES = ("fedavg", "fedsim", "softmax")
+MERGES = ("fedavg", "similarity", "softmax")
 
 
 class Training(TypedDict, total=False):
@@ -44,7 +42,7 @@ def merging(merge: str, similarity: Similarity, tau: float = 30.0) -> Weigher:
     """Return how peers that were chosen are weighed.
 
     Args:
-        merge: ``"fedavg"``, ``"fedsim"`` or ``"softmax"``.
+        merge: ``"fedavg"``, ``"similarity"`` or ``"softmax"``.
         similarity: What is measured.
         tau: τ of the softmax.
 
@@ -53,12 +51,12 @@ def merging(merge: str, similarity: Similarity, tau: float = 30.0) -> Weigher:
     """
     if merge not in MERGES:
         raise ValueError(f"merge must be one of {MERGES}, got {merge!r}")
-    if merge == "softmax" and isinstance(similarity, InverseLoss | InverseDistance):
+    if merge == "softmax" and similarity.unbounded:
         raise ValueError(
             f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or "
             "another way to merge"
         )
-    return {"fedavg": SampleCounts(), "fedsim": FedSim(), "softmax": SoftmaxScores(tau)}[merge]
+    return {"fedavg": SampleCounts(), "similarity": SimilarityWeights(), "softmax": SoftmaxWeights(tau)}[merge]
 
 
 def peer_method(
@@ -92,9 +90,7 @@ def peer_method(
     """
     if isinstance(optimizer, str):
         optimizer = as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay)
-    metric = weigh.metric
-    if metric is not None and hasattr(metric, "buffers"):  # it judges models as they are going to be mixed
-        metric = replace(metric, buffers=buffers)  # type: ignore[call-arg]
+    metric = None if weigh.metric is None else weigh.metric.judging(buffers)
     method = Method(
         name,
         local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),

@@ -45,8 +45,8 @@ def dac(
         tau: τ, which multiplies similarities.
         scale: ``"minmax"`` or None.
         growth: b of a growing τ; None: constant.
-        merge: ``"fedavg"``: by sample counts; ``"fedsim"``: by the probabilities peers were drawn with (eq. 2.11-2.13);
-            ``"softmax"``: by the cosines just measured, see `SoftmaxScores` (ours; for metrics that are cosines).
+        merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq. 2.11 to
+            2.13, called FedSim there); ``"softmax"``: by the cosines just measured, see `SoftmaxWeights` (ours; for metrics that are cosines).
         unknown: How peers of whom nothing is known are drawn, see `AdaptivePeers`.
         epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`.
@@ -60,7 +60,7 @@ def dac(
         ValueError: If a setting is unknown or out of range, or there is only one node.
 
     Example:
-        >>> dac("inverse_loss", merge="fedsim", tau=30, scale=None).rewire.tau
+        >>> dac("inverse_loss", merge="similarity", tau=30, scale=None).rewire.tau
         30
     """
     similarity = as_similarity(metric, training.get("part", "all"))

@@ -29,7 +29,7 @@ def fedsim_pillutla(
 
     `Federated Learning with Partial Model Personalization (Pillutla et al., ICML 2022)
     <https://arxiv.org/abs/2204.03809>`_, algorithm 2. It has the first author's name because there is another FedSim:
-    `graphcollab.weigh.FedSim`, a rule that weighs peers by the probabilities they were drawn with.
+    `graphcollab.weigh.SimilarityWeights`, a rule that weighs peers by the probabilities they were drawn with.
 
     Node i takes τ steps on (u_i, v_i) together, from the shared u and its own v_i. Then, over the nodes S at work,
 

@@ -41,7 +41,7 @@ def panm(
         explore_rounds: T_1, rounds of the first stage.
         every: τ, rounds between two augmentations.
         merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
-            `SoftmaxScores` (ours), with which a node whose bag has strangers in it keeps its own model.
+            `SoftmaxWeights` (ours), with which a node whose bag has strangers in it keeps its own model.
         tau: τ of that softmax. Peers' cosines of 1 − 1/τ and more count; with networks they are lower than with linear
             models.
         measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
@@ -58,9 +58,9 @@ def panm(
     part = training.get("part", "all")
     similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
     bag = NeighborBag(samples, neighbors, every, measure)
-    if merge == "fedsim":
+    if merge == "similarity":
         raise ValueError(
-            "merge='fedsim' weighs by the probabilities peers were drawn with, and PANM draws alike: use "
+            "merge='similarity' weighs by the probabilities peers were drawn with, and PANM draws alike: use "
             "'fedavg' or 'softmax'"
         )
     weigher = merging(merge, similarity, tau)

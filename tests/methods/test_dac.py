@@ -20,7 +20,7 @@ from graphcollab.weigh import CosineUpdates, InverseLoss
 METRICS = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")
 
 
-@pytest.mark.parametrize("merge", ["fedavg", "fedsim", "softmax"])
+@pytest.mark.parametrize("merge", ["fedavg", "similarity", "softmax"])
 @pytest.mark.parametrize("metric", METRICS)
 def test_contract_of_all_forms(metric, merge):
     if merge == "softmax" and not metric.startswith("cosine"):
@@ -51,7 +51,7 @@ def test_one_round_by_hand(points):
 
 def test_fedsim_by_hand(points):
     scene = points([[[0.0]], [[4.0]], [[8.0]]])
-    method = dac("inverse_distance", samples=2, merge="fedsim", optimizer=SGD(lr=0.5), batch_size=10)
+    method = dac("inverse_distance", samples=2, merge="similarity", optimizer=SGD(lr=0.5), batch_size=10)
     data, env = scene.begin(method)
     assert data.edge_prior[data.edge_index[0] != data.edge_index[1]].tolist() == [0.5] * 6
     after = method.play(data, env)  # nothing is known, so all weigh the same: x = (0, 2, 4) → 2
@@ -79,13 +79,13 @@ def test_probabilities_follow_similarity(points):
         ({"samples": 2.5}, r"samples must be a whole number of at least 1, got 2\.5"),
         ({"tau": float("inf")}, "tau must be a positive finite number, got inf"),
         ({"tau": 0.0}, r"tau must be a positive finite number, got 0\.0"),
-        ({"scale": "max"}, "scale must be one of"),
+        ({"scale": "max"}, "scale must be 'minmax' or None"),
         ({"merge": "mean"}, "merge must be one of"),
-        ({"unknown": "never"}, "unknown must be one of"),
-        ({"share": "nothing"}, "share must be one of"),
-        ({"two_step": "best"}, "two_step must be one of"),
-        ({"limit": 0}, "limit must be a whole number of at least 1, got 0"),
-        ({"epsilon": 0.0}, r"epsilon must be in \(0, 1\]"),
+        ({"unknown": "never"}, "unknown must be 'epsilon' or 'zero'"),
+        ({"share": "nothing"}, "share must be 'measured' or 'all'"),
+        ({"two_step": "best"}, "two_step must be 'most_similar', 'least_similar' or 'bounded' or None"),
+        ({"limit": 0}, "limit must be a whole number of at least 1 or None, got 0"),
+        ({"epsilon": 0.0}, "epsilon must be a number above 0 and at most 1"),
         ({"growth": -1.0}, "growth must be a positive finite number"),
         ({"metric": "cosine"}, "unknown similarity 'cosine'; did you mean"),
     ],
@@ -180,7 +180,7 @@ def test_nodes_remember_no_more_than_the_limit():
 def test_probabilities_gather_in_the_cluster(points):
     """Two clusters of quadratics: in the end a node would draw almost only peers with its own target."""
     scene = points([[[0.0]]] * 4 + [[[9.0]]] * 4)
-    method = dac("inverse_loss", samples=2, tau=30.0, merge="fedsim", optimizer=SGD(lr=0.5), batch_size=10)
+    method = dac("inverse_loss", samples=2, tau=30.0, merge="similarity", optimizer=SGD(lr=0.5), batch_size=10)
     data, env = scene.begin(method)
     for _ in range(25):
         data = method.play(data, env)

@@ -140,7 +140,7 @@ def test_an_oracle_needs_clusters():
     [
         (lambda: pens(samples=2, chosen=3), "3 peers are to be chosen of 2 that are met"),
         (lambda: panm(neighbors=0), "listens must be a whole number of at least 1, got 0"),
-        (lambda: panm(merge="fedsim"), "PANM draws alike: use 'fedavg' or 'softmax'"),
+        (lambda: panm(merge="similarity"), "PANM draws alike: use 'fedavg' or 'softmax'"),
         (lambda: panm("inverse_loss", merge="softmax"), "weighs by cosines, and the metric is InverseLoss"),
         (lambda: panm(every=2.5), r"every must be a whole number of at least 1, got 2\.5"),
         (lambda: panm(measure="all"), "measure must be 'bag' or 'sample'"),

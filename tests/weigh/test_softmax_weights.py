@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.weigh import SoftmaxScores
+from graphcollab.weigh import SoftmaxWeights
 
 
 def graph(scores):
@@ -19,28 +19,28 @@ def graph(scores):
 
 
 def test_by_hand():
-    weights = SoftmaxScores(2.0).weights(graph([math.nan, 0.5, -1.0]), None)
+    weights = SoftmaxWeights(2.0).weights(graph([math.nan, 0.5, -1.0]), None)
     parts = [math.exp(2), math.exp(1), math.exp(-2)]
     assert weights.tolist() == pytest.approx([part / sum(parts) for part in parts])
 
 
 def test_a_node_that_met_only_unlike_peers_keeps_its_own_model():
-    weights = SoftmaxScores(30.0).weights(graph([math.nan, 0.3, 0.2, -0.9]), None)
+    weights = SoftmaxWeights(30.0).weights(graph([math.nan, 0.3, 0.2, -0.9]), None)
     assert float(weights[0]) > 1 - 1e-8
 
 
 def test_large_tau_does_not_overflow():
-    assert SoftmaxScores(1e300).weights(graph([math.nan, 1.0, 0.9]), None).tolist() == [0.5, 0.5, 0.0]
+    assert SoftmaxWeights(1e300).weights(graph([math.nan, 1.0, 0.9]), None).tolist() == [0.5, 0.5, 0.0]
 
 
 @pytest.mark.parametrize("tau", [0, -1.0, math.inf, math.nan])
 def test_tau_must_be_a_positive_number(tau):
     with pytest.raises(ValueError, match="tau must be a positive finite number"):
-        SoftmaxScores(tau)
+        SoftmaxWeights(tau)
 
 
 def test_only_cosines_are_weighed():
     with pytest.raises(ValueError, match=r"cosines, which are at most 1, got a similarity of 3"):
-        SoftmaxScores().weights(graph([math.nan, 3.0]), None)
+        SoftmaxWeights().weights(graph([math.nan, 3.0]), None)
     with pytest.raises(ValueError, match="needs `edge_score`"):
-        SoftmaxScores().weights(Data(num_nodes=1, edge_index=torch.tensor([[0], [0]])), None)
+        SoftmaxWeights().weights(Data(num_nodes=1, edge_index=torch.tensor([[0], [0]])), None)
