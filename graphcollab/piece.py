@@ -195,6 +195,11 @@ class Rewiring(Piece):
 class Judge(Piece):
     """Base of the judge slot: the models that nodes serve and are judged by."""
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Fields with models that other pieces, or the loop, must keep for it; one of the round then outlives it."""
+        return ()
+
     def __call__(self, data: Data, env: Env) -> Stacks:
         """Return one model per node."""
         raise NotImplementedError

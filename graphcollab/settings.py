@@ -22,6 +22,7 @@ __all__ = [
     "Count",
     "Fraction",
     "Incomplete",
+    "Momentum",
     "Natural",
     "NonNegative",
     "Positive",
@@ -118,6 +119,7 @@ Share: TypeAlias = Annotated[float, Real(above=0, most=1)]
 """Some, or all: (0, 1]."""
 Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]
 """None, some or all: [0, 1]."""
+Momentum: TypeAlias = Annotated[float, Real(least=0, below=1)]
 Buffers: TypeAlias = Literal["keep", "mix"]
 """Buffers (running statistics) stay with their node, or are averaged with the models."""
 Incomplete: TypeAlias = Literal["refuse", "average"]
