@@ -9,6 +9,7 @@ from graphcollab.weigh.classifier_similarity import ClassifierSimilarity
 from graphcollab.weigh.cosine_updates import CosineUpdates
 from graphcollab.weigh.cosine_weights import CosineWeights
 from graphcollab.weigh.distance_kernel import DistanceKernel
+from graphcollab.weigh.double_greedy import DoubleGreedy
 from graphcollab.weigh.first_order_gain import FirstOrderGain
 from graphcollab.weigh.fixed import Metropolis, NoWeights, SampleCounts, Uniform
 from graphcollab.weigh.gradient_alignment import GradientAlignment
@@ -36,6 +37,7 @@ __all__ = [
     "CosineUpdates",
     "CosineWeights",
     "DistanceKernel",
+    "DoubleGreedy",
     "FirstOrderGain",
     "GradientAlignment",
     "HeadAffinity",
