@@ -44,3 +44,14 @@ def test_only_cosines_are_weighed():
         SoftmaxWeights().weights(graph([math.nan, 3.0]), None)
     with pytest.raises(ValueError, match="needs `edge_score`"):
         SoftmaxWeights().weights(Data(num_nodes=1, edge_index=torch.tensor([[0], [0]])), None)
+
+
+def test_a_constant_own_weight():
+    """θ = (1, 0), (1, 1), (0, 1), (-1, 0): cosines √½, 0 and -1 with the first; twice with other numbers."""
+    scores = [math.nan, math.sqrt(0.5), 0.0, -1.0]
+    edges = torch.tensor([[0, 1, 2, 3, 1, 2, 3], [0, 0, 0, 0, 1, 2, 3]])
+    data = Data(num_nodes=4, edge_index=edges, edge_score=torch.tensor([*scores, *[math.nan] * 3]).double())
+    found = SoftmaxWeights(1.0, own=0.4).weights(data, None).tolist()
+    assert found == pytest.approx([0.4, 0.358325, 0.176679, 0.064996, 1, 1, 1], abs=1e-6)
+    found = SoftmaxWeights(10.0, own=0.3).weights(data, None).tolist()
+    assert found == pytest.approx([0.3, 0.699406, 0.000594, 0, 1, 1, 1], abs=1e-6)
