@@ -70,6 +70,7 @@ class Method:
     exchange: Exchanger = field(default_factory=NoExchange)
     rewire: Rewiring | BaseTransform = field(default_factory=Keep)
     personal: Judge = field(default_factory=OwnModel)
+    judge: Judge = field(default_factory=Judge)
     watch: Stop = field(default_factory=NoWatch)
     prepare: BaseTransform | None = None
     global_state: bool = False
@@ -159,6 +160,9 @@ class Method:
         for name in ("scores", "probe"):  # of the last round
             if name in data:
                 del data[name]
+        keeps, held = "x_local" in self.judge.reads, data.get("x_local", data.x)
+        if "x_local" in data:
+            del data.x_local
         data.x_start = data.x
         before = data
         data = began = sift(attend(data, env), self.local, env)
@@ -167,6 +171,7 @@ class Method:
         data = self.watch.before(data, env)
         data = self.weigh(data, env)
         data = self.exchange(count_messages(data, self.exchange.at_server(data)), env)
+        local_models = data.get("x_local", data.x).where(~data.trains, held)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
@@ -175,6 +180,8 @@ class Method:
         for name in ("x_start", "x_local", "last_graph"):
             if name in data:
                 del data[name]
+        if keeps:
+            data.x_local = local_models
         if data.edge_index is not edge_index:
             data.last_graph = Relation(edge_index, edge_weight, (data.num_nodes, data.num_nodes))
             data = allowed_only(data)
@@ -183,7 +190,7 @@ class Method:
 
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models nodes are judged by."""
-        return self.personal(data, env)
+        return self.judge(data, env) if self.judge.reads else self.personal(data, env)
 
     def _check_parts(self) -> None:
         """Check that all slots that name a part of the model name the exchange's."""

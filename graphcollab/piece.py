@@ -121,6 +121,11 @@ class Weigher(Piece):
         """Whether `learn` is to be called after the exchange."""
         return False
 
+    @property
+    def reads_scores(self) -> bool:
+        """Whether it weighs by ``edge_score``, the round's similarities, which something else must have measured."""
+        return False
+
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
         raise NotImplementedError
@@ -189,6 +194,11 @@ class Rewiring(Piece):
 @dataclass(frozen=True)
 class Judge(Piece):
     """Base of the judge slot: the models that nodes serve and are judged by."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Fields with models that other pieces, or the loop, must keep for it; one of the round then outlives it."""
+        return ()
 
     def __call__(self, data: Data, env: Env) -> Stacks:
         """Return one model per node."""

@@ -6,6 +6,7 @@ from graphcollab.engine.augment import AddNoise, ImageAugment
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.batch_gradient import batch_gradient
 from graphcollab.engine.contrastive import FirstView, PrototypeContrast, PrototypeUniformity, SupervisedContrast
+from graphcollab.engine.cosine_pull import CosinePull
 from graphcollab.engine.engine import Engine
 from graphcollab.engine.feed import Feed
 from graphcollab.engine.latents import require_latents
@@ -32,6 +33,7 @@ __all__ = [
     "Backend",
     "BinaryCrossEntropy",
     "Context",
+    "CosinePull",
     "CrossEntropy",
     "Engine",
     "Feed",

@@ -12,8 +12,10 @@ from graphcollab.methods.dac import dac
 from graphcollab.methods.dfedavgm import dfedavgm
 from graphcollab.methods.directed import directed
 from graphcollab.methods.ditto import ditto
+from graphcollab.methods.dpfl import dpfl
 from graphcollab.methods.dpsgd import dpsgd
 from graphcollab.methods.fc import fc
+from graphcollab.methods.fedamp import fedamp
 from graphcollab.methods.fedavg import fedavg
 from graphcollab.methods.fedavg_finetuned import fedavg_finetuned
 from graphcollab.methods.fedclassavg import fedclassavg
@@ -29,6 +31,7 @@ from graphcollab.methods.meta_l2c import meta_l2c
 from graphcollab.methods.oracle import oracle
 from graphcollab.methods.panm import panm
 from graphcollab.methods.pens import pens
+from graphcollab.methods.pfedgraph import pfedgraph
 from graphcollab.methods.pfedsim import pfedsim
 from graphcollab.methods.random_peers import random_peers
 from graphcollab.phases import Phases
@@ -40,8 +43,10 @@ __all__ = [
     "dfedavgm",
     "directed",
     "ditto",
+    "dpfl",
     "dpsgd",
     "fc",
+    "fedamp",
     "fedavg",
     "fedavg_finetuned",
     "fedclassavg",
@@ -57,6 +62,7 @@ __all__ = [
     "oracle",
     "panm",
     "pens",
+    "pfedgraph",
     "pfedsim",
     "random_peers",
 ]

@@ -13,13 +13,11 @@ from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers
 from graphcollab.stop.watch import BestModel, EarlyStopping
 from graphcollab.weigh import (
-    FedSim,
-    InverseDistance,
-    InverseLoss,
     PeerWeights,
     SampleCounts,
     Similarity,
-    SoftmaxScores,
+    SimilarityWeights,
+    SoftmaxWeights,
 )
 
 __all__ = ["Metric", "merging", "peer_method"]
@@ -38,12 +36,12 @@ def merging(merge: str, similarity: Similarity, tau: float) -> Weigher:
     Raises:
         ValueError: If it does not fit the metric.
     """
-    if merge == "softmax" and isinstance(similarity, InverseLoss | InverseDistance):
+    if merge == "softmax" and similarity.unbounded:
         raise ValueError(
             f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or "
             "another way to merge"
         )
-    return {"fedavg": SampleCounts(), "similarity": FedSim(), "softmax": SoftmaxScores(tau)}[merge]
+    return {"fedavg": SampleCounts(), "similarity": SimilarityWeights(), "softmax": SoftmaxWeights(tau)}[merge]
 
 
 def peer_method(
@@ -60,9 +58,7 @@ def peer_method(
         part: Part of the model that is merged.
         buffers: ``"keep"`` or ``"average"`` running statistics.
     """
-    metric = weigh.metric
-    if metric is not None and hasattr(metric, "buffers"):  # it judges models as they are going to be mixed
-        metric = replace(metric, buffers=buffers)  # type: ignore[call-arg]
+    metric = None if weigh.metric is None else weigh.metric.judging(buffers)
     method = Method(
         name,
         local=local,

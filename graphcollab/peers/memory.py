@@ -8,10 +8,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.comm import Relation
 
-__all__ = ["SHARES", "TWO_STEP", "empty_memory", "forget", "priors", "shared", "update_memory"]
-
-TWO_STEP = ("most_similar", "least_similar", "bounded", None)
-SHARES = ("measured", "all")
+__all__ = ["empty_memory", "forget", "priors", "shared", "update_memory"]
 
 
 def empty_memory(count: int, device: torch.device) -> Relation:

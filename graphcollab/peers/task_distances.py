@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ __all__ = ["Encoder", "Reduce", "TaskDistances", "center_distances", "code_cente
 Encoder = Callable[[Tensor], Tensor]
 """Turns samples [n, ...] into codes [n, D]."""
 
-Reduce = str | Callable[[Any], Any]
+Reduce = Literal["pca"] | Callable[[Any], Any]
 """``"pca"``, or a function of a NumPy array [n, D] that returns one [n, D'], such as ``umap.UMAP().fit_transform``."""
 
 _CLUSTER_STREAM = 130

@@ -5,23 +5,22 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
 from graphcollab.peers.candidates import Candidates
 from graphcollab.peers.edges import connect
-from graphcollab.peers.memory import SHARES, TWO_STEP, empty_memory, forget, priors, shared, update_memory
+from graphcollab.peers.memory import empty_memory, forget, priors, shared, update_memory
+from graphcollab.piece import Field
 from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.settings import Count, Positive, Share
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
 __all__ = ["AdaptivePeers"]
-
-UNKNOWN = ("epsilon", "zero")
 
 
 @dataclass(frozen=True)
@@ -56,35 +55,22 @@ class AdaptivePeers(PeerSampler):
     Shapes:
         Keeps ``memory``, a `Relation` with two values per known pair, see `empty_memory`; writes ``edge_prior`` [E],
         the probability with which an edge was drawn first.
-
-    Raises:
-        ValueError: If τ is not a positive finite number, ε is not in (0, 1], or a name is unknown.
     """
 
-    tau: float = 30.0
-    scale: str | None = None
-    growth: float | None = None
-    unknown: str = "epsilon"
-    epsilon: float = 1e-6
-    two_step: str | None = "most_similar"
-    share: str = "measured"
-    limit: int | None = None
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("memory", "relation", "similarities that were measured or told", "run", "receiver"),
+        Field("edge_prior", "per_edge", "probability with which the edge was drawn first", known_to="receiver"),
+    )
+    travels: ClassVar[str] = "similarities that a peer knows, two floats each, to those who met it"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("tau", "growth"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-            if not number and (name == "tau" or value is not None):
-                raise ValueError(f"{name} must be a positive finite number, got {value!r}")
-        check_whole(optional=True, limit=self.limit)
-        if not 0 < self.epsilon <= 1:
-            raise ValueError(f"epsilon must be in (0, 1], got {self.epsilon}")
-        for name, known in (("scale", (None, "minmax")), ("unknown", UNKNOWN), ("share", SHARES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        if self.two_step not in TWO_STEP:
-            raise ValueError(f"two_step must be one of {TWO_STEP}, got {self.two_step!r}")
+    tau: Positive = 30.0
+    scale: Literal["minmax"] | None = None
+    growth: Positive | None = None
+    unknown: Literal["epsilon", "zero"] = "epsilon"
+    epsilon: Share = 1e-6
+    two_step: Literal["most_similar", "least_similar", "bounded"] | None = "most_similar"
+    share: Literal["measured", "all"] = "measured"
+    limit: Count | None = None
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Start with a memory in which nobody knows anybody."""

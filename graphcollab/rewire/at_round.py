@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.piece import Rewiring
+from graphcollab.settings import Natural
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -19,10 +20,6 @@ __all__ = ["AtRound", "EveryRound", "Keep"]
 @dataclass(frozen=True)
 class Keep(Rewiring):
     """The graph stays as it is."""
-
-    def __call__(self, data: Data, env: Env) -> Data:
-        """Change nothing."""
-        return data
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class AtRound(Rewiring):
         transform: Any PyG transform.
     """
 
-    round: int
+    round: Natural
     transform: BaseTransform
 
     def __call__(self, data: Data, env: Env) -> Data:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
-from graphcollab.control.allowed import check_incomplete, server_groups
-from graphcollab.exchange.buffers import check_buffers
+from graphcollab.control.allowed import server_groups
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
 from graphcollab.exchange.server_average import connect_servers, parts_that_travel, places
-from graphcollab.piece import Rewiring
+from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.at_round import Keep
+from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -68,9 +67,8 @@ class ChooseCenter(Rewiring):
         whether that was said. Writes ``x``.
 
     Raises:
-        TypeError: If the centres given are no tensor.
-        ValueError: If a setting is out of its range, there are more centres than nodes, or the centres given do not
-            fit, are not finite, or are not all different (nobody could choose the second of two), or nodes that are
+        ValueError: If there are more centres than nodes, ``least_share`` is above an equal one, the centres given do
+            not fit, are not finite or not all different (nobody could choose the second of two), or nodes that are
             connected may not hear each other.
 
     Example:
@@ -78,24 +76,29 @@ class ChooseCenter(Rewiring):
         10
     """
 
-    clusters: int = 2
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("centers", "replicated", "centres, by part [C, P_part]", "run"),
+        Field("center_count", "scalar", "centres of every component"),
+        Field("server", "relation", "every node's link to its centre"),
+        Field("unused", "scalar", "for how many rounds nobody chose a centre, and whether that was said"),
+    )
+    travels: ClassVar[str] = "every centre, down to every node that chooses"
+    beyond_edges: ClassVar[bool] = True
+
+    clusters: Count = 2
     part: str = "all"
-    buffers: str = "average"
+    buffers: Buffers = "average"
     centers: Tensor | None = field(default=None, repr=False, compare=False)
-    samples: int | None = None
-    redraws: int = 0
-    least_share: float | None = None
-    patience: int = 5
+    samples: Count | None = None
+    redraws: Natural = 0
+    least_share: Share | None = None
+    patience: Count = 5
     also: Rewiring = field(default_factory=Keep)
-    incomplete: str = "refuse"
+    incomplete: Incomplete = "refuse"
 
     def __post_init__(self) -> None:
-        check_buffers(self.buffers)
-        check_incomplete(self.incomplete)
-        check_whole(clusters=self.clusters, patience=self.patience)
-        check_whole(0, redraws=self.redraws)
-        check_whole(optional=True, samples=self.samples)
-        if self.least_share is not None and not 0 < self.least_share <= 1 / self.clusters:
+        super().__post_init__()
+        if self.least_share is not None and self.least_share > 1 / self.clusters:
             raise ValueError(
                 f"least_share must be above 0 and at most an equal share, 1/{self.clusters}, got {self.least_share}"
             )
@@ -106,6 +109,11 @@ class ChooseCenter(Rewiring):
                     f"redraws={self.redraws} asks for other centres than those drawn, but centers=... gives them: "
                     "leave one of the two out"
                 )
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """What centres are of is what the exchange averages."""
+        return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the centres and let every node choose."""
@@ -211,10 +219,8 @@ class ChooseCenter(Rewiring):
         return data
 
 
-def _check_centers(centers: object, clusters: int) -> None:
+def _check_centers(centers: Tensor, clusters: int) -> None:
     """Check centres that are given."""
-    if not isinstance(centers, Tensor):
-        raise TypeError(f"centers must be a tensor [C, P_part], got {type(centers).__name__}: use torch.tensor(...)")
     if centers.dim() != 2 or len(centers) != clusters:
         raise ValueError(f"centers must have shape [C, P] with C = clusters = {clusters}, got {tuple(centers.shape)}")
     bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +12,9 @@ from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
 from graphcollab.peers.edges import chosen_edges, connect
+from graphcollab.piece import Field
 from graphcollab.rewire.sampler import PeerSampler, RandomPeers
+from graphcollab.settings import Count
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -31,6 +33,11 @@ class CountChosen(RandomPeers):
         Keeps ``chosen``, a `Relation` with how often i chose j, one entry for every pair that occurred, and
         ``chosen_rounds`` [K], rounds in which i chose somebody.
     """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("chosen", "relation", "how often a node was chosen", "run", "receiver"),
+        Field("chosen_rounds", "per_node", "rounds in which a node chose somebody", "run", "owner"),
+    )
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Start counting."""
@@ -69,7 +76,11 @@ class FrequentPeers(PeerSampler):
         Keeps ``neighbors``, a `Relation` with the counts of the peers that are left.
     """
 
-    chosen: int = 2
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("neighbors", "relation", "who was chosen more often than by chance", known_to="receiver"),
+    )
+
+    chosen: Count = 2
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Find the neighbours from the counts of the first stage."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +14,9 @@ from torch_geometric.utils import scatter
 from graphcollab.comm import Relation
 from graphcollab.keyed import keyed_uniform
 from graphcollab.peers.edges import connect
+from graphcollab.piece import Field
 from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.settings import Fraction, NonNegative
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -44,24 +46,18 @@ class GreedyPeers(PeerSampler):
         Reads ``edge_gain`` [E], see `graphcollab.weigh.FirstOrderGain`. Keeps ``affinity``, a `Relation` with the
         running affinity, float64, of every pair that has met.
 
-    Raises:
-        ValueError: If ε is not in [0, 1] or the decay is negative.
-
     Example:
         >>> sampler = GreedyPeers(epsilon=0.3, decay=0.05)
         >>> [round(sampler.exploration(t), 2) for t in (0, 1, 5, 9)]
         [0.3, 0.25, 0.05, 0.0]
     """
 
-    epsilon: float = 0.3
-    decay: float = 0.05
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("affinity", "relation", "what peers' models have been worth so far", "run", "receiver"),
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon must be in [0, 1], got {self.epsilon}")
-        if not self.decay >= 0:
-            raise ValueError(f"decay must not be negative, got {self.decay}")
+    epsilon: Fraction = 0.3
+    decay: NonNegative = 0.05
 
     def exploration(self, elapsed: int) -> float:
         """Return the probability to meet a random peer, after so many rounds."""

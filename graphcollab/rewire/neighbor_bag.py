@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
 from graphcollab.comm import Relation
 from graphcollab.peers.edges import chosen_edges, connect
+from graphcollab.piece import Field
 from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.settings import Count
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -36,6 +37,10 @@ class KeepChosen(PeerSampler):
     Shapes:
         Writes ``edge_member`` [E], which edges lead to peers chosen before.
     """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_member", "per_edge", "which edges lead to peers chosen before", known_to="receiver"),
+    )
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Add new peers to those chosen."""
@@ -63,20 +68,16 @@ class NeighborBag(PeerSampler):
 
     Shapes:
         Keeps ``bag``, a `Relation`; writes ``edge_member`` [E], which edges lead to peers in the bag.
-
-    Raises:
-        ValueError: If a number is smaller than 1, or ``measure`` is unknown.
     """
 
-    listens: int = 5
-    every: int = 5
-    measure: str = "bag"
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("bag", "relation", "peers a node listens to", known_to="receiver"),
+        Field("edge_member", "per_edge", "which edges lead to peers in the bag", known_to="receiver"),
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole(listens=self.listens, every=self.every)
-        if self.measure not in ("bag", "sample"):
-            raise ValueError(f"measure must be 'bag' or 'sample', got {self.measure!r}")
+    listens: Count = 5
+    every: Count = 5
+    measure: Literal["bag", "sample"] = "bag"
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Start with the peers chosen last as the bag."""

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.keyed import keyed_order
 from graphcollab.piece import Rewiring
 from graphcollab.rewire.at_round import Keep
+from graphcollab.settings import Share
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -28,16 +29,9 @@ class SampleNodes(Rewiring):
 
     Args:
         fraction: Share of the K nodes (of those that have joined and not left), rounded, at least one.
-
-    Raises:
-        ValueError: If the share is not in (0, 1].
     """
 
-    fraction: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"the fraction of nodes at work must be in (0, 1], got {self.fraction}")
+    fraction: Share
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the first round's nodes."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
 from graphcollab.peers.candidates import Candidates
 from graphcollab.peers.draw import draw_peers
 from graphcollab.peers.edges import connect
 from graphcollab.piece import Rewiring
+from graphcollab.settings import Count, Natural
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -34,14 +34,15 @@ class PeerSampler(Rewiring):
         samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
 
     Raises:
-        ValueError: If it is not a whole number of at least 1, or there is only one node.
+        ValueError: If there is only one node.
     """
 
-    samples: int = 5
-    finds_peers: ClassVar[bool] = True
+    samples: Count = 5
 
-    def __post_init__(self) -> None:
-        check_whole(samples=self.samples)
+    @property
+    def finds_peers(self) -> bool:
+        """It does."""
+        return True
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the first round's edges."""
@@ -97,22 +98,16 @@ class RandomPeers(PeerSampler):
             to a cluster with members who take themselves for somebody else.
 
     Raises:
-        ValueError: If ``within`` is unknown, true clusters are needed and not known, or a deluded node does not exist.
+        ValueError: If true clusters are needed and not known, or a deluded node does not exist.
     """
 
-    within: str | None = None
-    deluded: tuple[int, ...] = ()
+    within: Literal["cluster"] | None = None
+    deluded: tuple[Natural, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.within not in (None, "cluster"):
-            raise ValueError(f"within must be 'cluster' or None, got {self.within!r}")
         if self.deluded and self.within is None:
             raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
-        try:
-            object.__setattr__(self, "deluded", tuple(self.deluded))
-        except TypeError:
-            raise ValueError(f"deluded must list nodes by their node_id, got {self.deluded!r}") from None
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Check that clusters are known where they are needed."""

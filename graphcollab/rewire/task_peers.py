@@ -5,18 +5,18 @@ from __future__ import annotations
 import copy
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.peers.edges import connect
 from graphcollab.peers.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
-from graphcollab.piece import Rewiring
+from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.at_round import Keep
+from graphcollab.settings import Count, Positive, Real
 from graphcollab.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -100,26 +100,23 @@ class TaskPeers(Rewiring):
         (tensor([0.0000, 0.1000, 8.0000], dtype=torch.float64), 1.0)
     """
 
+    keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centres"),)
+    travels: ClassVar[str] = "an encoder down and cluster centres of codes up, once"
+    beyond_edges: ClassVar[bool] = True
+
     encoder: Encoder | None = None
-    centers: int | None = None
+    centers: Count | None = None
     reduce: Reduce | None = None
-    threshold: float | None = None
-    window: tuple[float, float] = (0.55, 0.85)
-    groups: int | None = None
+    threshold: Annotated[float, Real(above=0, infinite=True)] | None = None
+    window: tuple[Positive, Positive] = (0.55, 0.85)
+    groups: Count | None = None
     also: Rewiring = field(default_factory=Keep)
     encoder_checksum: str | None = field(default=None, init=False)  # a module's text does not tell its parameters
 
     def __post_init__(self) -> None:
-        if self.encoder is not None and not callable(self.encoder):
-            raise TypeError(f"encoder must be a module or a function of samples, got {type(self.encoder).__name__}")
-        if not (self.reduce is None or self.reduce == "pca" or callable(self.reduce)):
-            raise ValueError(f"reduce must be 'pca', a function or None, got {self.reduce!r}")
-        check_whole(optional=True, centers=self.centers, groups=self.groups)
-        if self.threshold is not None and not self.threshold > 0:
-            raise ValueError(f"threshold must be a number above 0, got {self.threshold!r}")
-        two = isinstance(self.window, tuple | list) and len(self.window) == 2
-        if not two or not 0 < self.window[0] <= self.window[1]:
-            raise ValueError(f"window must be two numbers above 0, the smaller one first, got {self.window!r}")
+        super().__post_init__()
+        if self.window[0] > self.window[1]:
+            raise ValueError(f"window must be two numbers, the smaller one first, got {self.window!r}")
         if self.groups is not None and self.threshold is not None:
             raise ValueError(f"groups={self.groups} needs no threshold, got {self.threshold}: leave one of the two out")
         if isinstance(self.encoder, nn.Module):

@@ -150,7 +150,7 @@ class HealthCheck(Callback):
             f"{who}: merged models are worse than the {best:.4g} once reached, {self.patience} evaluations in a row "
             f"(validation {history.metric} is now {before:.4g} before and {after:.4g} after merging). Probably some "
             "nodes listen to another cluster and pass on what they hear. Give less weight to dissimilar models (as "
-            "FedSim does), lower the temperature tau, or let nodes know more peers before they choose"
+            "merge='similarity' does), lower the temperature tau, or let nodes know more peers before they choose"
         )
 
 

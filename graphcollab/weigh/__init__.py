@@ -8,7 +8,8 @@ from graphcollab.weigh.choose import AllPeers, AugmentBags, BestPeers
 from graphcollab.weigh.classifier_similarity import ClassifierSimilarity
 from graphcollab.weigh.cosine_updates import CosineUpdates
 from graphcollab.weigh.cosine_weights import CosineWeights
-from graphcollab.weigh.fed_sim import FedSim, fedsim_weights
+from graphcollab.weigh.distance_kernel import DistanceKernel
+from graphcollab.weigh.double_greedy import DoubleGreedy
 from graphcollab.weigh.first_order_gain import FirstOrderGain
 from graphcollab.weigh.fixed import Metropolis, NoWeights, SampleCounts, Uniform
 from graphcollab.weigh.gradient_alignment import GradientAlignment
@@ -19,8 +20,11 @@ from graphcollab.weigh.keep_weights import KeepWeights
 from graphcollab.weigh.learned_logits import LearnedLogits
 from graphcollab.weigh.pair_sampling import PairSampling
 from graphcollab.weigh.peer_weights import PeerWeights
+from graphcollab.weigh.remainder_weights import RemainderWeights
 from graphcollab.weigh.similarity import Similarity
-from graphcollab.weigh.softmax_scores import SoftmaxScores
+from graphcollab.weigh.similarity_weights import SimilarityWeights, similarity_weights
+from graphcollab.weigh.simplex_weights import SimplexWeights
+from graphcollab.weigh.softmax_weights import SoftmaxWeights
 from graphcollab.weigh.trial_mixtures import TrialMixtures
 
 __all__ = [
@@ -32,7 +36,8 @@ __all__ = [
     "ClassifierSimilarity",
     "CosineUpdates",
     "CosineWeights",
-    "FedSim",
+    "DistanceKernel",
+    "DoubleGreedy",
     "FirstOrderGain",
     "GradientAlignment",
     "HeadAffinity",
@@ -44,11 +49,14 @@ __all__ = [
     "NoWeights",
     "PairSampling",
     "PeerWeights",
+    "RemainderWeights",
     "SampleCounts",
     "Similarity",
-    "SoftmaxScores",
+    "SimilarityWeights",
+    "SimplexWeights",
+    "SoftmaxWeights",
     "TrialMixtures",
     "Uniform",
     "as_similarity",
-    "fedsim_weights",
+    "similarity_weights",
 ]

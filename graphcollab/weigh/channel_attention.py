@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ from graphcollab.engine import Adam, RowOptimizer
 from graphcollab.nn.mixer import Mixer
 from graphcollab.nn.mixers import Mixers
 from graphcollab.ops import Structure, edge_products
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
+from graphcollab.settings import Count
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -61,22 +62,28 @@ class ChannelAttention(Weigher):
         writes ``edge_weight`` [E].
 
     Raises:
-        ValueError: If ``scale`` is unknown, frozen encoders are asked for without pretrained ones, or encoders are
-            trained and edges given that go one way only, without a path back.
+        ValueError: If frozen encoders are asked for without pretrained ones, or encoders are trained and edges given
+            that go one way only, without a path back.
     """
 
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("mixer", "replicated", "encoders: a `Mixer`, or `Mixers`, of every component its own"),
+        Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
+        Field("mixer_step", "scalar", "steps of the encoders so far"),
+    )
+    travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
+
     part: str = "all"
-    hidden: int = 10
-    out: int = 5
+    hidden: Count = 10
+    out: Count = 5
     bias: bool = True
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
-    scale: str = "sum"
+    scale: Literal["sum", "mean"] = "sum"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
 
     def __post_init__(self) -> None:
-        if self.scale not in ("sum", "mean"):
-            raise ValueError(f"scale must be 'sum' or 'mean', got {self.scale!r}")
+        super().__post_init__()
         if self.frozen and self.pretrained is None:
             raise ValueError("frozen encoders must have been trained: give `pretrained`, a Mixer or its file")
 
@@ -84,6 +91,16 @@ class ChannelAttention(Weigher):
     def learns(self) -> bool:
         """Whether the encoders are trained."""
         return not self.frozen
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part that is compared is the part that is mixed."""
+        return {"part": self.part}
+
+    @property
+    def beyond_edges(self) -> bool:  # type: ignore[override]
+        """Whether nodes train encoders together."""
+        return self.learns
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
-from graphcollab.piece import Piece
+from graphcollab.piece import Field, Piece
 from graphcollab.rewire.neighbor_bag import NeighborBag
+from graphcollab.settings import Count
 from graphcollab.transforms import GMMNeighborAugmentation, select_edges
 from graphcollab.transforms._edges import neighbor_rank
 
@@ -23,11 +24,16 @@ __all__ = ["AllPeers", "AugmentBags", "BestPeers"]
 
 @dataclass(frozen=True)
 class AllPeers(Piece):
-    """All that were met."""
+    """All that were met; and the base of those that choose."""
 
-    def measures(self, data: Data) -> bool:
-        """Tell whether similarities are to be measured in the round."""
-        return True
+    by_score: ClassVar[bool] = False
+    """Whether it chooses by ``edge_score``, similarities that a metric must have measured."""
+    judges: ClassVar[bool] = False
+    """Whether it looks at models itself, so that they travel also where there is no metric."""
+
+    def looks_at(self, data: Data) -> Tensor | None:
+        """Return along which of the edges in use (``edge_chosen``) models are looked at in the round; None: none."""
+        return data.edge_chosen
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Leave ``edge_chosen`` as it is."""
@@ -40,15 +46,11 @@ class BestPeers(AllPeers):
 
     Args:
         count: How many.
-
-    Raises:
-        ValueError: If it is smaller than 1.
     """
 
-    count: int = 2
+    by_score: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_whole(count=self.count)
+    count: Count = 2
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Choose by ``edge_score``."""
@@ -68,15 +70,20 @@ class AugmentBags(AllPeers):
         bag: The sampler it belongs to.
     """
 
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_member", "per_edge", "which edges lead to peers in the bag", known_to="receiver"),
+    )
+    by_score: ClassVar[bool] = True
+
     bag: NeighborBag
 
-    def measures(self, data: Data) -> bool:
-        """Tell whether the round changes the bags."""
-        return self.bag.augments(data.round)
+    def looks_at(self, data: Data) -> Tensor | None:
+        """Look at all in the rounds that change the bags, and at nobody in others."""
+        return data.edge_chosen if self.bag.augments(data.round) else None
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Update ``edge_member`` and choose."""
-        if not self.measures(data):
+        if not self.bag.augments(data.round):
             return data
         sender, receiver = data.edge_index
         measured = ~data.edge_score.isnan()

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.checks import check_whole
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.ops import project_simplex
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
+from graphcollab.settings import Count, Fraction, NonNegative, Positive
 from graphcollab.weigh.head_cosines import check_head, head_cosines
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
 __all__ = ["ClassifierSimilarity"]
-
-SIMILARITIES = ("cosine", "per_class", "none")
 
 
 @dataclass(frozen=True)
@@ -83,45 +80,31 @@ class ClassifierSimilarity(Weigher):
         Keeps ``edge_share`` [E], the weights, and ``edge_confidence`` [E], γ of every edge's sender; writes
         ``edge_weight`` [E]. Every neighbour sends its classifier, charged P_head floats.
 
-    Raises:
-        ValueError: If a setting is out of its range.
-
     Example:
         >>> ClassifierSimilarity(rule="sign", lr=0.1).steps
         1
     """
 
-    lr: float = 1.0
-    mu1: float = 0.5
-    mu2: float = 0.1
-    beta: float = 0.5
-    eps: float = 1e-6
-    steps: int = 1
-    rule: str = "gradient"
-    similarity: str = "cosine"
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_share", "per_edge", "weights that have been learned", "run", "receiver"),
+        Field("edge_confidence", "per_edge", "share of the sender's training samples in the neighbourhood's"),
+    )
+    travels: ClassVar[str] = "classifiers, along every edge"
+
+    lr: Positive = 1.0
+    mu1: NonNegative = 0.5
+    mu2: NonNegative = 0.1
+    beta: NonNegative = 0.5
+    eps: Positive = 1e-6
+    steps: Count = 1
+    rule: Literal["gradient", "sign"] = "gradient"
+    similarity: Literal["cosine", "per_class", "none"] = "cosine"
     normalize: bool = False
     confidence: bool = True
-    norm: str = "l2"
+    norm: Literal["l2", "l1"] = "l2"
     log_degree: bool = True
-    own: float = 0.0
+    own: Fraction = 0.0
     head: str = "head"
-    learns: ClassVar[bool] = False
-    needs: ClassVar[tuple[str, ...]] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("lr", "eps"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be a positive finite number, got {getattr(self, name)}")
-        for name in ("mu1", "mu2", "beta"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be a finite number that is not negative, got {getattr(self, name)}")
-        if not 0 <= self.own <= 1:
-            raise ValueError(f"own must be a share of the weight, from 0 to 1, got {self.own}")
-        known = {"rule": ("gradient", "sign"), "similarity": SIMILARITIES, "norm": ("l2", "l1")}
-        for name, choices in known.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
-        check_whole(steps=self.steps)
 
     def init(self, data: Data, env: Env) -> Data:
         """Give a node and its neighbours equal weights, unless an earlier phase has learned weights."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
 from graphcollab.ops import edge_cosines
+from graphcollab.settings import Fraction
 from graphcollab.weigh.similarity import Similarity, width
 
 if TYPE_CHECKING:
@@ -36,30 +37,18 @@ class CosineUpdates(Similarity):
     A node that `EarlyStopping` has stopped has no last update; what led to its best model stands in for it.
 
     Args:
-        alpha: α, from 0 to 1.
+        alpha: α, from 0 (the change since the start alone) to 1 (the last update alone).
         part: Part of the model that is compared; nodes of different architectures must share it.
-
-    Raises:
-        ValueError: If ``alpha`` is not between 0 and 1.
 
     Example:
         >>> CosineUpdates(alpha=0.5)
         CosineUpdates(alpha=0.5, part='all')
     """
 
-    alpha: float = 1.0
+    travels: ClassVar[str] = "the part that is compared, along every edge; with α > 0 its last update, too"
+
+    alpha: Fraction = 1.0
     part: str = "all"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(
-                f"CosineUpdates: alpha must be from 0 (change since the start) to 1 (last update), got {self.alpha}"
-            )
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be compared."""
-        data.x.part(self.part)
-        return data
 
     def payload(self, data: Data) -> int:
         """Return P_part where the last updates are compared: a model does not tell from where its node set out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -38,12 +38,9 @@ class CosineWeights(Similarity):
         CosineWeights(part='head')
     """
 
-    part: str = "all"
+    travels: ClassVar[str] = "the part that is compared, along every edge"
 
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be compared."""
-        data.x.part(self.part)
-        return data
+    part: str = "all"
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the cosines, [E'], float64; 0 for models that are zero or not finite."""

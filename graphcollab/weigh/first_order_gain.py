@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,9 +15,10 @@ from graphcollab.comm import Relation
 from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import buffers_travel, buffers_width, check_buffers
+from graphcollab.exchange.buffers import buffers_travel, buffers_width
 from graphcollab.ops import edge_distances
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
+from graphcollab.settings import Buffers
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -62,23 +63,26 @@ class FirstOrderGain(Weigher):
         Reads ``x_start`` and ``x``; writes ``edge_weight`` [E], ``edge_gain`` [E] (g, float64; NaN where a sender does
         not serve or a receiver does not train) and ``scores``, a `Relation` with g of other nodes' models.
 
-    Raises:
-        ValueError: If the norm or the setting of buffers is unknown.
-
     Example:
         >>> FirstOrderGain(norm="l1").needs
         ('val',)
     """
 
-    split: str = "val"
-    norm: str = "l2"
-    part: str = "all"
-    buffers: str = "keep"
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_gain", "per_edge", "fall of the own validation loss per distance", "round", "receiver"),
+        Field("scores", "relation", "gains of other nodes' models, for callbacks", "round", "receiver"),
+    )
+    travels: ClassVar[str] = "models that are judged and not mixed, along edges"
 
-    def __post_init__(self) -> None:
-        check_buffers(self.buffers)
-        if self.norm not in ("l1", "l2"):
-            raise ValueError(f"FirstOrderGain: norm must be 'l1' or 'l2', got {self.norm!r}")
+    split: Literal["train", "val"] = "val"
+    norm: Literal["l2", "l1"] = "l2"
+    part: str = "all"
+    buffers: Buffers = "keep"
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """Models are judged as they are going to be mixed."""
+        return {"part": self.part, "buffers": self.buffers}
 
     @property
     def needs(self) -> tuple[str, ...]:

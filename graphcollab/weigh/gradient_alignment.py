@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.checks import check_whole
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Rows, batch_gradient
 from graphcollab.keyed import keyed_seed
 from graphcollab.ops import project_simplex
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
+from graphcollab.settings import Count, Fraction, Positive
 from graphcollab.weigh.pair_sampling import PairSampling
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["GradientAlignment"]
 
 _BATCH_STREAM = 119
-DOMAINS = ("box", "simplex")
 
 
 @dataclass(frozen=True)
@@ -74,37 +72,36 @@ class GradientAlignment(Weigher):
         (two gradients each); writes ``edge_weight`` [E]. Only a chunk's gradients exist at a time.
 
     Raises:
-        ValueError: If a setting is out of its range, ``own`` is asked for on the box, or an allowed edge has no allowed
-            edge back.
-        TypeError: If ``sampling`` is no `PairSampling`.
+        ValueError: If ``own`` is asked for on the box, or an allowed edge has no allowed edge back.
 
     Example:
         >>> GradientAlignment(sampling=PairSampling("all")).sampling.probability(1, 8)
         1.0
     """
 
-    gamma: float = 0.01
-    domain: str = "box"
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_alignment", "per_edge", "weights that have been learned", "run", "ends"),
+        Field("pairs_compared", "scalar", "pairs whose gradients were compared so far", "run"),
+    )
+    travels: ClassVar[str] = "for a pair: models that are not sent anyway, the gradient of one node, and a number back"
+
+    gamma: Positive = 0.01
+    domain: Literal["box", "simplex"] = "box"
     sampling: PairSampling = field(default_factory=PairSampling)
-    batch_size: int = 128
-    start: float = 1.0
+    batch_size: Count = 128
+    start: Fraction = 1.0
     part: str = "all"
     own: bool = False
-    learns: ClassVar[bool] = False
-    needs: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        if self.domain not in DOMAINS:
-            raise ValueError(f"domain must be one of {DOMAINS}, got {self.domain!r}")
-        if not isinstance(self.sampling, PairSampling):
-            raise TypeError(f"sampling must be a PairSampling, got {self.sampling!r}: use PairSampling('constant')")
+        super().__post_init__()
         if self.own and self.domain != "simplex":
             raise ValueError("own=True gives a node's own model a share of the simplex: use domain='simplex' with it")
-        if not 0 < self.gamma < math.inf:
-            raise ValueError(f"gamma must be a positive finite number, got {self.gamma}")
-        if not 0 <= self.start <= 1:
-            raise ValueError(f"start must be in [0, 1], got {self.start}")
-        check_whole(batch_size=self.batch_size)
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part in which nodes meet is the part that is mixed."""
+        return {"part": self.part}
 
     def init(self, data: Data, env: Env) -> Data:
         """Give every sender the same weight, unless an earlier phase has found weights."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +12,9 @@ from torch_geometric.utils import scatter
 
 from graphcollab.control.at_work import edges_in_use, has_neighbors
 from graphcollab.piece import Weigher
+from graphcollab.settings import Real
 from graphcollab.weigh.head_cosines import check_head, head_cosines
+from graphcollab.weigh.self_loops import require_self_loops
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -68,33 +70,28 @@ class HeadAffinity(Weigher):
         P_head floats of its classifier, sent to the server once, unless it is in the part that is mixed.
 
     Raises:
-        ValueError: If the cap is not between 0 and 1, or the classifier is not one linear layer that all nodes have in
-            common, or a node has no self-loop.
+        ValueError: If the classifier is not one linear layer that all nodes have in common, or a node has no self-loop.
 
     Example:
         >>> HeadAffinity(cap=0.99)
         HeadAffinity(part='backbone', head='head', cap=0.99)
     """
 
+    travels: ClassVar[str] = "the classifier, up to the server"
+
     part: str = "backbone"
     head: str = "head"
-    cap: float = 0.9999
+    cap: Annotated[float, Real(above=0, below=1)] = 0.9999
 
-    def __post_init__(self) -> None:
-        if not 0 < self.cap < 1:
-            raise ValueError(f"cap, the greatest similarity that counts, must be between 0 and 1, got {self.cap}")
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part that is mixed, which travels anyway."""
+        return {"part": self.part}
 
     def init(self, data: Data, env: Env) -> Data:
         """Check the classifiers, and that every node hears itself."""
         check_head(data, self.head)
-        sender, receiver = data.edge_index
-        heard = torch.zeros_like(data.isolated).index_fill_(0, sender[sender == receiver], True)
-        if not bool(heard.all()):
-            node = env.engine.tasks.names[int((~heard).nonzero()[0])]
-            raise ValueError(
-                f"{node} has no self-loop, and a node that is like nobody keeps its own model: use "
-                "prepare=WithSelfLoops()"
-            )
+        require_self_loops(data, env, "a node that is like nobody keeps its own model")
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
 from graphcollab.ops import edge_distances
+from graphcollab.settings import Positive
 from graphcollab.weigh.similarity import Similarity
 
 if TYPE_CHECKING:
@@ -32,25 +33,16 @@ class InverseDistance(Similarity):
         part: Part of the model that is compared; nodes of different architectures must share it.
         eps: Distances below it count as this much, so equal models have a finite similarity.
 
-    Raises:
-        ValueError: If ``eps`` is not positive.
-
     Example:
         >>> InverseDistance(eps=1e-9)
         InverseDistance(part='all', eps=1e-09)
     """
 
+    travels: ClassVar[str] = "the part that is compared, along every edge"
+    unbounded: ClassVar[bool] = True
+
     part: str = "all"
-    eps: float = 1e-12
-
-    def __post_init__(self) -> None:
-        if not self.eps > 0:
-            raise ValueError(f"InverseDistance: eps must be positive, got {self.eps}")
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be compared."""
-        data.x.part(self.part)
-        return data
+    eps: Positive = 1e-12
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the inverse distances, [E'], float64; 0 for models that are not finite."""

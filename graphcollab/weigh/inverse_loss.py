@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import check_buffers
+from graphcollab.settings import Buffers, Positive
 from graphcollab.weigh.similarity import Similarity, width
 
 if TYPE_CHECKING:
@@ -41,30 +41,38 @@ class InverseLoss(Similarity):
             with their own, and these travel, in any case.
 
     Raises:
-        ValueError: If the reduction or the setting of buffers is unknown, or ``eps`` not positive; when scoring, if a
-            receiver has no samples in the split or a loss is negative.
+        ValueError: When scoring, if a receiver has no samples in the split or a loss is negative.
 
     Example:
         >>> InverseLoss(reduction="mean").needs
         ('train',)
     """
 
-    split: str = "train"
-    reduction: str = "sum"
-    eps: float = 1e-12
-    buffers: str = "keep"
+    travels: ClassVar[str] = "whole models, along every edge"
+    unbounded: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_buffers(self.buffers)
-        if self.reduction not in ("sum", "mean"):
-            raise ValueError(f"InverseLoss: reduction must be 'sum' or 'mean', got {self.reduction!r}")
-        if not self.eps > 0:
-            raise ValueError(f"InverseLoss: eps must be positive, got {self.eps}")
+    split: Literal["train", "val"] = "train"
+    reduction: Literal["sum", "mean"] = "sum"
+    eps: Positive = 1e-12
+    buffers: Buffers = "keep"
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The split that losses are computed on."""
         return (self.split,)
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """Models are judged as they are going to be mixed."""
+        return {"buffers": self.buffers}
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Do nothing: architectures need have nothing in common, since models travel to the samples as a whole."""
+        return data
+
+    def judging(self, buffers: Buffers) -> InverseLoss:
+        """Return the metric that judges models as they are mixed."""
+        return replace(self, buffers=buffers)
 
     def statistics(self, data: Data, stack: int) -> int:
         """Return how many numbers of running statistics travel with a model that is judged."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch_geometric.utils import scatter, softmax
 
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Adam, RowOptimizer
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -44,9 +44,23 @@ class LearnedLogits(Weigher):
         [E].
     """
 
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_logit", "per_edge", "logits of the weights", known_to="receiver"),
+        Field("edge_logit_*", "per_edge", "the state of the logits' optimiser", known_to="receiver"),
+        Field("weigher_step", "scalar", "steps of the logits so far"),
+    )
+
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
-    learns = True
-    needs = ("val",)
+
+    @property
+    def learns(self) -> bool:
+        """They do."""
+        return True
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Validation samples, to learn from."""
+        return ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start from equal weights."""
@@ -55,7 +69,7 @@ class LearnedLogits(Weigher):
         data.edge_logit = logit
         for slot in self.optimizer.slots:
             data[f"edge_logit_{slot}"] = torch.zeros_like(logit)
-        data.mixer_step = 0
+        data.weigher_step = 0
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -76,10 +90,10 @@ class LearnedLogits(Weigher):
             name = f"edge_logit_{slot}"
             data[name] = data[name].clone()
             state[slot] = [data[name]]
-        self.optimizer.update([data.edge_logit], [to_logit], state, data.mixer_step)
+        self.optimizer.update([data.edge_logit], [to_logit], state, data.weigher_step)
         if (in_use := edges_in_use(data)) is not None:
             learned = in_use & data.trains[receiver]
             for name in ("edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)):
                 data[name] = torch.where(learned, data[name], before[name])
-        data.mixer_step = data.mixer_step + 1
+        data.weigher_step = data.weigher_step + 1
         return data

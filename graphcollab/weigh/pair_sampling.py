@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from graphcollab.checks import check_whole
 from graphcollab.keyed import keyed_uniform
 from graphcollab.piece import Piece
+from graphcollab.settings import Natural, Positive
 
 __all__ = ["PairSampling"]
 
 _PAIR_STREAM = 118
-KINDS = ("constant", "time", "mixed", "all")
 
 
 @dataclass(frozen=True)
@@ -38,24 +37,14 @@ class PairSampling(Piece):
             authors' code: 800); the default is that.
         decay: a, the paper's 1 or the default ½.
 
-    Raises:
-        ValueError: If the kind is unknown, ``switch`` is no whole number of at least 0, or ``decay`` not positive.
-
     Example:
         >>> PairSampling("constant").probability(1, 8), PairSampling("time").probability(4, 8)
         (0.25, 0.5)
     """
 
-    kind: str = "constant"
-    switch: int = 80
-    decay: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"sampling must be one of {KINDS}, got {self.kind!r}")
-        check_whole(0, switch=self.switch)
-        if not 0 < self.decay < math.inf:
-            raise ValueError(f"decay must be a positive finite number, got {self.decay}")
+    kind: Literal["constant", "time", "mixed", "all"] = "constant"
+    switch: Natural = 80
+    decay: Positive = 0.5
 
     def probability(self, round_: int, num_nodes: int) -> float:
         """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""

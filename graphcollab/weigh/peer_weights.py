@@ -1,21 +1,24 @@
-"""The weigh slot of methods that look for peers: measure, choose, weigh."""
+"""The weigher of methods that listen to some more than to others: measure, choose, weigh, and charge."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.piece import Weigher
+from graphcollab.exchange.buffers import buffers_width
+from graphcollab.piece import Field, Weigher
+from graphcollab.settings import Buffers
 from graphcollab.transforms import select_edges
-from graphcollab.weigh.choose import AllPeers, AugmentBags, BestPeers
+from graphcollab.weigh.choose import AllPeers
 from graphcollab.weigh.fixed import SampleCounts
-from graphcollab.weigh.similarity import Similarity
+from graphcollab.weigh.similarity import Similarity, width
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -25,44 +28,69 @@ __all__ = ["PeerWeights"]
 
 @dataclass(frozen=True)
 class PeerWeights(Weigher):
-    """Measure how similar the peers that were met are, choose among them, and weigh the chosen ones.
+    """Measure how similar the senders are that a node may hear in the round, choose among them, and weigh the chosen.
 
-    Every model that is measured has travelled, also if it is not merged then: it is charged to its sender here, the
-    merged ones by the exchange. Peers that do not serve in the round are neither measured nor chosen.
+    Every model that is looked at has travelled, also if it is not merged then: it is charged to its sender here, the
+    merged ones by the exchange. Senders that do not serve in the round are neither measured nor chosen.
 
     Args:
         metric: What is measured. None: nothing.
-        choose: In which rounds to measure, and whom to merge with: `AllPeers`, `BestPeers`, `AugmentBags`.
-        merge: How the chosen and a node's own model are weighed: `SampleCounts` (FedAvg), `FedSim`, `SoftmaxScores`.
+        choose: Whose models to look at, and whom to merge with: `AllPeers`, `BestPeers`, `AugmentBags`, `DoubleGreedy`.
+        merge: How the chosen and a node's own model are weighed: by `SampleCounts` (FedAvg); or by the similarities of
+            the round, `SimilarityWeights`, `SoftmaxWeights`, `RemainderWeights` or `SimplexWeights`.
         part: Part of the models that is merged; the exchange's. What is measured may be another one.
         buffers: Whether running statistics are merged, too; the exchange's, and that of a metric that judges by them.
-
-    Raises:
-        ValueError: If peers are to be chosen or weighed by similarity, and there is no metric.
 
     Shapes:
         Writes ``edge_score`` [E] (NaN where nothing was measured), ``edge_chosen`` [E] and ``edge_weight`` [E] (0 where
         not chosen), and ``scores``, a `Relation` with what was measured in the round.
+
+    Raises:
+        ValueError: If peers are to be chosen or weighed by similarity and there is no metric, or the metric judges by
+            other buffers than those merged.
+
+    Example:
+        >>> from graphcollab.weigh import DistanceKernel, RemainderWeights
+        >>> PeerWeights(DistanceKernel(), merge=RemainderWeights(0.1)).part
+        'all'
     """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_score", "per_edge", "similarities that were measured", "round", "receiver"),
+        Field("edge_chosen", "per_edge", "who is merged with", "round", "receiver"),
+        Field("scores", "relation", "similarities that were measured, for callbacks and samplers", "round", "receiver"),
+    )
+    travels: ClassVar[str] = "the models that are looked at and not merged, and what else a metric compares"
 
     metric: Similarity | None = None
     choose: AllPeers = field(default_factory=AllPeers)
     merge: Weigher = field(default_factory=SampleCounts)
     part: str = "all"
-    buffers: str = "keep"
-    learns = False
+    buffers: Buffers = "keep"
 
     def __post_init__(self) -> None:
-        judged = getattr(self.metric, "buffers", self.buffers)
+        super().__post_init__()
+        judged = self.buffers if self.metric is None else self.metric.agrees.get("buffers", self.buffers)
         if judged != self.buffers:
             raise ValueError(f"PeerWeights merges with buffers {self.buffers!r}, and its metric judges {judged!r}")
-        if self.metric is None and (isinstance(self.choose, BestPeers | AugmentBags) or _reads_scores(self.merge)):
+        if self.metric is None and (self.choose.by_score or self.merge.reads_scores):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Splits that the metric and the merging read."""
-        return (*(self.metric.needs if self.metric else ()), *self.merge.needs)
+        """Splits that the pieces read."""
+        return tuple(dict.fromkeys(split for piece in self._pieces() for split in piece.needs))
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """What is merged."""
+        return {"part": self.part, "buffers": self.buffers}
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Let the pieces begin."""
+        for piece in self._pieces():
+            data = piece.init(data, env)
+        return data
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``."""
@@ -71,21 +99,40 @@ class PeerWeights(Weigher):
         met = crossing if in_use is None else crossing & in_use
         data = copy.copy(data)
         data.edge_chosen = met
-        measures = self.choose.measures(data) or _reads_scores(self.merge)
-        if measures and self.metric is not None:
-            measured = data.edge_index[:, met]
+        looked = met if self.merge.reads_scores else self.choose.looks_at(data)
+        if self.metric is None and not self.choose.judges:
+            looked = None
+        if self.metric is not None and looked is not None:
+            measured = data.edge_index[:, looked]
             score = self.metric.scores(data, env, measured)
             data.scores = Relation(measured, score, (data.num_nodes, data.num_nodes))
             data.edge_score = score.new_full(sender.shape, torch.nan)
-            data.edge_score[met] = score
+            data.edge_score[looked] = score
         data = self.choose(data, env)
         kept = data.edge_chosen | ~crossing
         weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
         data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
         data.edge_weight[kept] = weight
-        return self.metric.charge(data, env, self.part, self.buffers) if measures and self.metric is not None else data
+        return data if looked is None else self._charge(data, env, looked)
 
+    def _charge(self, data: Data, env: Env, looked: Tensor) -> Data:
+        """Count what travelled along edges whose models were looked at, beyond what the exchange counts.
 
-def _reads_scores(merge: Weigher) -> bool:
-    """Tell whether a weigher reads the similarities of the round."""
-    return bool(getattr(merge, "reads_scores", False))
+        The exchange counts the part of the models that it mixes, along edges that weigh something.
+        """
+        metric, sender = self.metric, data.edge_index[0]
+        scored = self.part if metric is None else metric.part
+        mixed = buffers_width(data.x, self.buffers)
+        if metric is not None:
+            data = env.comm.count(data, sender[looked], metric.payload(data))
+        for merged in (False, True):
+            senders = sender[looked & ((data.edge_weight != 0) == merged)]
+            for stack, where, _ in data.x.locate(senders):
+                statistics = mixed if metric is None else metric.statistics(data, stack)
+                beyond = max(width(data, scored, stack) - merged * width(data, self.part, stack), 0)
+                beyond += max(statistics - merged * mixed, 0)
+                data = env.comm.count(data, senders[where], beyond)
+        return data
+
+    def _pieces(self) -> tuple[Similarity | AllPeers | Weigher, ...]:
+        return (*(() if self.metric is None else (self.metric,)), self.choose, self.merge)

@@ -4,44 +4,52 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.at_work import edges_in_use
-from graphcollab.exchange.buffers import buffers_width
-from graphcollab.piece import Weigher
-from graphcollab.weigh.fed_sim import fedsim_weights
+from graphcollab.piece import Piece
+from graphcollab.settings import Buffers
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["Similarity"]
+__all__ = ["Similarity", "width"]
 
 
 @dataclass(frozen=True)
-class Similarity(Weigher):
-    """Base of similarity metrics: a subclass scores edges.
+class Similarity(Piece):
+    """Base of similarity metrics: a subclass scores edges, and says what must travel for it.
 
-    A metric serves methods that choose peers by similarity: they call `scores` with the edges they want to know of. It
-    is also a weigher of its own, which gives every sender FedSim's weight (`fedsim_weights`) for its similarity,
-    clipped at 0, and the own model the greatest of these.
+    How scores become weights is not its business: `PeerWeights` measures, charges, and lets another piece weigh.
 
     Shapes:
-        Reads the models ``x`` (after the local update), ``x_start`` (before it), ``x_init``; as a weigher writes
-        ``edge_weight`` [E].
+        Reads the models ``x`` (after the local update), ``x_start`` (before it) and ``x_init``.
 
     Example:
+        >>> import torch
         >>> class SameSign(Similarity):
         ...     def scores(self, data: Data, env: object, edge_index: Tensor) -> Tensor:
         ...         positive = data.x > 0
         ...         return (positive[edge_index[0], 0] == positive[edge_index[1], 0]).double()
-        >>> data = Data(x=torch.tensor([[1.0], [2.0], [-3.0]]), edge_index=torch.tensor([[0, 1, 2], [0, 0, 0]]))
-        >>> SameSign().weights(data, env=None).tolist()
-        [0.5, 0.5, 0.0]
+        >>> data = Data(x=torch.tensor([[1.0], [2.0], [-3.0]]))
+        >>> SameSign().scores(data, None, torch.tensor([[1, 2], [0, 0]])).tolist()
+        [1.0, 0.0]
     """
+
+    unbounded: ClassVar[bool] = False
+    """Whether similarities may be above 1, which else is that of equal models."""
+
+    @property
+    def part(self) -> str:
+        """Part of the models that is compared."""
+        return "all"
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that the part can be compared."""
+        data.x.part(self.part)
+        return data
 
     @abstractmethod
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
@@ -50,7 +58,7 @@ class Similarity(Weigher):
         Args:
             data: The graph with the models. Its own edges do not matter.
             env: What stages may use.
-            edge_index: Edges to score, [2, E'].
+            edge_index: Edges to score, [2, E'], no self-loops.
 
         Returns:
             Finite numbers [E'], float64. A model that is not finite has the similarity 0.
@@ -64,42 +72,9 @@ class Similarity(Weigher):
         """Return how many numbers of running statistics travel with a model of an architecture to score it."""
         return 0
 
-    def weights(self, data: Data, env: Env) -> Tensor:
-        """Return FedSim's weights of the similarities, [E]; self-loops are not scored."""
-        crossing = data.edge_index[0] != data.edge_index[1]
-        value = torch.zeros(len(crossing), dtype=torch.float64, device=crossing.device)
-        value[crossing] = self.scores(data, env, data.edge_index[:, crossing]).clamp(min=0)
-        return fedsim_weights(value, data.edge_index, data.num_nodes)
-
-    def __call__(self, data: Data, env: Env) -> Data:
-        """Set ``edge_weight`` and count what travelled to find it."""
-        data = super().__call__(data, env)
-        return self.charge(data, env, getattr(self, "part", "all"), getattr(self, "buffers", "keep"))
-
-    def charge(self, data: Data, env: Env, merged: str, buffers: str = "keep") -> Data:
-        """Count what travelled along all edges to be scored, but is not counted by the exchange.
-
-        The exchange counts the part of the models that it mixes, along edges that weigh something. What is scored
-        beyond that is counted here, and every edge's `payload`.
-
-        Args:
-            data: The graph, weighed.
-            env: What stages may use.
-            merged: Part of the models that the exchange mixes.
-            buffers: Whether the exchange mixes buffers, too: ``"keep"`` or ``"average"``.
-        """
-        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
-        crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
-        data = env.comm.count(data, sender[crossing], self.payload(data))
-        unused, used = (sender[crossing & mask] for mask in (data.edge_weight == 0, data.edge_weight != 0))
-        for senders, known in ((unused, False), (used, True)):
-            for stack, where, _ in data.x.locate(senders):
-                scored = width(data, getattr(self, "part", "all"), stack)
-                beyond = max(scored - width(data, merged, stack), 0) if known else scored
-                statistics = self.statistics(data, stack)
-                beyond += max(statistics - buffers_width(data.x, buffers), 0) if known else statistics
-                data = env.comm.count(data, senders[where], beyond)
-        return data
+    def judging(self, buffers: Buffers) -> Similarity:
+        """Return the metric for models that are mixed with these ``buffers``, where that makes a difference to it."""
+        return self
 
 
 def width(data: Data, part: str, stack: int = 0) -> int:

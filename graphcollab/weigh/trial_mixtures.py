@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.checks import check_whole
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import SGD, Outputs, RowOptimizer, Rows
 from graphcollab.keyed import keyed_seed
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
+from graphcollab.settings import Count, Fraction, Share
 from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["TrialMixtures"]
 
 _TRIAL_STREAM = 114
-COMPARE, WORTH = ("metric", "loss"), ("share", "odds")
 WORST = -1e300  # finite, so that differences are numbers
 
 
@@ -80,34 +79,37 @@ class TrialMixtures(Weigher):
         Keeps ``edge_trial`` [E], the p; writes ``edge_weight`` [E]. Mixtures exist one chunk at a time.
 
     Raises:
-        ValueError: If a setting is out of its range.
+        ValueError: If ``minimum`` is above ``start``.
     """
 
-    epochs: int = 1
-    steps: int | None = None
-    batch_size: int = 10
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_trial", "per_edge", "how far trials speak for the sender", known_to="receiver"),
+    )
+    travels: ClassVar[str] = "the part that is mixed, along every edge tried"
+
+    epochs: Count = 1
+    steps: Count | None = None
+    batch_size: Count = 10
     optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
-    delta: float = 0.1
-    trials: int = 1
-    start: float = 0.5
-    minimum: float = 0.05
-    compare: str = "metric"
-    split: str = "val"
+    delta: Share = 0.1
+    trials: Count = 1
+    start: Fraction = 0.5
+    minimum: Fraction = 0.05
+    compare: Literal["metric", "loss"] = "metric"
+    split: Literal["val", "train"] = "val"
     fair: bool = True
-    worth: str = "share"
+    worth: Literal["share", "odds"] = "share"
     part: str = "all"
 
     def __post_init__(self) -> None:
-        for name, known in (("compare", COMPARE), ("worth", WORTH), ("split", ("val", "train"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        check_whole(epochs=self.epochs, batch_size=self.batch_size, trials=self.trials)
-        check_whole(optional=True, steps=self.steps)
-        if not (0 < self.delta <= 1 and 0 <= self.minimum <= self.start <= 1):
-            raise ValueError(
-                f"delta must be in (0, 1] and 0 <= minimum <= start <= 1, got delta={self.delta}, "
-                f"minimum={self.minimum}, start={self.start}"
-            )
+        super().__post_init__()
+        if self.minimum > self.start:
+            raise ValueError(f"minimum must be at most start, got minimum={self.minimum}, start={self.start}")
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part that is tried is the part that is mixed."""
+        return {"part": self.part}
 
     @property
     def needs(self) -> tuple[str, ...]:

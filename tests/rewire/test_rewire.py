@@ -56,7 +56,7 @@ def test_sampling_leaves_isolated_nodes_at_rest(make_graph, make_env):
 
 @pytest.mark.parametrize("fraction", [0.0, -0.1, 1.1])
 def test_sampling_refuses(fraction):
-    with pytest.raises(ValueError, match=r"must be in \(0, 1\]"):
+    with pytest.raises(ValueError, match="must be a number above 0 and at most 1"):
         SampleNodes(fraction)
 
 
@@ -75,5 +75,5 @@ def test_nothing_is_drawn_where_all_nodes_work():
 
 @pytest.mark.parametrize("fraction", [0.0, -0.5, 1.5, float("nan"), float("inf")])
 def test_a_share_is_a_share(fraction):
-    with pytest.raises(ValueError, match=r"must be in \(0, 1\], got"):
+    with pytest.raises(ValueError, match="must be a number above 0 and at most 1, got"):
         sample_nodes(fraction)

@@ -201,14 +201,18 @@ def test_checkpoints_know_the_encoder(tmp_path):
 @pytest.mark.parametrize(
     ("error", "settings", "message"),
     [
-        (TypeError, {"encoder": 3}, "encoder must be a module or a function of samples, got int"),
+        (ValueError, {"encoder": 3}, "encoder must be a function or None, got 3"),
         (ValueError, {"reduce": "umap"}, "reduce must be 'pca', a function or None, got 'umap'"),
-        (ValueError, {"centers": 0}, "centers must be a whole number of at least 1, got 0"),
-        (ValueError, {"groups": 1.5}, "groups must be a whole number of at least 1, got 1.5"),
-        (ValueError, {"threshold": 0.0}, "threshold must be a number above 0, got 0.0"),
-        (ValueError, {"threshold": float("nan")}, "threshold must be a number above 0, got nan"),
-        (ValueError, {"window": (0.9, 0.5)}, r"window must be two numbers above 0, the smaller one first, got \(0.9"),
-        (ValueError, {"window": 0.7}, "window must be two numbers above 0, the smaller one first, got 0.7"),
+        (ValueError, {"centers": 0}, "centers must be a whole number of at least 1 or None, got 0"),
+        (ValueError, {"groups": 1.5}, "groups must be a whole number of at least 1 or None, got 1.5"),
+        (ValueError, {"threshold": 0.0}, "threshold must be a positive number, or infinity or None, got 0.0"),
+        (ValueError, {"threshold": float("nan")}, "threshold must be a positive number, or infinity or None, got nan"),
+        (ValueError, {"window": (0.9, 0.5)}, r"window must be two numbers, the smaller one first, got \(0.9"),
+        (
+            ValueError,
+            {"window": 0.7},
+            "window must be a tuple of a positive finite number and a positive finite number, got 0.7",
+        ),
         (ValueError, {"groups": 2, "threshold": 1.0}, "groups=2 needs no threshold, got 1.0: leave one of the two"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_cluster_that_dies():
     assert text == found[0].text
     assert "cluster 9 of 2 nodes ('n1', 'n2'): merged models are worse than the 0.8 once reached, 3 evaluations" in text
     assert "accuracy is now 0.6 before and 0.4 after merging)" in text
-    assert "FedSim" in text
+    assert "merge='similarity'" in text
 
 
 def test_losses_rise_where_clusters_die():

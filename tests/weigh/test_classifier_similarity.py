@@ -229,7 +229,7 @@ def test_a_node_keeps_what_it_is_to_keep():
     torch.testing.assert_close(kept.sum(1), torch.ones(10, dtype=torch.float64))
     alone, _ = weights(*scene(heads), ClassifierSimilarity(own=1.0))
     torch.testing.assert_close(alone, torch.eye(10, dtype=torch.float64))
-    with pytest.raises(ValueError, match="own must be a share"):
+    with pytest.raises(ValueError, match="own must be a number of at least 0 and at most 1"):
         ClassifierSimilarity(own=1.5)
 
 

@@ -278,10 +278,10 @@ def test_gradients_exist_a_chunk_at_a_time(points):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"domain": "ball"}, "domain must be one of"),
+        ({"domain": "ball"}, "domain must be 'box' or 'simplex', got 'ball'"),
         ({"gamma": 0.0}, "gamma must be a positive"),
         ({"gamma": float("nan")}, "gamma must be a positive"),
-        ({"start": 1.5}, "start must be in"),
+        ({"start": 1.5}, "start must be a number of at least 0 and at most 1"),
         ({"batch_size": 0}, "batch_size must be"),
     ],
 )
@@ -293,7 +293,7 @@ def test_it_refuses(settings, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "often"}, "sampling must be one of"),
+        ({"kind": "often"}, "kind must be 'constant', 'time', 'mixed' or 'all', got 'often'"),
         ({"switch": -1}, "switch must be"),
         ({"switch": 2.5}, "switch must be"),
         ({"decay": 0.0}, "decay must be"),
@@ -305,5 +305,5 @@ def test_sampling_refuses(settings, message):
 
 
 def test_sampling_must_be_a_sampling():
-    with pytest.raises(TypeError, match=r"use PairSampling\('constant'\)"):
+    with pytest.raises(ValueError, match="sampling must be a PairSampling, got"):
         cobo(sampling=3)

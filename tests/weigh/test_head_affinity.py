@@ -123,7 +123,7 @@ def test_weights_are_shares_of_minus_the_logarithm(count, seed, cap):
 
 @pytest.mark.parametrize("cap", [0.0, 1.0, -0.5, math.nan])
 def test_bad_caps(cap):
-    with pytest.raises(ValueError, match="cap, the greatest similarity that counts, must be between 0 and 1"):
+    with pytest.raises(ValueError, match="cap must be a number above 0 and below 1"):
         HeadAffinity(cap=cap)
 
 

@@ -15,7 +15,7 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import dac, dpsgd, fomo, panm, pens
 from graphcollab.testing import Scene
-from graphcollab.weigh import FirstOrderGain, InverseLoss, PeerWeights
+from graphcollab.weigh import FirstOrderGain, InverseLoss, PeerWeights, SimilarityWeights
 
 EDGES = torch.tensor([[0, 1, 3, 5, 2, 2], [1, 0, 0, 4, 4, 2]])
 BUFFERS = 11  # a mean and a variance of 5 channels, and a count
@@ -103,9 +103,19 @@ def test_fomo_and_dpsgd_charge_what_travels(scene, buffers):
 
 
 def test_a_weigher_that_judges_otherwise_than_the_exchange_mixes_is_refused():
+<<<<<<< HEAD
     for weigh in (InverseLoss(), FirstOrderGain(), PeerWeights(InverseLoss())):
         with pytest.raises(ValueError, match="exchanges with buffers 'average', and its weigher judges 'keep'"):
             Method("m", local=Fit(), weigh=weigh, exchange=Exchange(buffers="average"))
     with pytest.raises(ValueError, match="merges with buffers 'average', and its metric judges 'keep'"):
         PeerWeights(InverseLoss(), buffers="average")
     assert dac(metric=InverseLoss(), buffers="average").weigh.metric.buffers == "average"
+=======
+    by_similarity = PeerWeights(InverseLoss(), merge=SimilarityWeights("score"))
+    for weigh in (by_similarity, FirstOrderGain(), PeerWeights(InverseLoss())):
+        with pytest.raises(ValueError, match="exchanges with buffers 'mix', and its weigher judges 'keep'"):
+            Method("m", local=Fit(), weigh=weigh, exchange=Exchange(buffers="mix"))
+    with pytest.raises(ValueError, match="merges with buffers 'mix', and its metric judges 'keep'"):
+        PeerWeights(InverseLoss(), buffers="mix")
+    assert dac(InverseLoss(), buffers="mix").weigh.metric.buffers == "mix"
+>>>>>>> weigh12

@@ -69,7 +69,7 @@ def test_gradient_is_the_closed_form_autograd_and_finite_difference(hand_case, m
 def test_first_adam_step(hand_case, make_env):
     before, after = learned(hand_case, make_env, Adam(lr=0.1))
     assert after.edge_logit.tolist() == pytest.approx([-0.1, LN2 + 0.1, -0.1], abs=1e-6)
-    assert after.mixer_step == 1
+    assert after.weigher_step == 1
     assert before.edge_logit.tolist() == pytest.approx([0.0, LN2, 0.0])
     assert before.edge_logit_exp_avg.tolist() == [0.0, 0.0, 0.0]
 

@@ -26,7 +26,10 @@ from graphcollab.weigh import (
     CosineWeights,
     InverseDistance,
     InverseLoss,
+    NoWeights,
+    PeerWeights,
     Similarity,
+    SimilarityWeights,
     as_similarity,
 )
 
@@ -217,10 +220,14 @@ class Fixed(Similarity):
         return data.table[edge_index[1], edge_index[0]]
 
 
-def test_as_weighers_they_give_fedsims_weights_of_what_is_positive(make_graph, make_env):
+def by_similarity(metric):
+    return PeerWeights(metric, merge=SimilarityWeights("score"))
+
+
+def test_weights_by_similarity_are_of_what_is_positive(make_graph, make_env):
     table = torch.tensor([[9.0, 0.6, 0.2], [-1.0, 9.0, 3.0], [-1.0, -2.0, 9.0]], dtype=torch.float64)
     edges = torch.cartesian_prod(torch.arange(3), torch.arange(3)).flip(1).T
-    data = Fixed()(make_graph([[0.0]] * 3, edges=edges, table=table), make_env())
+    data = by_similarity(Fixed())(make_graph([[0.0]] * 3, edges=edges, table=table), make_env())
     matrix = torch.zeros(3, 3).index_put((edges[1], edges[0]), data.edge_weight)
     expected = [[3 / 7, 3 / 7, 1 / 7], [0, 0.5, 0.5], [0, 0, 1]]
     torch.testing.assert_close(matrix, torch.tensor(expected))
@@ -231,7 +238,7 @@ def test_a_method_learns_with_any_of_them(metric):
     method = Method(
         "by_similarity",
         local=Fit(epochs=1, optimizer=SGD(lr=0.1)),
-        weigh=metric,
+        weigh=by_similarity(metric),
         exchange=Exchange("zero", "x"),
         prepare=WithSelfLoops(),
     )
@@ -248,30 +255,33 @@ def test_bytes(make_graph, make_env):
     floats = 2  # P
     for metric, more in ((CosineUpdates(), floats), (CosineUpdates(0.0), 0), (CosineWeights(), 0)):
         assert metric.payload(data) == more
-        sent = metric(data, make_env()).bytes_sent
+        sent = by_similarity(metric)(data, make_env()).bytes_sent
         # every node has two receivers; 0 and 1 weigh nothing for 2, and 2 nothing for either
         assert sent.tolist() == [4 * (2 * more + 1 * floats), 4 * (2 * more + 1 * floats), 4 * (2 * more + 2 * floats)]
-    after = Exchange("zero", "x")(CosineWeights()(data, make_env()), make_env())
+    after = Exchange("zero", "x")(by_similarity(CosineWeights())(data, make_env()), make_env())
     assert after.bytes_sent.tolist() == [16.0, 16.0, 16.0]  # in all, one model for each receiver
 
 
 def test_models_on_edges_not_in_use_are_not_charged(make_graph, make_env):
     data = make_graph([[1.0], [-1.0]], edges=[[0, 1], [1, 0]])
     data.serves = torch.tensor([False, True])
-    assert CosineWeights()(data, make_env()).bytes_sent.tolist() == [0.0, 0.0]
+    assert by_similarity(CosineWeights())(data, make_env()).bytes_sent.tolist() == [0.0, 0.0]
 
 
 def test_bytes_of_several_architectures():
     scene = Scene.small(shared_head=True)
     data, env = trained(scene)
     data.edge_index, data.bytes_sent = torch.tensor([[0, 1], [2, 3]]), torch.zeros(6, dtype=torch.float64)
-
-    class Nothing(Fixed):
-        def weights(self, data, env):
-            return torch.zeros(2)
-
+    data.table, data.edge_weight = torch.ones(6, 6, dtype=torch.float64), torch.zeros(2)
     sizes = [spec.num_parameters for spec in data.x.specs]
-    assert Nothing()(data, env).bytes_sent.tolist() == [4.0 * sizes[0], 4.0 * sizes[1], 0, 0, 0, 0]
+    assert PeerWeights(Fixed(), merge=NoWeights())(data, env).bytes_sent.tolist() == [
+        4.0 * sizes[0],
+        4.0 * sizes[1],
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 class Largest(TorchDispatchMode):
@@ -307,7 +317,8 @@ def test_no_metric_makes_a_tensor_of_all_edges_and_parameters(metric, backend):
 
 def test_what_they_need():
     assert [metric.needs for metric in METRICS] == [("train",), ("val",), (), (), (), ()]
-    assert not any(metric.learns for metric in METRICS)
+    assert all(by_similarity(metric).needs == metric.needs for metric in METRICS)
+    assert not any(by_similarity(metric).learns for metric in METRICS)
 
 
 def test_a_node_without_samples_is_named(scene):
@@ -322,7 +333,9 @@ def test_a_node_without_samples_is_named(scene):
         InverseLoss("val").scores(data, env, EDGES)
     InverseLoss("val").scores(data, env, EDGES[:, :3])  # nobody asks node 4
     with pytest.raises(ValueError, match=r"'node 4'.*without 'val' samples"):
-        Scene.small().replace(tasks=engine.tasks).begin(Method("m", local=Fit(), weigh=InverseLoss("val")))
+        Scene.small().replace(tasks=engine.tasks).begin(
+            Method("m", local=Fit(), weigh=by_similarity(InverseLoss("val")))
+        )
 
 
 def test_negative_losses_have_no_inverse(scene):
@@ -355,9 +368,9 @@ def test_a_loss_of_zero_and_one_that_is_not_finite(scene):
     ("make", "message"),
     [
         (lambda: InverseLoss(reduction="max"), "reduction must be 'sum' or 'mean', got 'max'"),
-        (lambda: InverseLoss(eps=0.0), "eps must be positive, got 0.0"),
-        (lambda: InverseDistance(eps=-1.0), "eps must be positive, got -1.0"),
-        (lambda: CosineUpdates(alpha=1.5), "alpha must be from 0 .* got 1.5"),
+        (lambda: InverseLoss(eps=0.0), "eps must be a positive finite number, got 0.0"),
+        (lambda: InverseDistance(eps=-1.0), "eps must be a positive finite number, got -1.0"),
+        (lambda: CosineUpdates(alpha=1.5), "alpha must be a number of at least 0 and at most 1, got 1.5"),
         (lambda: CosineUpdates(alpha=float("nan")), "got nan"),
         (lambda: as_similarity("Inverse-Los"), "unknown similarity 'Inverse-Los'; did you mean 'inverse_loss'"),
     ],
@@ -370,7 +383,7 @@ def test_refusals(make, message):
 def test_a_part_that_is_not_shared_is_refused_at_the_start():
     for metric in (CosineWeights(), CosineUpdates(), InverseDistance()):
         with pytest.raises(ValueError, match=r"parts they have in common: \['head'\]"):
-            Scene.small(shared_head=True).begin(Method("m", local=Fit(), weigh=metric))
+            Scene.small(shared_head=True).begin(Method("m", local=Fit(), weigh=by_similarity(metric)))
 
 
 def test_by_name():

@@ -169,14 +169,14 @@ def test_small_noisy_nodes_listen_to_large_clean_ones_and_not_the_other_way(seed
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"compare": "f1"}, "compare must be one of"),
-        ({"worth": "softmax"}, "worth must be one of"),
-        ({"split": "test"}, "split must be one of"),
+        ({"compare": "f1"}, "compare must be 'metric' or 'loss'"),
+        ({"worth": "softmax"}, "worth must be 'share' or 'odds'"),
+        ({"split": "test"}, "split must be 'val' or 'train'"),
         ({"trials": 0}, "trials must be a whole number"),
         ({"steps": 0}, "steps must be a whole number"),
         ({"epochs": 1.5}, "epochs must be a whole number"),
-        ({"delta": 0.0}, r"delta must be in \(0, 1\]"),
-        ({"minimum": 0.6}, "minimum <= start"),
+        ({"delta": 0.0}, "delta must be a number above 0 and at most 1"),
+        ({"minimum": 0.6}, "minimum must be at most start, got minimum=0.6, start=0.5"),
     ],
 )
 def test_settings_out_of_range(settings, message):

@@ -1,9 +1,9 @@
-"""FedSim's weights: in proportion to similarity, and for the own model as much as for the most similar one."""
+"""Weights in proportion to similarity, and for the own model as much as for the most similar one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -15,14 +15,14 @@ from graphcollab.piece import Weigher
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["FedSim", "fedsim_weights"]
+__all__ = ["SimilarityWeights", "similarity_weights"]
 
 
-def fedsim_weights(values: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-    r"""Return FedSim's weights for the similarities, or probabilities, of senders.
+def similarity_weights(values: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+    r"""Return the weights for the similarities, or probabilities, of senders.
 
     From `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies` (Hagander &
-    Ihre-Thomason 2024), eq. 2.12 and 2.13, for a receiver i that hears the neighbours k ∈ S:
+    Ihre-Thomason 2024), eq. 2.12 and 2.13, where it is called FedSim, for a receiver i that hears the neighbours k ∈ S:
 
     .. math::
         w_{ik} = \frac{p_i(k)}{N}, \qquad w_{ii} = \frac{\max_{l \in S} p_i(l)}{N}, \qquad
@@ -45,7 +45,7 @@ def fedsim_weights(values: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [0, 0, 0]])
-        >>> fedsim_weights(torch.tensor([0.0, 0.6, 0.2]), edge_index, 3)
+        >>> similarity_weights(torch.tensor([0.0, 0.6, 0.2]), edge_index, 3)
         tensor([0.4286, 0.4286, 0.1429])
     """
     sender, receiver = edge_index
@@ -55,8 +55,8 @@ def fedsim_weights(values: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor
     if bool(bad.any()):
         edge = int(bad.nonzero()[0])
         raise ValueError(
-            f"FedSim's weights need finite values that are not negative, got {float(values[edge]):g} for edge {edge} "
-            f"({int(sender[edge])} -> {int(receiver[edge])}); clip them, for instance with values.clamp(min=0)"
+            f"weights by similarity need finite values that are not negative, got {float(values[edge]):g} for edge "
+            f"{edge} ({int(sender[edge])} -> {int(receiver[edge])}); clip them, for instance with values.clamp(min=0)"
         )
     # Parts of the greatest value: then no sum overflows, and the own model's is 1.
     greatest = scatter(values, receiver, dim_size=num_nodes, reduce="max")
@@ -68,33 +68,54 @@ def fedsim_weights(values: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor
 
 
 @dataclass(frozen=True)
-class FedSim(Weigher):
-    r"""Weights by the probabilities with which the senders were chosen.
+class SimilarityWeights(Weigher):
+    r"""Weights by the probabilities with which the senders were chosen, or by the similarities of the round.
 
     From `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies` (Hagander &
+<<<<<<< HEAD:graphcollab/weigh/fed_sim.py
     Ihre-Thomason 2024), eq. 2.11 to 2.13; see `fedsim_weights`. A node that a receiver believes to be unlike itself,
     and has drawn nevertheless, changes its model little. (It is not the FedSim of Pillutla et al. 2022: that is a
     method, `graphcollab.methods.fedsim`. Nor is it pFedSim's weights: those are `HeadAffinity`.)
+=======
+    Ihre-Thomason 2024), eq. 2.11 to 2.13, see `similarity_weights`. A node that a receiver believes to be unlike
+    itself, and has drawn nevertheless, changes its model little. The text calls this FedSim, as Pillutla et al. (2022)
+    do another method (`graphcollab.methods.fedsim`).
+
+    Args:
+        by: ``"prior"``: the probability with which the receiver chose the sender; ``"score"``: the similarity that it
+            measured in the round, negative ones as 0.
+>>>>>>> weigh12:graphcollab/weigh/similarity_weights.py
 
     Shapes:
-        Reads ``edge_prior`` [E], the probability with which the receiver chose the sender (self-loops' values are
-        ignored); writes ``edge_weight`` [E].
+        Reads ``edge_prior`` or ``edge_score`` [E] (self-loops' values are ignored); writes ``edge_weight`` [E].
 
     Raises:
-        ValueError: If there is no ``edge_prior``, or it is negative or not finite.
+        ValueError: If there is no such field, or a value is negative or not finite.
 
     Example:
-        >>> from graphcollab.weigh import FedSim
         >>> data = Data(num_nodes=2, edge_index=torch.tensor([[0, 1], [0, 0]]), edge_prior=torch.tensor([0.0, 0.3]))
-        >>> FedSim().weights(data, env=None)
+        >>> SimilarityWeights().weights(data, env=None)
         tensor([0.5000, 0.5000])
     """
 
+    by: Literal["prior", "score"] = "prior"
+
+    @property
+    def reads_scores(self) -> bool:
+        """Whether it weighs by the similarities of the round."""
+        return self.by == "score"
+
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the round's edges."""
-        if "edge_prior" not in data:
+        if f"edge_{self.by}" not in data:
             raise ValueError(
-                "FedSim weighs senders by `edge_prior` [E], the probability with which their receiver chose them, and "
-                "this graph has none: choose peers by a method that has such (DAC), or weigh by SampleCounts()"
+                "SimilarityWeights weighs senders by `edge_prior` [E], the probability with which their receiver chose "
+                "them, and this graph has none: choose peers by a method that has such (DAC), weigh by the "
+                "similarities of the round (by='score' in a PeerWeights with a metric), or weigh by SampleCounts()"
+                if self.by == "prior"
+                else "SimilarityWeights(by='score') needs `edge_score` [E], similarities measured in the round: use it "
+                "as PeerWeights(metric, merge=SimilarityWeights('score'))"
             )
-        return fedsim_weights(data.edge_prior, data.edge_index, data.num_nodes)
+        values = data[f"edge_{self.by}"]
+        values = values.clamp(min=0) if self.reads_scores else values
+        return similarity_weights(values, data.edge_index, data.num_nodes)

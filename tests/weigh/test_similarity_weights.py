@@ -1,4 +1,4 @@
-"""FedSim's weights: hand cases of eq. 2.12 and 2.13, and what the text leaves open."""
+"""Weights by similarity (FedSim): hand cases of eq. 2.12 and 2.13, and what the text leaves open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphcollab.weigh import FedSim, fedsim_weights
+from graphcollab.weigh import SimilarityWeights, similarity_weights
 
 LOOPED = [[0, 1, 2], [0, 0, 0]]
 
@@ -17,35 +17,35 @@ LOOPED = [[0, 1, 2], [0, 0, 0]]
 def test_the_hand_case(make_graph, make_env):
     # p = (.6, .2): N = .6 + .8 = 1.4; the own model gets .6 / 1.4
     prior = torch.tensor([math.nan, 0.6, 0.2])  # what stands at a self-loop is ignored
-    data = FedSim()(make_graph([[0.0]] * 3, edges=LOOPED, edge_prior=prior), make_env())
+    data = SimilarityWeights()(make_graph([[0.0]] * 3, edges=LOOPED, edge_prior=prior), make_env())
     assert data.edge_weight.tolist() == pytest.approx([0.428571, 0.428571, 0.142857], abs=1e-6)
 
 
 def test_equal_priors_are_the_plain_mean():
-    assert fedsim_weights(torch.full((3,), 0.01), torch.tensor(LOOPED), 3).tolist() == pytest.approx([1 / 3] * 3)
+    assert similarity_weights(torch.full((3,), 0.01), torch.tensor(LOOPED), 3).tolist() == pytest.approx([1 / 3] * 3)
 
 
 def test_receivers_do_not_influence_each_other():
     edges = torch.tensor([[0, 1, 2, 1, 2], [0, 0, 0, 1, 1]])
-    weight = fedsim_weights(torch.tensor([0.0, 0.6, 0.2, 0.0, 7.0]), edges, 4)
+    weight = similarity_weights(torch.tensor([0.0, 0.6, 0.2, 0.0, 7.0]), edges, 4)
     assert weight.tolist() == pytest.approx([3 / 7, 3 / 7, 1 / 7, 0.5, 0.5])
 
 
 def test_without_a_self_loop_neighbours_share_everything():
     edges = torch.tensor([[1, 2], [0, 0]])
-    assert fedsim_weights(torch.tensor([0.6, 0.2]), edges, 3).tolist() == pytest.approx([0.75, 0.25])
-    assert fedsim_weights(torch.zeros(2), edges, 3).tolist() == [0.5, 0.5]
+    assert similarity_weights(torch.tensor([0.6, 0.2]), edges, 3).tolist() == pytest.approx([0.75, 0.25])
+    assert similarity_weights(torch.zeros(2), edges, 3).tolist() == [0.5, 0.5]
 
 
 def test_similar_to_nobody():
-    assert fedsim_weights(torch.zeros(3), torch.tensor(LOOPED), 3).tolist() == [1.0, 0.0, 0.0]
-    assert fedsim_weights(torch.zeros(1), torch.tensor([[0], [0]]), 1).tolist() == [1.0]
-    assert fedsim_weights(torch.zeros(0), torch.zeros(2, 0, dtype=torch.int64), 2).tolist() == []
+    assert similarity_weights(torch.zeros(3), torch.tensor(LOOPED), 3).tolist() == [1.0, 0.0, 0.0]
+    assert similarity_weights(torch.zeros(1), torch.tensor([[0], [0]]), 1).tolist() == [1.0]
+    assert similarity_weights(torch.zeros(0), torch.zeros(2, 0, dtype=torch.int64), 2).tolist() == []
 
 
 def test_great_values_do_not_overflow():
     values = torch.tensor([0.0, 1e308, 1e308], dtype=torch.float64)
-    assert fedsim_weights(values, torch.tensor(LOOPED), 3).tolist() == pytest.approx([1 / 3] * 3)
+    assert similarity_weights(values, torch.tensor(LOOPED), 3).tolist() == pytest.approx([1 / 3] * 3)
 
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), unique=True, max_size=20)
@@ -55,7 +55,7 @@ pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), unique=True, m
 def test_against_the_equations(pairs, draw):
     values = draw.draw(st.lists(st.floats(0, 10), min_size=len(pairs), max_size=len(pairs)))
     edges = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
-    found = fedsim_weights(torch.tensor(values, dtype=torch.float64), edges, 6).tolist()
+    found = similarity_weights(torch.tensor(values, dtype=torch.float64), edges, 6).tolist()
     for i in range(6):
         mine = [(j, p, w) for (j, k), p, w in zip(pairs, values, found, strict=True) if k == i]
         prior = [p for j, p, _ in mine if j != i]
@@ -70,9 +70,9 @@ def test_against_the_equations(pairs, draw):
 @pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf])
 def test_values_that_are_no_similarities(bad):
     with pytest.raises(ValueError, match=r"not negative, got .* for edge 1 \(1 -> 0\)"):
-        fedsim_weights(torch.tensor([0.0, bad, 0.2]), torch.tensor(LOOPED), 3)
+        similarity_weights(torch.tensor([0.0, bad, 0.2]), torch.tensor(LOOPED), 3)
 
 
 def test_without_priors(make_graph, make_env):
     with pytest.raises(ValueError, match=r"edge_prior.*this graph has none.*DAC"):
-        FedSim()(make_graph([[0.0]] * 3, edges=LOOPED), make_env())
+        SimilarityWeights()(make_graph([[0.0]] * 3, edges=LOOPED), make_env())

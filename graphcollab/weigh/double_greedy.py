@@ -1,0 +1,206 @@
+"""DPFL's choice: a set of neighbours whose average is good on the receiver's own validation data."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.engine import Rows
+from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.keyed import keyed_uniform
+from graphcollab.ops import mix
+from graphcollab.piece import Field
+from graphcollab.settings import Buffers, Count
+from graphcollab.weigh.choose import AllPeers
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["DoubleGreedy", "double_greedy"]
+
+_ORDER_STREAM, _ADD_STREAM = 140, 141
+Losses = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class DoubleGreedy(AllPeers):
+    r"""Choose, by a randomised double greedy search, whom to average with: as many as make the own loss small.
+
+    From `DPFL: Decentralized Personalized Federated Learning (Kharrat, Canini, Horváth, AISTATS 2025)
+    <https://arxiv.org/abs/2406.06520>`_. With :math:`L_i` the validation loss of node i and
+    :math:`\bar\theta_S = \sum_{j \in S} n_j \theta_j / \sum_{j \in S} n_j`, it looks for a set S of at most B nodes, i
+    itself among them, with a small :math:`L_i(\bar\theta_S)`: from X = {i} and Y = all candidates and i, for every
+    candidate z in random order,
+
+    .. math::
+        a = L_i(\bar\theta_X) - L_i(\bar\theta_{X \cup z}), \quad
+        b = L_i(\bar\theta_Y) - L_i(\bar\theta_{Y \setminus z}), \quad
+        p = \frac{\max(a, 0)}{\max(a, 0) + \max(b, 0)} \quad \text{(1 where both are 0)}
+
+    and z joins X with probability p, or else leaves Y; the search ends when X has B members. With n candidates that
+    takes 2 n + 2 passes over the validation samples. A candidate is added, too, where both adding it and leaving it out
+    of Y does harm, so X may end worse than the node alone; ``safe`` prevents that.
+
+    Args:
+        budget: B. It counts the node itself; with 1 nobody is listened to.
+        every: Rounds between two choices; in all others nodes listen to nobody.
+        pool: ``"first"``: the candidates are those chosen the first time, for good; ``"all"``: everybody, always.
+        safe: Take the best set that X has been on the way, the node alone among them, not the last one.
+        part: Part of the models that is merged; the exchange's.
+        buffers: Whether running statistics are merged, too; the exchange's.
+
+    Shapes:
+        Keeps ``edge_pool`` [E], who may be chosen, and ``pooled`` [K], who has chosen once. The mixtures of one step
+        are there at a time, one per node.
+
+    Example:
+        >>> DoubleGreedy(budget=4, every=1).pool
+        'first'
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_pool", "per_edge", "who may be chosen", known_to="receiver"),
+        Field("pooled", "per_node", "who has chosen once", known_to="owner"),
+    )
+    travels: ClassVar[str] = "the part that is mixed, from every candidate"
+    judges: ClassVar[bool] = True
+
+    budget: Count = 10
+    every: Count = 2
+    pool: Literal["first", "all"] = "first"
+    safe: bool = False
+    part: str = "all"
+    buffers: Buffers = "keep"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Validation samples, to judge mixtures by."""
+        return ("val",)
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """What is merged."""
+        return {"part": self.part, "buffers": self.buffers}
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Let everybody be a candidate."""
+        data = copy.copy(data)
+        data.edge_pool = data.edge_index[0] != data.edge_index[1]
+        data.pooled = torch.zeros_like(data.isolated)
+        return data
+
+    def looks_at(self, data: Data) -> Tensor | None:
+        """Look at the candidates, in the rounds that choose."""
+        played = data.round - data.phase_start + 1
+        return data.edge_chosen & data.edge_pool if played % self.every == 0 and self.budget > 1 else None
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Choose, and keep the choice as the pool if it is the first."""
+        candidates = self.looks_at(data)
+        data = copy.copy(data)
+        if candidates is None:
+            data.edge_chosen = torch.zeros_like(data.edge_chosen)
+            return data
+        sender, receiver = data.edge_index
+        keys = data.node_id[receiver], data.node_id[sender], data.round
+        order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
+        chosen = double_greedy(
+            lambda members: self._losses(data, env, members),
+            data.edge_index,
+            candidates,
+            _turns(order, receiver, candidates, data.num_nodes),
+            uniform,
+            self.budget,
+            self.safe,
+        )
+        data.edge_chosen = chosen & (sender != receiver)
+        if self.pool == "first":
+            new = data.trains & ~data.pooled
+            data.edge_pool = torch.where(new[receiver], data.edge_chosen, data.edge_pool)
+            data.pooled = data.pooled | new
+        return data
+
+    def _losses(self, data: Data, env: Env, members: Tensor) -> Tensor:
+        """Return the validation losses of the average over every receiver's members, [K]; infinite if not finite."""
+        sender, receiver = data.edge_index
+        count = env.engine.tasks.sizes("train")[sender].to(data.x.dtype).masked_fill(~members, 0)
+        weight = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+        models = data.x
+        for part in (self.part, *(("buffers",) if buffers_travel(data.x, self.buffers) else ())):
+            sent = env.comm.halo(data.x.part(part), data.edge_index)
+            models = models.with_part(part, mix(sent, weight, data.edge_index, data.num_nodes))
+        nodes = data.trains.nonzero().flatten()
+        found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64, device=nodes.device)
+        found[nodes] = (
+            env.engine.loss(Rows.own(models, nodes), "val").double().nan_to_num(nan=torch.inf, posinf=torch.inf)
+        )
+        return found
+
+
+def double_greedy(
+    losses: Losses,
+    edge_index: Tensor,
+    candidates: Tensor,
+    turn: Tensor,
+    uniform: Tensor,
+    budget: int,
+    safe: bool = False,
+) -> Tensor:
+    """Search for every receiver's set, all receivers at a time; see `DoubleGreedy`.
+
+    Args:
+        losses: Returns every receiver's loss, [K], given which senders are in its set, a mask [E].
+        edge_index: Edges, self-loops among them, [2, E].
+        candidates: Which edges come from candidates, [E].
+        turn: When a candidate is looked at, from 0 for every receiver, [E].
+        uniform: A random number between 0 and 1 for every edge, [E]; a candidate is added where it is below p.
+        budget: B.
+        safe: Return the best X.
+
+    Returns:
+        Which senders, the receiver included, are in its set, [E].
+    """
+    sender, receiver = edge_index
+    inside, complement = sender == receiver, (sender == receiver) | candidates
+    loss, bound = losses(inside), losses(complement)
+    best, least = inside, loss
+    for now in range(int(turn[candidates].max()) + 1 if bool(candidates.any()) else 0):
+        full = torch.bincount(receiver[inside], minlength=len(loss)) >= budget
+        visited = candidates & (turn == now) & ~full[receiver]  # one edge of a receiver at most
+        if not bool(visited.any()):
+            break
+        joined, left = losses(inside | visited), losses(complement & ~visited)
+        gain, relief = (
+            (old - new).nan_to_num(nan=0.0, posinf=1e300).clamp(min=0) for old, new in ((loss, joined), (bound, left))
+        )
+        share = torch.where(gain + relief > 0, gain / (gain + relief), 1.0)
+        added = visited & (uniform < share[receiver])
+        inside, complement = inside | added, complement & ~(visited & ~added)
+        adds, drops = (_receivers(edges, receiver, len(loss)) for edges in (added, visited & ~added))
+        loss, bound = torch.where(adds, joined, loss), torch.where(drops, left, bound)
+        better = loss < least
+        best, least = torch.where(better[receiver], inside, best), torch.where(better, loss, least)
+    return best if safe else inside
+
+
+def _receivers(edges: Tensor, receiver: Tensor, count: int) -> Tensor:
+    """Return which nodes receive along some edges, [K]."""
+    return torch.zeros(count, dtype=torch.bool, device=receiver.device).index_fill_(0, receiver[edges], True)
+
+
+def _turns(order: Tensor, receiver: Tensor, candidates: Tensor, count: int) -> Tensor:
+    """Return the place of every candidate among its receiver's, by ascending ``order``, [E]."""
+    some = candidates.nonzero().flatten()
+    some = some[order[some].argsort(stable=True)]
+    some = some[receiver[some].argsort(stable=True)]
+    many = torch.bincount(receiver[some], minlength=count)
+    turn = torch.zeros_like(receiver)
+    turn[some] = torch.arange(len(some), device=some.device) - (many.cumsum(0) - many)[receiver[some]]
+    return turn
