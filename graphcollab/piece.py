@@ -131,9 +131,7 @@ class Weigher(Piece):
         data.edge_weight = self.weights(data, env).to(data.x.dtype)
         return data
 
-    def for_newcomers(
-        self, data: Data, edge_index: Tensor, names: Sequence[str]
-    ) -> Callable[[Tensor], Tensor] | None:
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> Callable[[Tensor], Tensor] | None:
         """Return what weighs edges to nodes that come after training; None where that cannot be said of such nodes.
 
         Args:
