@@ -64,9 +64,9 @@ def join(
 
     A newcomer trains alone for ``warmup`` rounds from the run's initial model; the method's weigher says whom to listen
     to (meta-L2C by attention between its change and those of the old nodes); its model becomes the initial one plus the
-    weighted sum of all changes since the run's start, which it then trains for ``finetune`` rounds on its own data. Nothing is sent to the old
-    nodes, whose models and weights stay as they are. (The paper says that meta-L2C serves new nodes but not how;
-    this is our reading.)
+    weighted sum of all changes since the run's start, which it then trains for ``finetune`` rounds on its own data.
+    Nothing is sent to the old nodes, whose models and weights stay as they are. (The paper says that meta-L2C serves
+    new nodes but not how; this is our reading.)
 
     Args:
         result: A run of a method that can weigh models it has never met (`Weigher.for_newcomers`; meta-L2C), one
