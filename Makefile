@@ -22,7 +22,7 @@ PIP := $(PY) -m pip -qq install --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
-.PHONY: help setup scatter demo test check golden lint types doctest examples clean distclean
+.PHONY: help setup demo test check golden lint types doctest examples clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
@@ -32,19 +32,14 @@ help: ## list the targets
 setup: $(VENV)/.package ## build .venv, or what is missing of it
 	@:
 
-scatter: $(VENV)/.scatter ## add the optional torch-scatter, one more kernel for mixing (about 4 minutes, once)
-	@:
-
 demo: setup ## compare local, FedAvg, DPSGD, L2C and meta-L2C on handwritten digits
 	@$(PY) examples/train_meta_l2c.py $(ARGS)
 
 test: setup ## run the tests and the doctests, one process per core
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-# torch-scatter is built here and not before: no other target uses it.
-check: setup scatter ## run what takes longer than a person waits: tests marked slow, and those of torch-scatter's kernel
+check: setup ## run what takes longer than a person waits: tests marked slow
 	@$(PYTEST) -m slow --timeout 2400 $(ARGS)
-	@$(PYTEST) tests/ops/test_mixing.py
 
 golden: setup ## record anew the results that tests/golden holds all methods to, and say what moved
 	@OMP_NUM_THREADS=1 $(PY) -m tests.golden.record
@@ -95,7 +90,7 @@ $(VENV)/.created:
 	"$$python" -m venv $(VENV)
 	@touch $@
 
-# PyTorch comes first and alone: what follows finds it installed, and torch-scatter's build imports it.
+# PyTorch comes first and alone: what follows finds it installed.
 $(VENV)/.torch: $(VENV)/.created constraints.txt
 	@echo "[setup 2/3] installing PyTorch (0.2 GB for CPUs, 3 GB with CUDA; minutes on a slow line)"
 	@$(PIP) torch setuptools wheel; echo "            done after $$SECONDS s"
@@ -105,30 +100,3 @@ $(VENV)/.package: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "[setup 3/3] installing graphcollab and what it needs"
 	@$(PIP) --no-build-isolation --editable '.[dev]'; echo "            done after $$SECONDS s"
 	@touch $@
-
-# Optional: without torch-scatter, mixing uses its CSR and dense kernels. A missing compiler is cheap to look for, so it leaves
-# no stamp and is looked for again; a failed build costs minutes, so it does. pip may hold a wheel that it built against
-# another PyTorch: a wheel that does not work is built again.
-$(VENV)/.scatter: $(VENV)/.package
-	@log=$(VENV)/scatter.log; : >$$log; \
-	scatter=$$(sed -n '/^torch-scatter==/p' constraints.txt); \
-	without="going on without torch-scatter (mixing uses its CSR and dense kernels instead)"; \
-	say() { printf '%s\n' "$$@"; }; \
-	install() { $(PIP) --no-build-isolation --no-deps "$$@" "$$scatter" >>$$log 2>&1; }; \
-	works() { $(PY) -c 'import torch as t, torch_scatter as s; s.segment_csr(t.ones(2), t.tensor([0, 2]))' >>$$log 2>&1; }; \
-	if ! works; then \
-	  if ! command -v "$${CXX:-c++}" >/dev/null; then \
-	    say "[scatter] no C++ compiler: $$without" "            to have it: install a compiler (Debian: g++), then make scatter"; exit 0; \
-	  fi; \
-	  if [ ! -e "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]; then \
-	    say "[scatter] no Python.h: $$without" "            to have it: install it (Debian: python3-dev), then make scatter"; exit 0; \
-	  fi; \
-	  say "[scatter] building torch-scatter, once (about 4 minutes; a moment if pip has built it before)"; \
-	  if install && { works || { install --force-reinstall --no-cache-dir && works; }; }; then \
-	    say "            done after $$SECONDS s"; \
-	  else \
-	    $(PY) -m pip -qq uninstall --yes torch-scatter 2>/dev/null || true; \
-	    say "            its build failed (see $$log): $$without" "            to try again: rm $(VENV)/.scatter && make scatter"; \
-	  fi; \
-	fi; \
-	touch $@

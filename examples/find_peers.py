@@ -25,10 +25,9 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab.files import write_whole
-from graphcollab.stop.watch import ProbeSimilarity, WatchMerging
 from graphcollab.tasks import label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.tasks.class_groups import FIVE_PAIRS
-from graphcollab.train import RecordGraph, RecordScores
+from graphcollab.train import ProbeSimilarity, RecordGraph, WatchMerging
 from graphcollab.weigh import CosineUpdates, CosineWeights, InverseDistance, InverseLoss
 
 NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster
@@ -107,9 +106,9 @@ def main() -> None:
         pictures = {"contacts": report.contact_heatmap(last, len(cluster), cluster)}
         pictures["traffic"] = report.traffic_curves(last, cluster)
         for name in ("random", "oracle", SHOWN):  # once more, watched, which changes nothing
-            watch = ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")], watch=WatchMerging())
-            method = makers[name](**found.chosen[name][-1].setting).replace(watch=watch)
-            again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": [RecordScores()]}
+            watch = [WatchMerging(), ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")])]
+            method = makers[name](**found.chosen[name][-1].setting)
+            again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": watch}
             history = run(method, draw(seed=args.seeds - 1), model, **again).history
             pictures[f"merging_{name}"] = report.merge_curves(history, cluster, title=name)
         pictures["similarity"] = report.similarity_curves(history.scores, cluster, "cosine of weights", title=SHOWN)

@@ -1,16 +1,19 @@
-"""Checks of settings that many parts share, and a filter for the warnings of one thread."""
+"""Checks of settings that many parts share, warnings that name their caller, and a filter for those of a thread."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
-__all__ = ["check_whole", "own_filter"]
+__all__ = ["check_whole", "own_filter", "warn"]
 
 _FILTERS = threading.Lock()
+_PACKAGE = str(Path(__file__).parent)
 
 
 def check_whole(minimum: int = 1, optional: bool = False, **settings: object) -> None:
@@ -34,6 +37,14 @@ def check_whole(minimum: int = 1, optional: bool = False, **settings: object) ->
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
+
+
+def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn in the name of the first caller outside of this package, however deep inside it something was found."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 class _OfThread(type):

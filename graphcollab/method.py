@@ -23,7 +23,6 @@ from graphcollab.exchange import NoExchange, ServerAverage
 from graphcollab.piece import Exchanger, Judge, Local, Rewiring, Stop, Weigher
 from graphcollab.rewire import EveryRound, Keep
 from graphcollab.stack import Stacks
-from graphcollab.stop.watch import NoWatch
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env
@@ -55,7 +54,7 @@ class Method:
         exchange: What is mixed and onto which base.
         rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`EveryRound`).
         personal: The models nodes serve and are judged by.
-        watch: What is watched before and after merging; it may stop nodes.
+        stop: When a node has learned enough, by a look at its models before and after merging.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
         global_state: Whether connected nodes share state other than along edges (a server, a shared encoder).
 
@@ -71,14 +70,14 @@ class Method:
     rewire: Rewiring | BaseTransform = field(default_factory=Keep)
     personal: Judge = field(default_factory=OwnModel)
     judge: Judge = field(default_factory=Judge)
-    watch: Stop = field(default_factory=NoWatch)
+    stop: Stop = field(default_factory=Stop)
     prepare: BaseTransform | None = None
     global_state: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.rewire, BaseTransform):
             object.__setattr__(self, "rewire", EveryRound(self.rewire))
-        if self.watch.stops and isinstance(self.exchange, ServerAverage):
+        if self.stop.stops and isinstance(self.exchange, ServerAverage):
             raise ValueError(
                 f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
                 "the whole run by run(patience=...) instead"
@@ -111,7 +110,7 @@ class Method:
     @property
     def stops(self) -> bool:
         """Whether nodes may stop early."""
-        return self.watch.stops
+        return self.stop.stops
 
     def ends(self, data: Data) -> bool:
         """Tell whether there is nothing left to do, since all nodes have stopped."""
@@ -133,8 +132,8 @@ class Method:
         """
         for split in self.weigh.needs:
             tasks.require(split, f"{self.name} needs to {'learn' if self.weigh.learns else 'find'} edge weights")
-        for split in self.watch.needs:
-            tasks.require(split, f"{self.name} needs to watch its nodes")
+        for split in self.stop.needs:
+            tasks.require(split, f"{self.name} needs to tell when nodes have learned enough")
 
     def start(self, data: Data, env: Env) -> Data:
         """Create what the parts keep from round to round; all nodes but isolated ones are at work."""
@@ -150,16 +149,15 @@ class Method:
             del data.server
         if self.prepare is not None:
             data = allowed_only(self.prepare(data))
-        for part in (self.local, self.weigh, self.exchange, self.watch, self.rewire, self.personal):
+        for part in (self.local, self.weigh, self.exchange, self.stop, self.rewire, self.personal):
             data = part.init(data, env)
         return allowed_only(data)
 
     def play(self, data: Data, env: Env) -> Data:
         """Play one round."""
         data = copy.copy(data)
-        for name in ("scores", "probe"):  # of the last round
-            if name in data:
-                del data[name]
+        if "scores" in data:  # of the last round
+            del data.scores
         keeps, held = "x_local" in self.judge.reads, data.get("x_local", data.x)
         if "x_local" in data:
             del data.x_local
@@ -168,14 +166,18 @@ class Method:
         data = began = sift(attend(data, env), self.local, env)
         serves_start, alone = self.exchange.serves_start, not self.local.crosses
         data = settle(self.local(data, env), env, serves_start, alone)
-        data = self.watch.before(data, env)
+        for observer in env.observers:
+            observer.before_mixing(copy.copy(data), env)
+        data = self.stop.before(data, env)
         data = self.weigh(data, env)
         data = self.exchange(count_messages(data, self.exchange.at_server(data)), env)
         local_models = data.get("x_local", data.x).where(~data.trains, held)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
-        data = self.rewire(dismiss(self.watch.after(data, env), before, began, env), env)
+        for observer in env.observers:
+            observer.after_mixing(copy.copy(data), env)
+        data = self.rewire(dismiss(self.stop.after(data, env), before, began, env), env)
         data = copy.copy(data)
         for name in ("x_start", "x_local", "last_graph"):
             if name in data:

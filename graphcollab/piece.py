@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
@@ -135,6 +135,20 @@ class Weigher(Piece):
         data = copy.copy(data)
         data.edge_weight = self.weights(data, env).to(data.x.dtype)
         return data
+
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> Callable[[Tensor], Tensor] | None:
+        """Return what weighs edges to nodes that come after training; None where that cannot be said of such nodes.
+
+        Args:
+            data: The state after training.
+            edge_index: Edges to newcomers, [2, E]: senders are the K nodes of the data, then the newcomers; receivers
+                are newcomers, numbered from 0.
+            names: Names of all nodes, for errors.
+
+        Returns:
+            A function from the newcomers' mixed part, [K', P_part], to the edges' weights, [E].
+        """
+        return None
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Take a step on the weigher's own parameters.

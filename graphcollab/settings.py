@@ -246,8 +246,8 @@ def _holds(annotation: Any, value: Any) -> bool:
         return countable and all(_holds(args[0], one) for one in value)
     if origin is type:
         return isinstance(value, type) and issubclass(value, args)
-    if not isinstance(annotation, type):
-        return True  # Any, and variables of types
+    if annotation is Any or not isinstance(annotation, type):
+        return True  # Any is a class, variables of types are not
     if getattr(annotation, "_is_protocol", False) and not getattr(annotation, "_is_runtime_protocol", False):
         return callable(value)
     return isinstance(value, annotation)

@@ -26,9 +26,8 @@ from graphcollab import Phases, build_model, concept_shift, label_shift, load_da
 from graphcollab.files import write_whole
 from graphcollab.methods import oracle
 from graphcollab.models import MODELS
-from graphcollab.stop.watch import WatchMerging
 from graphcollab.tasks.class_groups import ANIMALS_VEHICLES
-from graphcollab.train import HealthCheck
+from graphcollab.train import HealthCheck, WatchMerging
 
 DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))
 
@@ -69,13 +68,15 @@ def main() -> None:
     print("deluded  " + "  ".join(f"{f'round {r}':>21}" for r in rounds))
     for many in args.deluded:
         wrong = tasks.node_id[:many].tolist()
-        method = Phases(make().replace(watch=WatchMerging()), half, make(deluded=wrong).replace(watch=WatchMerging()))
+        method = Phases(make(), half, make(deluded=wrong))
         place = args.checkpoint and args.checkpoint / f"deluded_{many}"
         health = HealthCheck(tasks.cluster)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             play: dict[str, Any] = {"rounds": args.rounds, "seed": args.seed, "checkpoint": place}
-            history = run(method, tasks, model, callbacks=[health], progress=f"{many} deluded", **play).history
+            history = run(
+                method, tasks, model, callbacks=[WatchMerging(), health], progress=f"{many} deluded", **play
+            ).history
         before, after = (100 * history.table(f"val_metric_{when}") for when in ("before", "after"))  # [T, K]
         sane = own.clone()
         sane[:many] = False

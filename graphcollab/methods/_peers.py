@@ -11,7 +11,7 @@ from graphcollab.method import Method
 from graphcollab.piece import Weigher
 from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers
-from graphcollab.stop.watch import BestModel, EarlyStopping
+from graphcollab.stop import BestModel, EarlyStopping
 from graphcollab.weigh import (
     PeerWeights,
     SampleCounts,
@@ -66,4 +66,4 @@ def peer_method(
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=rewire,
     )
-    return method if patience is None else method.replace(watch=EarlyStopping(patience), personal=BestModel())
+    return method if patience is None else method.replace(stop=EarlyStopping(patience), personal=BestModel())

@@ -22,7 +22,7 @@ class Mix(MessagePassing):
     `graphcollab.ops.mix`.
 
     Args:
-        kernel: ``"dense"``, ``"csr"`` or ``"segment"``. Default: by density and number type.
+        kernel: ``"dense"`` or ``"csr"``. Default: by density.
 
     Shapes:
         - x: [K, P], or a pair (x_src [S, P], x_dst) where only the number of receivers of x_dst is used.

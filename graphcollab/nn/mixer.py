@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -106,8 +106,12 @@ class Mixer:
             codes.append(F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1))
         return torch.cat(codes, 1)
 
-    def of(self, node: int) -> Mixer:
+    def of(self, node: int | None = None) -> Mixer:
         """Return a node's mixer: this one, which all share; `Mixers` are several."""
+        return self
+
+    def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> Mixer:
+        """Return the mixer of these nodes and of others who hear them: this one."""
         return self
 
     @property

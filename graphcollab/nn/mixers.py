@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -39,15 +39,54 @@ class Mixers:
             return mixer
         return cls((mixer,) * max(int(group.max()) + 1, 1), group)
 
-    def of(self, node: int) -> Mixer:
-        """Return a node's mixer.
+    def of(self, node: int | None = None) -> Mixer:
+        """Return a node's mixer, or the only one.
 
         Raises:
-            ValueError: If it has none, since it is alone.
+            ValueError: If the node has none, since it is alone, or none is named and there are several.
         """
+        if node is None:
+            if len(self.mixers) > 1:
+                raise ValueError(
+                    f"{len(self.mixers)} parts of the graph, which are not connected, trained a mixer each: say whose "
+                    "is to be saved by node=..."
+                )
+            return self.mixers[0]
         if int(self.group[node]) < 0:
             raise ValueError(f"node {node} has no neighbours, and so no encoders: choose a node that has some")
         return self.mixers[int(self.group[node])]
+
+    def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> Mixers:
+        """Return the mixers of these nodes and of others who hear them: of every newcomer, that of those it hears.
+
+        Args:
+            edge_index: Edges from these nodes (then the newcomers) to newcomers, who are numbered from 0, [2, E].
+            names: Names of all nodes.
+
+        Raises:
+            ValueError: If a newcomer hears nodes with different mixers, or one that is alone.
+        """
+        known = len(self.group)
+        if len(self.mixers) == 1:  # the others are alone
+            return replace(self, group=self.group.new_zeros(len(names)))
+        group = torch.cat([self.group, self.group.new_full((len(names) - known,), -1)])
+        for node in range(known, len(names)):
+            senders = edge_index[0, (edge_index[1] == node - known) & (edge_index[0] < known)]
+            heard = self.group[senders].unique()
+            if len(heard[heard >= 0]) > 1:
+                one, two = (names[int((self.group == g).nonzero()[0])] for g in heard[heard >= 0][:2])
+                raise ValueError(
+                    f"{names[node]} would hear {one} and {two}, which are not connected and learned different mixers: "
+                    "say by allowed=... which part of the graph it joins"
+                )
+            if len(heard) and int(heard[0]) < 0:
+                lone = names[int(senders[self.group[senders] < 0][0])]
+                raise ValueError(
+                    f"{names[node]} would hear {lone}, which is alone and has learned no mixer: leave it out by "
+                    "allowed=..."
+                )
+            group[node] = heard[0] if len(heard) else -1
+        return replace(self, group=group)
 
     def encode(self, change: Tensor, spec: ParamSpec, part: str = "all") -> Tensor:
         """Encode changes of models [K, P_part] as [K, D], every node's by its own mixer."""

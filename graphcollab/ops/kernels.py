@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -51,55 +50,33 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     """Multiply with W in compressed rows, a block of columns at a time so that the block's rows stay in the cache.
 
     Blocks are shared between threads (`share`), not the work on a block: that would end in hundreds of places where
-    threads wait for each other, 10 times as long as one thread takes where another process has a core.
+    threads wait for each other, 10 times as long as one thread takes where another process has a core. Half precision,
+    for which torch has no sparse product, is computed in single precision.
     """
-    matrix = structure.adjacency(weight)
-    blocks = list(_blocks(x.shape[1], len(x), x.element_size()))
+    within = torch.promote_types(x.dtype, torch.float32)
+    matrix = structure.adjacency(weight.to(within))
+    blocks = list(_blocks(x.shape[1], len(x), within.itemsize))
     if len(blocks) == 1 or x.device.type != "cpu":
-        return matrix @ x
+        return (matrix @ x.to(within)).to(x.dtype)
     out = x.new_empty(structure.num_receivers, x.shape[1])
 
     def multiply(block: slice) -> None:
-        out[:, block] = matrix @ x[:, block].contiguous()
+        out[:, block] = matrix @ x[:, block].to(within).contiguous()
 
     share(multiply, blocks)
-    return out
-
-
-def segment_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
-    """Sum messages with torch-scatter's segment kernel, a block of columns at a time.
-
-    Raises:
-        ImportError: If torch-scatter is not installed.
-    """
-    try:
-        from torch_scatter import segment_csr
-    except ImportError as error:
-        raise ImportError("the 'segment' kernel needs torch-scatter: pip install graphcollab[scatter]") from error
-    out = x.new_empty(structure.num_receivers, x.shape[1])
-    for block in _blocks(x.shape[1], structure.num_edges, x.element_size()):
-        out[:, block] = segment_csr(x[structure.sender, block] * weight[:, None], structure.ptr, reduce="sum")
     return out
 
 
 PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {
     "dense": dense_product,
     "csr": csr_product,
-    "segment": segment_product,
 }
 
 
 def choose_product(structure: Structure, x: Tensor) -> str:
-    """Return the kernel for a graph: ``dense`` for dense or tiny graphs, ``csr`` for sparse ones.
-
-    For number types without a sparse product (half precision), sparse graphs take ``segment`` if torch-scatter is
-    installed, else ``dense``.
-    """
-    if min(structure.num_senders, structure.num_receivers) <= 4 or structure.density >= DENSE_DENSITY:
-        return "dense"
-    if x.dtype in (torch.float32, torch.float64):
-        return "csr"
-    return "segment" if find_spec("torch_scatter") else "dense"
+    """Return the kernel for a graph: ``dense`` for dense or tiny graphs, ``csr`` for sparse ones."""
+    few = min(structure.num_senders, structure.num_receivers) <= 4
+    return "dense" if few or structure.density >= DENSE_DENSITY or not x.is_floating_point() else "csr"
 
 
 def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:

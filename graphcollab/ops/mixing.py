@@ -74,7 +74,7 @@ def mix(
         weight: What every receiver gives every sender it hears, [E].
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
-        kernel: ``"dense"``, ``"csr"`` or ``"segment"``. Default: by density and number type, see `choose_product`.
+        kernel: ``"dense"`` or ``"csr"``. Default: by density, see `choose_product`.
 
     Shapes:
         Output: [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only where they are needed.

@@ -29,7 +29,7 @@ def merge_curves(
     span more than two powers of ten.
 
     Args:
-        history: Of a run whose method watches merging (``watch=WatchMerging()``).
+        history: Of a run that watched merging (``callbacks=[WatchMerging()]``).
         cluster: The true cluster of each node, a panel each. Default: one panel for all nodes.
         percent: Whether values are shares to be shown in percent. Default: as the metric's name says.
         title: Title of the whole figure.
@@ -48,7 +48,7 @@ def merge_curves(
         [[60], [70]]
     """
     if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
-        raise ValueError("the run did not watch merging: set the method's watch=WatchMerging()")
+        raise ValueError("the run did not watch merging: give it callbacks=[WatchMerging()]")
     cluster = torch.zeros(len(history.names)) if cluster is None else cluster.cpu()
     if cluster.shape != (len(history.names),):
         raise ValueError(f"cluster must be [K] for K = {len(history.names)} nodes, got {list(cluster.shape)}")

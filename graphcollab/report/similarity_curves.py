@@ -50,5 +50,7 @@ def similarity_curves(
     """
     found = similarity_by_cluster(scores, cluster, pooled=pooled)
     if all(bool(band.mean.isnan().all()) for band in found[2:]):
-        raise ValueError("no similarities were recorded: record them with RecordScores(), or measure by a probe")
+        raise ValueError(
+            "no similarities were recorded: record them with RecordScores(), or measure them with ProbeSimilarity(...)"
+        )
     return bands_by_cluster(found, metric, title)

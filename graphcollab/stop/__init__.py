@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from graphcollab.stop.watch import BestModel, EarlyStopping, NoWatch, ProbeSimilarity, WatchMerging
+from graphcollab.stop.early_stopping import BestModel, EarlyStopping
 
-__all__ = [
-    "BestModel",
-    "EarlyStopping",
-    "NoWatch",
-    "ProbeSimilarity",
-    "WatchMerging",
-]
+__all__ = ["BestModel", "EarlyStopping"]

@@ -14,7 +14,7 @@ from graphcollab.tasks.tasks import Tasks
 
 __all__ = [
     "assemble",
-    "check_sizes",
+    "check_clusters",
     "clusters_of",
     "deal",
     "deal_by_class",
@@ -26,31 +26,21 @@ __all__ = [
 _DEAL_STREAM, _TEST_STREAM = 110, 111
 
 
-def check_sizes(nodes: Sequence[int], clusters: int, what: str, train: int | None, val: int, test: int | None) -> None:
-    """Check numbers of nodes and samples.
+def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
+    """Check that there are as many numbers of nodes as clusters.
 
     Args:
         nodes: Nodes of every cluster.
         clusters: How many clusters there should be.
         what: What there is one of for every cluster, in the plural.
-        train: Training samples of a node, or None for an even share of all.
-        val: Validation samples of a node.
-        test: Test samples of a node, or None for all.
 
     Raises:
-        ValueError: If there is no cluster, clusters do not fit the numbers of nodes, or a number is too small.
+        ValueError: If there is no cluster, or another number of them.
     """
     if not nodes:
         raise ValueError("there must be at least one cluster of nodes, got nodes=()")
     if len(nodes) != clusters:
         raise ValueError(f"each cluster needs one of the {what} and a number of nodes, got {clusters} and {len(nodes)}")
-    if min(nodes) < 1:
-        raise ValueError(f"every cluster needs at least one node, got nodes={tuple(nodes)}")
-    if (train is not None and train < 1) or val < 0 or (test is not None and test < 0):
-        raise ValueError(
-            f"a node needs at least one training sample, and numbers cannot be negative, got train={train}, val={val}, "
-            f"test={test}"
-        )
 
 
 def shuffled(index: Tensor, seed: int, *keys: int) -> Tensor:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from graphcollab.checks import check_whole
 from graphcollab.keyed import keyed_uniform
+from graphcollab.settings import Count, Natural, SettingError, checked
 from graphcollab.tasks._deal import assemble, clusters_of, deal_by_class, draw_tests_by_class
 from graphcollab.tasks.partition import Labelled
 from graphcollab.tasks.pool import Pool
 from graphcollab.tasks.tasks import Tasks
+
+PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
 
 __all__ = ["class_clusters", "class_windows"]
 
@@ -20,7 +22,8 @@ _COUNT_STREAM = 151
 _SAME, _DRAWN = 300, (100, 300)  # samples of a class, in scenarios 1 and 2, and in 3 and 4
 
 
-def class_windows(classes: int, clusters: int, overlap: int = 0) -> list[range]:
+@checked
+def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list[range]:
     """Return consecutive classes for every cluster, so that all occur and neighbouring clusters share ``overlap``.
 
     The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
@@ -39,8 +42,6 @@ def class_windows(classes: int, clusters: int, overlap: int = 0) -> list[range]:
         >>> class_windows(10, 2, overlap=4), class_windows(10, 3)
         ([range(0, 7), range(3, 10)], [range(0, 4), range(4, 7), range(7, 10)])
     """
-    check_whole(clusters=clusters)
-    check_whole(0, overlap=overlap)
     if classes - overlap < clusters:
         raise ValueError(
             f"{clusters} clusters that share {overlap} classes with their neighbours need at least "
@@ -50,15 +51,16 @@ def class_windows(classes: int, clusters: int, overlap: int = 0) -> list[range]:
     return [range(int(piece[0]), int(piece[-1]) + 1 + overlap) for piece in pieces]
 
 
+@checked
 def class_clusters(
     data: Labelled,
-    scenario: int = 1,
-    nodes: int = 20,
-    clusters: int = 2,
-    per_class: int | tuple[int, int] | None = None,
-    overlap: int = 4,
-    val: int = 0,
-    test: int = 15,
+    scenario: Literal[1, 2, 3, 4] = 1,
+    nodes: Count = 20,
+    clusters: Count = 2,
+    per_class: Annotated[Count | tuple[Count, Count] | None, PER_CLASS] = None,
+    overlap: Natural = 4,
+    val: Natural = 0,
+    test: Natural = 15,
     seed: int = 0,
     **kwargs: Any,
 ) -> Tasks:
@@ -112,11 +114,8 @@ def class_clusters(
         >>> tasks.cluster.tolist(), tasks.classes.sum(1).tolist(), tasks.sizes("train").tolist()
         ([0, 0, 1], [3, 3, 3], [9, 9, 9])
     """
-    if scenario not in (1, 2, 3, 4):
-        raise ValueError(f"scenario must be 1, 2, 3 or 4, got {scenario!r}")
-    check_whole(clusters=clusters)
-    check_whole(clusters, nodes=nodes)
-    check_whole(0, val=val, test=test)
+    if nodes < clusters:
+        raise ValueError(f"nodes must be at least clusters={clusters}, got {nodes}")
     low, high = _bounds(scenario, per_class)
     if val >= low:
         raise ValueError(
@@ -148,7 +147,7 @@ def _bounds(scenario: int, per_class: int | tuple[int, int] | None) -> tuple[int
         raise ValueError(f"scenario {scenario} {asked} as per_class, got {per_class!r}")
     low, high = (per_class, per_class + 1) if isinstance(per_class, int) else per_class
     if not 1 <= low < high:
-        raise ValueError(f"per_class must be at least 1, or (low, high) with 1 <= low < high, got {per_class!r}")
+        raise SettingError("per_class", PER_CLASS, per_class)
     return low, high
 
 

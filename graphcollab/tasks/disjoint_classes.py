@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcollab.keyed import keyed_order
+from graphcollab.settings import Count, Natural, checked
 from graphcollab.tasks.partition import Labelled
 from graphcollab.tasks.shift import label_shift
 from graphcollab.tasks.tasks import Tasks
@@ -15,13 +16,14 @@ __all__ = ["disjoint_classes"]
 _CLASS_STREAM = 133
 
 
+@checked
 def disjoint_classes(
     data: Labelled,
-    nodes: Sequence[int] = (6, 6, 7, 7, 8, 8, 9, 9, 10, 10),
-    classes_per_cluster: int | None = None,
-    train: int | None = None,
-    val: int = 100,
-    test: int | None = None,
+    nodes: Sequence[Count] = (6, 6, 7, 7, 8, 8, 9, 9, 10, 10),
+    classes_per_cluster: Count | None = None,
+    train: Count | None = None,
+    val: Natural = 100,
+    test: Natural | None = None,
     seed: int = 0,
     **kwargs: Any,
 ) -> Tasks:

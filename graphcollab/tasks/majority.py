@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from graphcollab.settings import Count, Fraction, Natural, checked
 from graphcollab.tasks._deal import assemble, deal_by_class, draw_tests_by_class
 from graphcollab.tasks.partition import Labelled
 from graphcollab.tasks.pool import Pool
@@ -16,7 +17,8 @@ from graphcollab.tasks.tasks import Tasks
 __all__ = ["majority_counts", "majority_tasks"]
 
 
-def majority_counts(size: int, majority: Sequence[int], p: float, classes: int = 10) -> list[int]:
+@checked
+def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, classes: Count = 10) -> list[int]:
     """Return how many of N samples are of each class: N p / n of n majority classes, N (1 - p) / (C - n) of others.
 
     Where these are not whole numbers: the majority has N p samples, rounded to the nearest whole number (half up), the
@@ -42,8 +44,8 @@ def majority_counts(size: int, majority: Sequence[int], p: float, classes: int =
         raise ValueError(
             f"a majority must be one or more different classes of 0 .. {classes - 1}, got {list(majority)}"
         )
-    if not 0 <= p <= 1 or (len(chosen) == classes and p != 1):
-        raise ValueError(f"p must be in [0, 1], and 1 where all {classes} classes are in the majority, got {p}")
+    if len(chosen) == classes and p != 1:
+        raise ValueError(f"p must be 1 where all {classes} classes are in the majority, got {p}")
     out = [0] * classes
     many = math.floor(size * p + 0.5)
     for group, total in ((chosen, many), ([c for c in range(classes) if c not in chosen], size - many)):
@@ -52,13 +54,14 @@ def majority_counts(size: int, majority: Sequence[int], p: float, classes: int =
     return out
 
 
+@checked
 def majority_tasks(
     data: Labelled,
-    majorities: Sequence[Sequence[int]],
-    p: float = 0.7,
-    train: int | Sequence[int] = 1000,
-    val: int = 200,
-    test: int = 300,
+    majorities: Sequence[Sequence[Natural]],
+    p: Fraction = 0.7,
+    train: Count | Sequence[Count] = 1000,
+    val: Natural = 200,
+    test: Natural = 300,
     seed: int = 0,
     **kwargs: Any,
 ) -> Tasks:
@@ -100,11 +103,6 @@ def majority_tasks(
     sizes = [train] * nodes if isinstance(train, int) else list(train)
     if not nodes or len(sizes) != nodes:
         raise ValueError(f"each node needs majority classes and a number of samples, got {nodes} and {len(sizes)}")
-    if min(sizes) < 1 or val < 0 or test < 0:
-        raise ValueError(
-            f"a node needs at least one training sample, and numbers cannot be negative, got train={train}, val={val}, "
-            f"test={test}"
-        )
     classes = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
     counts = {
         name: torch.tensor([majority_counts(n, m, p, classes) for n, m in zip(many, majorities, strict=True)])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order
+from graphcollab.settings import Count, Natural, Real, checked
 from graphcollab.tasks.pool import Pool, Split
 from graphcollab.tasks.tasks import Tasks
 
@@ -18,6 +19,7 @@ __all__ = ["Labelled", "class_shards", "grouped_tasks", "label_ranges", "num_cla
 _SHARD_STREAM, _GROUP_STREAM = 102, 103
 
 
+@runtime_checkable
 class Labelled(Protocol):
     """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`."""
 
@@ -38,6 +40,7 @@ class Labelled(Protocol):
         """Class labels of the test inputs, [N']."""
 
 
+@checked
 def num_classes(source: Labelled) -> int:
     """Return how many labels a dataset may have: its ``num_classes``, or one more than its largest label.
 
@@ -51,6 +54,7 @@ def num_classes(source: Labelled) -> int:
     return int(stated)
 
 
+@checked
 def label_ranges(sources: Sequence[Labelled]) -> list[range]:
     """Return labels of their own for every dataset: its labels shifted up by the classes of those before it.
 
@@ -71,8 +75,9 @@ def label_ranges(sources: Sequence[Labelled]) -> list[range]:
     return [range(start, end) for start, end in pairwise(ends)]
 
 
+@checked
 def class_shards(
-    targets: Tensor, classes: Sequence[int], shards: int, seed: int = 0, size: int | None = None
+    targets: Tensor, classes: Sequence[Natural], shards: Count, seed: int = 0, size: Count | None = None
 ) -> list[list[Tensor]]:
     """Cut the samples of every class at random into shards of (almost) equal size.
 
@@ -107,15 +112,16 @@ def class_shards(
     return out
 
 
+@checked
 def shard_tasks(
     data: Labelled,
-    shards: int = 20,
-    classes_per_node: int = 2,
+    shards: Count = 20,
+    classes_per_node: Count = 2,
     seed: int = 0,
     *,
-    classes: Sequence[int] | None = None,
-    shard_size: int | None = None,
-    val_fraction: float = 0.2,
+    classes: Sequence[Natural] | None = None,
+    shard_size: Count | None = None,
+    val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
     stratify: bool = True,
     **kwargs: Any,
 ) -> Tasks:
@@ -151,8 +157,6 @@ def shard_tasks(
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     many = len(classes)
-    if classes_per_node < 1 or shards < 1:
-        raise ValueError(f"shards and classes_per_node must be positive, got {shards} and {classes_per_node}")
     if many % classes_per_node:
         raise ValueError(
             f"{many} classes cannot be dealt {classes_per_node} to a node without giving a node one class twice: "
@@ -176,15 +180,16 @@ def shard_tasks(
     )
 
 
+@checked
 def grouped_tasks(
     data: Labelled,
-    groups: int = 5,
-    nodes_per_group: int = 3,
+    groups: Count = 5,
+    nodes_per_group: Count = 3,
     seed: int = 0,
     *,
-    classes: Sequence[int] | None = None,
-    shard_size: int | None = None,
-    val_fraction: float = 0.2,
+    classes: Sequence[Natural] | None = None,
+    shard_size: Count | None = None,
+    val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
     stratify: bool = True,
     **kwargs: Any,
 ) -> Tasks:
@@ -207,8 +212,6 @@ def grouped_tasks(
         ValueError: If the classes cannot be split evenly, or a class cannot fill its shards.
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
-    if groups < 1 or nodes_per_group < 1:
-        raise ValueError(f"groups and nodes_per_group must be positive, got {groups} and {nodes_per_group}")
     if len(classes) % groups:
         raise ValueError(f"{len(classes)} classes cannot be split evenly into {groups} groups")
     cut = class_shards(data.train_targets, classes, nodes_per_group, seed, shard_size)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order
-from graphcollab.tasks._deal import assemble, check_sizes, clusters_of, deal, draw_tests
+from graphcollab.settings import Count, Natural, Share, checked
+from graphcollab.tasks._deal import assemble, check_clusters, clusters_of, deal, draw_tests
 from graphcollab.tasks.partition import Labelled, num_classes
 from graphcollab.tasks.pool import Pool
 from graphcollab.tasks.tasks import Tasks
@@ -19,7 +20,8 @@ __all__ = ["label_permutations", "permuted_labels"]
 _LABEL_STREAM, _FRACTION_STREAM = 131, 132
 
 
-def label_permutations(classes: int, clusters: int, distinct: bool = True, seed: int = 0) -> Tensor:
+@checked
+def label_permutations(classes: Count, clusters: Count, distinct: bool = True, seed: int = 0) -> Tensor:
     r"""Draw a permutation of the labels for every cluster.
 
     With ``distinct``, no class has the same label in two clusters: cluster m gives class c the label
@@ -46,8 +48,6 @@ def label_permutations(classes: int, clusters: int, distinct: bool = True, seed:
         >>> [len(set(column)) for column in labels.T.tolist()]
         [3, 3, 3, 3]
     """
-    if min(classes, clusters) < 1:
-        raise ValueError(f"there must be at least one class and one cluster, got {classes} and {clusters}")
     label = torch.arange(classes)
     if not distinct:
         return keyed_order(seed, _LABEL_STREAM, 3, torch.arange(clusters)[:, None], label)
@@ -60,13 +60,14 @@ def label_permutations(classes: int, clusters: int, distinct: bool = True, seed:
     return tau[(sigma + shift[:clusters, None]) % classes]  # [M, C]
 
 
+@checked
 def permuted_labels(
     data: Labelled,
-    nodes: Sequence[int] = (2, 2, 2, 2),
-    train: int | None = None,
-    val: int = 100,
-    test: int | None = None,
-    fraction: float = 1.0,
+    nodes: Sequence[Count] = (2, 2, 2, 2),
+    train: Count | None = None,
+    val: Natural = 100,
+    test: Natural | None = None,
+    fraction: Share = 1.0,
     permutations: Tensor | None = None,
     seed: int = 0,
     **kwargs: Any,
@@ -109,11 +110,9 @@ def permuted_labels(
         >>> tasks.sizes("train").tolist(), tasks.pools["test"].targets.tolist()
         ([6, 3, 3], [0, 1, 2, 1, 2, 0])
     """
-    if not 0 < fraction <= 1:
-        raise ValueError(f"the fraction of the dataset must be in (0, 1], got {fraction}")
     classes = num_classes(data)
     labels = _permutations(classes, len(nodes), permutations, seed)
-    check_sizes(nodes, len(labels), "label permutations", train, val, test)
+    check_clusters(nodes, len(labels), "label permutations")
     used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))
     used = used[: round(fraction * len(used))]
     own: list[Tensor] = []

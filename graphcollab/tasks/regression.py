@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_normal, keyed_uniform
-from graphcollab.tasks._deal import assemble, check_sizes
+from graphcollab.settings import Count, Natural, NonNegative, checked
+from graphcollab.tasks._deal import assemble, check_clusters
 from graphcollab.tasks.pool import Pool
 from graphcollab.tasks.tasks import Tasks
 
@@ -19,8 +20,9 @@ _TRUTH_STREAM, _SAMPLE_STREAM = 112, 113
 _INPUT_RANGE = 10.0
 
 
+@checked
 def linear_regression_truth(
-    clusters: int = 3, dim: int = 10, low: float = -10, high: float = 10, seed: int = 0
+    clusters: Count = 3, dim: Count = 10, low: float = -10, high: float = 10, seed: int = 0
 ) -> Tensor:
     """Return the coefficients that the data of `linear_regression_tasks` are made with.
 
@@ -41,13 +43,14 @@ def linear_regression_truth(
     return low + (high - low) * keyed_uniform(seed, _TRUTH_STREAM, torch.arange(clusters)[:, None], torch.arange(dim))
 
 
+@checked
 def linear_regression_tasks(
-    nodes: Sequence[int] = (33, 33, 33),
-    dim: int = 10,
-    train: int = 50,
-    val: int = 100,
-    test: int = 500,
-    noise: float = 3.0,
+    nodes: Sequence[Count] = (33, 33, 33),
+    dim: Count = 10,
+    train: Count = 50,
+    val: Natural = 100,
+    test: Natural = 500,
+    noise: NonNegative = 3.0,
     low: float = -10,
     high: float = 10,
     seed: int = 0,
@@ -89,11 +92,9 @@ def linear_regression_tasks(
         >>> tasks.cluster.tolist(), tasks.pools["train"].inputs.shape, tasks.loss
         ([0, 0, 1], torch.Size([15, 4]), 'mse')
     """
-    check_sizes(nodes, len(nodes), "nodes", train, val, test)
-    if dim < 1 or noise < 0 or low > high:
-        raise ValueError(
-            f"dim must be at least 1, noise at least 0 and low at most high, got {dim}, {noise} and [{low}, {high}]"
-        )
+    check_clusters(nodes, len(nodes), "nodes")
+    if low > high:
+        raise ValueError(f"low must be at most high, got low={low} and high={high}")
     truth = linear_regression_truth(len(nodes), dim, low, high, seed)
     cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
     place = torch.cat([torch.arange(many) for many in nodes])

@@ -7,9 +7,12 @@ import math
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphcollab.settings import checked
+
 __all__ = ["rotate"]
 
 
+@checked
 def rotate(images: Tensor, angle: float, fill: Tensor | float = 0.0) -> Tensor:
     """Rotate images about their centre, counter-clockwise as they are seen (first row on top).
 
@@ -41,8 +44,6 @@ def rotate(images: Tensor, angle: float, fill: Tensor | float = 0.0) -> Tensor:
         raise ValueError(
             f"rotation needs images as floating-point numbers, got {images.dtype}: convert them by .float()"
         )
-    if not math.isfinite(angle):
-        raise ValueError(f"an angle must be a finite number of degrees, got {angle}")
     height, width = images.shape[2:]
     turns, rest = divmod(angle % 360, 90)
     if rest == 0:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.tasks._deal import assemble, check_sizes, clusters_of, deal, draw_tests
+from graphcollab.settings import Count, Natural, checked
+from graphcollab.tasks._deal import assemble, check_clusters, clusters_of, deal, draw_tests
 from graphcollab.tasks.partition import Labelled, label_ranges
 from graphcollab.tasks.pool import Pool
 from graphcollab.tasks.rotate import rotate
@@ -19,13 +20,14 @@ from graphcollab.tasks.tasks import Tasks
 __all__ = ["concept_shift", "covariate_shift", "label_shift", "rotation_shift"]
 
 
+@checked
 def label_shift(
     data: Labelled,
-    groups: Sequence[Sequence[int]],
-    nodes: Sequence[int],
-    train: int | None = 400,
-    val: int = 100,
-    test: int | None = None,
+    groups: Sequence[Sequence[Natural]],
+    nodes: Sequence[Count],
+    train: Count | None = 400,
+    val: Natural = 100,
+    test: Natural | None = None,
     seed: int = 0,
     **kwargs: Any,
 ) -> Tasks:
@@ -60,7 +62,7 @@ def label_shift(
         >>> tasks.cluster.tolist(), tasks.names[2], tasks.classes[2].tolist()
         ([0, 0, 1], 'cluster 1, node 2', [False, False, False, True])
     """
-    check_sizes(nodes, len(groups), "groups of classes", train, val, test)
+    check_clusters(nodes, len(groups), "groups of classes")
     _check_groups(groups)
     own: list[Tensor] = []
     held: list[Tensor] = []
@@ -79,13 +81,14 @@ def label_shift(
     return assemble(pools, samples, clusters_of(nodes), **kwargs)
 
 
+@checked
 def covariate_shift(
     data: Labelled,
     transforms: Sequence[Callable[[Tensor], Tensor]],
-    nodes: Sequence[int],
-    train: int | None = 500,
-    val: int = 100,
-    test: int | None = None,
+    nodes: Sequence[Count],
+    train: Count | None = 500,
+    val: Natural = 100,
+    test: Natural | None = None,
     seed: int = 0,
     **kwargs: Any,
 ) -> Tasks:
@@ -117,7 +120,7 @@ def covariate_shift(
         >>> tasks.pools["train"].inputs.flatten().tolist(), tasks.pools["test"].inputs.flatten().tolist()
         ([1.0, 1.0, 1.0, -1.0, -1.0, -1.0], [1.0, 1.0, -1.0, -1.0])
     """
-    check_sizes(nodes, len(transforms), "transforms", train, val, test)
+    check_clusters(nodes, len(transforms), "transforms")
     own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
     parts, first = [], 0
     for c, (transform, many) in enumerate(zip(transforms, nodes, strict=True)):
@@ -127,13 +130,14 @@ def covariate_shift(
     return _stored_apart(parts, test, seed, **kwargs)
 
 
+@checked
 def rotation_shift(
     data: Labelled,
     angles: Sequence[float] = (0, 180, 10, 350),
-    nodes: Sequence[int] = (70, 20, 5, 5),
-    train: int | None = 500,
-    val: int = 100,
-    test: int | None = None,
+    nodes: Sequence[Count] = (70, 20, 5, 5),
+    train: Count | None = 500,
+    val: Natural = 100,
+    test: Natural | None = None,
     seed: int = 0,
     fill: float | None = None,
     **kwargs: Any,
@@ -167,12 +171,13 @@ def rotation_shift(
     return covariate_shift(data, turns, nodes, train, val, test, seed, **kwargs)
 
 
+@checked
 def concept_shift(
     sources: Sequence[Labelled],
-    nodes: Sequence[int],
-    train: int | None = 400,
-    val: int = 100,
-    test: int | None = None,
+    nodes: Sequence[Count],
+    train: Count | None = 400,
+    val: Natural = 100,
+    test: Natural | None = None,
     seed: int = 0,
     **kwargs: Any,
 ) -> Tasks:
@@ -208,7 +213,7 @@ def concept_shift(
         >>> tasks.pools["test"].targets.tolist()
         [0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3]
     """
-    check_sizes(nodes, len(sources), "sources", train, val, test)
+    check_clusters(nodes, len(sources), "sources")
     parts = []
     for c, (source, many, labels) in enumerate(zip(sources, nodes, label_ranges(sources), strict=True)):
         own, held = deal(torch.arange(len(source.train_targets)), many, train, val, seed, f"source {c}")

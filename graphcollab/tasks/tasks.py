@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from graphcollab.settings import Real, checked
 from graphcollab.tasks._hold_out import hold_out
 from graphcollab.tasks.pool import Pool, Split
 
@@ -115,13 +116,14 @@ class Tasks:
             raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
 
     @classmethod
+    @checked
     def from_samples(
         cls,
-        train: Sequence[Samples],
-        val: Sequence[Samples] | None = None,
-        test: Sequence[Samples] | None = None,
+        train: Sequence[Any],
+        val: Sequence[Any] | None = None,
+        test: Sequence[Any] | None = None,
         *,
-        val_fraction: float = 0.2,
+        val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
         seed: int = 0,
         stratify: bool = True,
         **kwargs: Any,
@@ -207,7 +209,10 @@ class Tasks:
             )
         return self.cluster.unique(return_inverse=True)[1]
 
-    def hold_out(self, fraction: float = 0.2, seed: int = 0, stratify: bool = True) -> Tasks:
+    @checked
+    def hold_out(
+        self, fraction: Annotated[float, Real(least=0, below=1)] = 0.2, seed: int = 0, stratify: bool = True
+    ) -> Tasks:
         """Set a random share of every node's training samples aside for validation (at least one of two or more).
 
         Where samples have one label each, whole numbers or zeros and ones of any type, every class of a node is held
@@ -218,12 +223,7 @@ class Tasks:
             fraction: Share of a node's samples.
             seed: Seed of the draw.
             stratify: False draws without regard to classes, as was done before there was a choice.
-
-        Raises:
-            ValueError: If the fraction is not in [0, 1).
         """
-        if not 0 <= fraction < 1:
-            raise ValueError(f"the validation fraction must be in [0, 1), got {fraction}")
         split = self.splits["train"]
         targets = self.pools[split.pool].targets
         labels = _labels(targets) if stratify else None

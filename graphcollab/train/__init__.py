@@ -11,6 +11,7 @@ from graphcollab.train.evaluate import evaluate
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History
 from graphcollab.train.join import Joined, join
+from graphcollab.train.observers import ProbeSimilarity, WatchMerging
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saver import save_checkpoint
@@ -27,6 +28,7 @@ __all__ = [
     "Isolate",
     "Joined",
     "JsonLog",
+    "ProbeSimilarity",
     "Progress",
     "Reached",
     "RecordGraph",
@@ -34,6 +36,7 @@ __all__ = [
     "Result",
     "TensorBoardLog",
     "Trial",
+    "WatchMerging",
     "build_graph",
     "build_modules",
     "compare",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import operator
-import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from graphcollab.control import Everyone
-from graphcollab.control.guard import Isolate
+from graphcollab.checks import warn
 from graphcollab.engine import Context, as_objective
 from graphcollab.engine.copy_module import copy_module
 from graphcollab.engine.randomness import keyed_layers
@@ -22,65 +18,17 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.history import History
 
-__all__ = [
-    "check_device",
-    "check_outputs",
-    "check_seed",
-    "check_settings",
-    "warn_of_phases",
-    "warn_of_undefined",
-]
-
-
-def check_settings(
-    method: object, tasks: object, stops_early: bool, on_nonfinite: object, attend: object = None
-) -> None:
-    """Check what is to be run.
-
-    Raises:
-        TypeError: If the method, the tasks or ``attend`` are something else.
-        RuntimeError: Inside ``torch.inference_mode()``, where nothing can be trained.
-        ValueError: If a setting is unknown, or a node has no validation samples where they are needed.
-    """
-    if torch.is_inference_mode_enabled():
-        raise RuntimeError("nothing can be trained inside torch.inference_mode(): call run outside of it")
-    if not isinstance(method, Method | Phases):
-        hint = f": call it, as in {method.__name__}()" if inspect.isfunction(method) else ""
-        raise TypeError(f"expected a Method or Phases, got {type(method).__name__}{hint}")
-    if not isinstance(tasks, Tasks):
-        raise TypeError(f"expected Tasks, got {type(tasks).__name__}: make them by Tasks.from_samples or shard_tasks")
-    if not isinstance(on_nonfinite, Isolate) and on_nonfinite not in ("stop", "isolate"):
-        raise ValueError(
-            f"on_nonfinite must be 'stop' or 'isolate', got {on_nonfinite!r} (or Isolate(factor), for other bounds)"
-        )
-    if attend is not None and not isinstance(attend, Everyone):
-        raise TypeError(f"attend must be Stragglers(...), Membership(...) or None, got {attend!r}")
-    if stops_early:
-        tasks.require("val", "early stopping needs")
-
-
-def check_seed(seed: object) -> int:
-    """Return a seed as Python's own whole number.
-
-    Raises:
-        ValueError: If it is no whole number.
-    """
-    if not isinstance(seed, bool) and hasattr(seed, "__index__"):
-        try:
-            return operator.index(seed)
-        except TypeError:  # an array of several, say
-            pass
-    raise ValueError(f"seed must be a whole number, got {seed!r}")
+__all__ = ["check_device", "check_outputs", "warn_of_phases", "warn_of_undefined"]
 
 
 def warn_of_phases(method: Method | Phases, rounds: int) -> None:
     """Say so where a run ends before all phases of a method have begun."""
     while isinstance(method, Phases):
         if rounds <= method.until:
-            warnings.warn(
+            warn(
                 f"{method.next.name} begins in round {method.until}, counted from 0, and the run ends after {rounds}: "
                 "this phase is never played; ask for more rounds, or let it begin earlier",
-                stacklevel=3,
+                UserWarning,
             )
             return
         method = method.next
@@ -102,12 +50,10 @@ def warn_of_undefined(history: History, metric: Metric, told: set[str]) -> None:
     shown = ", ".join(new[:5]) + (", …" if len(new) > 5 else "")
     splits = ", ".join(split for split, names in found.items() if names)
     most = max(map(len, found.values()))
-    warnings.warn(
+    warn(
         f"{metric.name} is not defined for {len(new)} of {len(history.names)} nodes ({shown}; split {splits})"
         f"{': ' + metric.undefined if metric.undefined else ''}. They are left out of means, which are over "
-        f"{len(history.names) - most} of {len(history.names)} nodes; summaries and tables say so",
-        RuntimeWarning,
-        stacklevel=4,
+        f"{len(history.names) - most} of {len(history.names)} nodes; summaries and tables say so"
     )
 
 

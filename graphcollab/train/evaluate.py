@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import warn
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
@@ -17,15 +16,14 @@ from graphcollab.typing import Env
 __all__ = ["evaluate"]
 
 SENT = ("bytes_sent", "messages_sent")
-WATCHED = ("val_loss_before", "val_metric_before", "val_loss_after", "val_metric_after")
 
 
 def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> dict[str, Tensor]:
-    """Return loss and metric of every node's model on its validation and test samples, and what the run watches.
+    """Return loss and metric of every node's model on its validation and test samples, and what else is known of it.
 
-    That is training loss, bytes, messages, and validation before and after merging where the method watches it. Nodes
-    that did not belong to the collaboration in the last round (`Membership`) have NaN for all but bytes and messages,
-    so that means are over the others.
+    That is training loss, bytes, messages, and what the run's observers have seen (`Callback.values`). Nodes that did
+    not belong to the collaboration in the last round (`Membership`) have NaN for all but bytes and messages, so that
+    means are over the others.
 
     A node has diverged if its loss or one of its model's predictions is not finite on a split where it has samples;
     nodes that have neither validation nor test samples are judged on their training samples. A metric without a value
@@ -53,7 +51,8 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         loss = torch.zeros(len(unseen), dtype=torch.float64, device=unseen.device)
         loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
         _require_finite(loss, unseen, data, env, "train")
-    values |= {name: data[name] for name in WATCHED if name in data}
+    for observer in env.observers:
+        values |= {name: value.to(unseen.device) for name, value in observer.values().items()}
     if env.attend is None:
         return values
     return {name: v if name in SENT else v.masked_fill(~judged, torch.nan) for name, v in values.items()}
@@ -72,8 +71,4 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
     )
     if not env.isolate:
         raise NonFiniteLossError(f"{found}: use a smaller step size, or check the node's data")
-    warnings.warn(
-        f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes",
-        RuntimeWarning,
-        stacklevel=4,
-    )
+    warn(f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes")

@@ -35,8 +35,8 @@ class HealthCheck(Callback):
     on validation data, by more than ``margin``, and (b) the merged models were worse than the group's best mean over as
     many evaluations before, by more than ``drop`` and by more than values fluctuate from one evaluation to the next.
     (a) alone is usual where peers are drawn at random, (b) alone may be overfitting; if more than ``ruin`` is lost, (b)
-    is enough, since models that are ruined are not made worse by merging. It is looked for only where the method
-    watches merging (``watch=WatchMerging()``). Nodes at rest do not count.
+    is enough, since models that are ruined are not made worse by merging. It is looked for only where `WatchMerging` is
+    a callback of the run too. Nodes at rest do not count.
 
     The state is in the history, so a resumed run finds what an uninterrupted one finds.
 

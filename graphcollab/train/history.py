@@ -48,8 +48,7 @@ class History:
         rounds: Rounds played before each evaluation.
         seconds: Seconds since the start at each evaluation (not part of what a resumed run repeats).
         values: For every field [K] per evaluation: ``train_loss``, ``val_loss``, ``val_metric``, ``test_loss``,
-            ``test_metric``, ``bytes_sent``, ``messages_sent``; where merging is watched ``val_loss_before``,
-            ``val_metric_before``, ``val_loss_after`` and ``val_metric_after``.
+            ``test_metric``, ``bytes_sent``, ``messages_sent``, and what callbacks observed (`Callback.values`).
         graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
         scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
         isolated: Nodes that were left behind because they diverged, with the round, counted from 1.
@@ -57,6 +56,7 @@ class History:
         findings: What `HealthCheck` found.
         watched: In how many rounds `HealthCheck` watched who listens to whom.
         heard: In how many of them somebody else listened to each node, [K].
+        merging: Validation before and after merging in the last round, where `WatchMerging` looks on, [K] by name.
         returned: Which evaluation the returned models are of: the last, or with early stopping the best.
 
     Example:
@@ -79,14 +79,25 @@ class History:
     findings: list[Finding] = field(default_factory=list)
     watched: int = 0
     heard: Tensor | None = None
+    merging: dict[str, Tensor] = field(default_factory=dict)
     returned: int = -1
 
     def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:
-        """Append one evaluation."""
+        """Append one evaluation; what was not evaluated before, or is not any more, has no values (NaN) there."""
+        new = {name: value.detach().cpu().double() for name, value in values.items()}
+        nothing = torch.full((len(self.names),), math.nan, dtype=torch.float64)
+        for name in {**self.values, **new}:
+            self.values.setdefault(name, [nothing] * len(self)).append(new.get(name, nothing))
         self.rounds.append(round_)
         self.seconds.append(seconds)
-        for name, value in values.items():
-            self.values.setdefault(name, []).append(value.detach().cpu().double())
+
+    def forget(self, round_: int) -> None:
+        """Take a round's evaluation out again, if it is the last one there."""
+        if self.rounds[-1:] == [round_]:
+            self.rounds.pop()
+            self.seconds.pop()
+            for values in self.values.values():
+                values.pop()
 
     def __len__(self) -> int:
         return len(self.rounds)

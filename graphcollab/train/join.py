@@ -1,4 +1,4 @@
-"""Nodes that arrive after training: the learned mixer gives them a personalised model at once."""
+"""Nodes that arrive after training get a personalised model at once."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.utils import softmax
 
 from graphcollab.comm import Comm
 from graphcollab.engine import Engine
 from graphcollab.engine.copy_module import copy_module
 from graphcollab.method import settle
-from graphcollab.nn import Mixer, Mixers
-from graphcollab.ops import edge_products, mix
+from graphcollab.ops import mix
+from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.check import check_outputs
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.typing import Env
-from graphcollab.weigh import ChannelAttention
 
 __all__ = ["Joined", "join"]
 
@@ -58,20 +56,21 @@ class Joined:
         return spec.load_into(copy_module(self.modules[0]), row).eval()
 
 
+@checked
 def join(
-    result: Result, newcomers: Tasks, *, allowed: Tensor | None = None, warmup: int = 1, finetune: int = 4
+    result: Result, newcomers: Tasks, *, allowed: Tensor | None = None, warmup: Natural = 1, finetune: Natural = 4
 ) -> Joined:
-    """Give nodes that were not there during training a personalised model from the learned mixer.
+    """Give nodes that were not there during training a personalised model, by what a method has learned of weights.
 
-    A newcomer trains alone for ``warmup`` rounds from the run's initial model; attention between its change and those
-    of the old nodes says whom to listen to; its model becomes the initial one plus the weighted sum of all changes
-    since the run's start, which it then trains for ``finetune`` rounds on its own data. Nothing is sent to the old
-    nodes, whose models and whose mixer stay as they are. (The paper says that meta-L2C serves new nodes but not how;
-    this is our reading.)
+    A newcomer trains alone for ``warmup`` rounds from the run's initial model; the method's weigher says whom to listen
+    to (meta-L2C by attention between its change and those of the old nodes); its model becomes the initial one plus the
+    weighted sum of all changes since the run's start, which it then trains for ``finetune`` rounds on its own data.
+    Nothing is sent to the old nodes, whose models and weights stay as they are. (The paper says that meta-L2C serves
+    new nodes but not how; this is our reading.)
 
     Args:
-        result: A run of a method whose weights come from encodings of models (meta-L2C), one architecture. Of `Phases`
-            the one that played last counts.
+        result: A run of a method that can weigh models it has never met (`Weigher.for_newcomers`; meta-L2C), one
+            architecture. Of `Phases` the one that played last counts.
         newcomers: The new nodes' data.
         allowed: Edges from an old node to a new one, both by position, [2, E]. Default: all pairs. A newcomer always
             hears itself, and never a node that was isolated. Where parts of the graph that are not connected trained
@@ -80,23 +79,26 @@ def join(
         finetune: Rounds of local training after it.
 
     Raises:
-        ValueError: If the method learned nothing that applies to new nodes, their data do not fit the models, an edge
-            is out of range or double, a newcomer would hear nodes with different mixers, or a number of rounds is
-            negative.
+        ValueError: If the method cannot weigh newcomers' models, their data do not fit the models, an edge is out of
+            range or double, or a newcomer would hear nodes with different mixers.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
-    if min(warmup, finetune) < 0:
-        raise ValueError(f"warmup and finetune must not be negative, got {warmup} and {finetune}")
     old = result.data
     method = result.method.last(old.round)
-    if not isinstance(method.weigh, ChannelAttention):
-        raise ValueError(f"{method.name} learned weights of fixed nodes only; new nodes need a mixer: use meta_l2c")
     if len(old.x.specs) > 1:
         raise ValueError("nodes can join runs of one architecture only")
     start, part = old.x_init.tensors[0][:1], method.part
     newcomers = newcomers.to(old.x.device)
     heard = _allowed_edges(allowed, old.isolated, newcomers.num_nodes)
-    mixer = _extended(old.mixer, heard, newcomers, result.tasks)
+    known, count = old.num_nodes, newcomers.num_nodes
+    receiver = torch.arange(count, device=old.x.device)
+    edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
+    weigh = method.weigh.for_newcomers(old, edges, (*result.tasks.names, *newcomers.names))
+    if weigh is None:
+        raise ValueError(
+            f"{method.name} cannot say whom a newcomer should listen to: use a method that has learned to weigh models "
+            "which it has never met, such as meta_l2c"
+        )
     check_outputs(newcomers, result.modules)
     autocast = result.env.engine.backends[0].autocast
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
@@ -113,43 +115,11 @@ def join(
             new.round = new.round + 1
 
     train(warmup)
-    known, count = old.num_nodes, new.num_nodes
-    origin = start[:, old.x.specs[0].columns(part)]
+    origin, weight = start[:, old.x.specs[0].columns(part)], weigh(new.x.part(part))
     changes = torch.cat([old.x.part(part), new.x.part(part)]) - origin  # [K + K', P_part]
-    receiver = torch.arange(count, device=start.device)
-    edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
-    with torch.no_grad():
-        code = mixer.encode(changes, old.x.specs[0], part)
-        weight = softmax(edge_products(code[known:], code, edges), edges[1], num_nodes=count)
-        mixed = origin + mix(changes, weight, edges, count)
-    new.x = new.x.with_part(part, mixed)
+    new.x = new.x.with_part(part, origin + mix(changes, weight, edges, count))
     train(finetune)
     return Joined(new.x, edges, weight, newcomers.names, result.modules)
-
-
-def _extended(mixer: Mixer | Mixers, heard: Tensor, newcomers: Tasks, old: Tasks) -> Mixer | Mixers:
-    """Return the mixer of old and new nodes: of every newcomer, that of the nodes which it hears."""
-    if not isinstance(mixer, Mixers):
-        return mixer
-    if len(mixer.mixers) == 1:  # the others are alone
-        return mixer.mixers[0]
-    group = torch.full((newcomers.num_nodes,), -1, device=heard.device)
-    for node, name in enumerate(newcomers.names):
-        senders = heard[0, heard[1] == node]
-        known = mixer.group[senders].unique()
-        if len(known[known >= 0]) > 1:
-            one, two = (old.names[int((mixer.group == g).nonzero()[0])] for g in known[known >= 0][:2])
-            raise ValueError(
-                f"{name} would hear {one} and {two}, which are not connected and learned different mixers: say by "
-                "allowed=... which part of the graph it joins"
-            )
-        if len(known) and int(known[0]) < 0:
-            lone = old.names[int(senders[mixer.group[senders] < 0][0])]
-            raise ValueError(
-                f"{name} would hear {lone}, which is alone and has learned no mixer: leave it out by allowed=..."
-            )
-        group[node] = known[0] if len(known) else -1
-    return Mixers(mixer.mixers, torch.cat([mixer.group, group]))
 
 
 def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:

@@ -1,24 +1,44 @@
-"""The best evaluation of a run so far, and when it is so long ago that the run stops."""
+"""`Patience`: the best evaluation of a run so far, and when it is so long ago that the run ends."""
 
 from __future__ import annotations
 
 import copy
 import math
+from typing import TYPE_CHECKING
 
 from torch_geometric.data import Data
 
+from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
 
-__all__ = ["forget_evaluation", "out_of_patience", "remember_best"]
+if TYPE_CHECKING:
+    from graphcollab.train.session import Session
+
+__all__ = ["Patience", "out_of_patience", "remember_best"]
 
 
-def forget_evaluation(history: History, round_: int) -> None:
-    """Take a round's evaluation out of the history, if it is the last one there."""
-    if history.rounds and history.rounds[-1] == round_:
-        history.rounds.pop()
-        history.seconds.pop()
-        for values in history.values.values():
-            values.pop()
+class Patience(Callback):
+    """Ends a run when its mean validation metric has not improved for some evaluations; it returns the best state.
+
+    The best state is kept in the ``Data``, so that a resumed run ends at the same evaluation.
+    """
+
+    def __init__(self, session: Session, patience: int) -> None:
+        self.session, self.patience = session, patience
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        """Keep the state if it is the best."""
+        self.session.data = remember_best(data, history)
+
+    def ends(self, data: Data, history: History) -> bool:
+        """Tell whether the best evaluation is long ago."""
+        return out_of_patience(data, history, self.patience)
+
+    def on_stop(self, data: Data, history: History) -> None:
+        """Go back to the best state."""
+        if "best" in data:
+            history.returned = data.best["evaluation"]
+            self.session.data = Data(**data.best["state"])
 
 
 def remember_best(data: Data, history: History) -> Data:
@@ -32,12 +52,9 @@ def remember_best(data: Data, history: History) -> Data:
     return data
 
 
-def out_of_patience(data: Data, history: History, patience: int | None) -> bool:
-    """Tell whether the best evaluation is long ago; read off the state, so that a resumed run stops there too.
-
-    Evaluations without a value do not count.
-    """
-    if patience is None or "best" not in data:
+def out_of_patience(data: Data, history: History, patience: int) -> bool:
+    """Tell whether the best evaluation is long ago; evaluations without a value do not count."""
+    if "best" not in data:
         return False
     since = history.values["val_metric"][data.best["evaluation"] + 1 :]
     return len(since) >= patience and sum(not bool(values.isnan().all()) for values in since) >= patience

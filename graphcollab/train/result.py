@@ -14,7 +14,6 @@ from torch_geometric.utils import to_networkx
 
 from graphcollab.engine.copy_module import copy_module
 from graphcollab.method import Method, last_graph
-from graphcollab.nn import Mixers
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -128,15 +127,7 @@ class Result:
         """
         if "mixer" not in self.data:
             raise ValueError(f"{self.method.name} learns no mixer that transfers: use meta_l2c")
-        mixer = self.data.mixer
-        if node is None and isinstance(mixer, Mixers):
-            if len(mixer.mixers) > 1:
-                raise ValueError(
-                    f"{len(mixer.mixers)} parts of the graph, which are not connected, trained a mixer each: say whose "
-                    "is to be saved by node=..."
-                )
-            return Path(mixer.mixers[0].save(path))
-        return Path(mixer.of(0 if node is None else self._position(node)).save(path))
+        return Path(self.data.mixer.of(None if node is None else self._position(node)).save(path))
 
     def _position(self, node: int | str) -> int:
         """Return the position of a node that is given by position or name."""

@@ -1,19 +1,15 @@
-"""`run`: the only outer loop."""
+"""`run`: the only outer loop, prepared here and played by a `Session`."""
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor
-from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole, own_filter
+from graphcollab.checks import own_filter
 from graphcollab.comm import Comm
 from graphcollab.control import Everyone
 from graphcollab.control.guard import Isolate
@@ -21,53 +17,52 @@ from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import metric_of
 from graphcollab.phases import Phases
+from graphcollab.settings import Count, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.check import (
-    check_device,
-    check_outputs,
-    check_seed,
-    check_settings,
-    warn_of_phases,
-    warn_of_undefined,
-)
-from graphcollab.train.evaluate import evaluate
-from graphcollab.train.guards import choose_threads, finish_round_on_interrupt
+from graphcollab.train.check import check_device, check_outputs, warn_of_phases
+from graphcollab.train.guards import choose_threads
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same, with_factor
-from graphcollab.train.patience import forget_evaluation, out_of_patience, remember_best
+from graphcollab.train.patience import Patience
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
-from graphcollab.train.start import Graph, Model, build_graph, build_modules
+from graphcollab.train.session import Evaluation, ReportIsolated, Session
+from graphcollab.train.start import Architecture, Graph, Model, build_graph, build_modules
 from graphcollab.typing import Env
 
 __all__ = ["run"]
 
+AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
+Attend = Annotated[Everyone | None, "Stragglers(...), Membership(...) or None"]
+SomeTasks = Annotated[Tasks, "Tasks, made by Tasks.from_samples or a partition"]
 
+
+@checked
 def run(
-    method: Method | Phases,
-    tasks: Tasks,
+    method: AMethod,
+    tasks: SomeTasks,
     model: Model,
     graph: Graph = None,
     *,
-    rounds: int = 100,
+    rounds: Count = 100,
     seed: int = 0,
-    architecture: Sequence[int] | Tensor | None = None,
-    evaluate_every: int = 1,
+    architecture: Architecture = None,
+    evaluate_every: Count = 1,
     callbacks: Sequence[Callback] = (),
     progress: bool | str = False,
     checkpoint: str | Path | None = None,
-    checkpoint_every: int | None = None,
+    checkpoint_every: Count | None = None,
     resume: bool = True,
-    patience: int | None = None,
-    on_nonfinite: str | Isolate = "stop",
-    attend: Everyone | None = None,
+    patience: Count | None = None,
+    on_nonfinite: Literal["stop", "isolate"] | Isolate = "stop",
+    attend: Attend = None,
     device: torch.device | str = "cpu",
-    backend: str = "auto",
-    chunk: int | None = None,
-    threads: int | None = None,
+    backend: Literal["auto", "vmap", "loop"] = "auto",
+    chunk: Count | None = None,
+    threads: Count | None = None,
     autocast: bool = False,
     compile: bool = False,
     tuned: bool = False,
@@ -124,8 +119,8 @@ def run(
 
     Raises:
         ValueError: If the input is not usable; nothing has been trained then.
-        RuntimeError: If another run is under way in the folder for checkpoints.
-        TypeError: If the method, the tasks or the model is something else.
+        RuntimeError: If another run is under way in the folder for checkpoints, or in ``torch.inference_mode()``.
+        TypeError: If a model is something else, or returns something else than one tensor.
         NonFiniteLossError: If a node's loss is not finite; the last checkpoint is intact. (After an error while models
             are judged, the checkpoint is of the round that was just played.)
 
@@ -136,40 +131,42 @@ def run(
         >>> result.history.rounds
         [1, 2]
     """
-    check_settings(method, tasks, patience is not None, on_nonfinite, attend)
-    check_whole(rounds=rounds, evaluate_every=evaluate_every)
-    check_whole(optional=True, checkpoint_every=checkpoint_every, patience=patience, threads=threads)
-    seed, saver = check_seed(seed), Saver(checkpoint, checkpoint_every)
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("nothing can be trained inside torch.inference_mode(): call run outside of it")
+    if tuned and (backend != "auto" or chunk is not None):
+        raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
+    if patience is not None:
+        tasks.require("val", "early stopping needs")
+    saver = None if checkpoint is None else Saver(checkpoint, checkpoint_every)
     device = check_device(device)
     tasks = tasks.to(device)
     modules = build_modules(model, seed, device)
     metric = metric_of(tasks)
     check_outputs(tasks, modules, metric)
     data = build_graph(tasks, modules, graph, architecture, method)
-    saved = saver.resume(device) if resume else None
+    saved = saver.resume(device) if saver and resume else None
     isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
-    about = {}
-    if checkpoint is not None:
-        about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate)
+    about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
     if saved:
         require_same(saved[2], about, str(checkpoint))
     plans = _plans(saved[2]["plans"], backend, chunk) if saved else None
     specs = [ParamSpec.from_module(module) for module in modules]
     if tuned and plans is None:
-        if backend != "auto" or chunk is not None:
-            raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
         plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
     engine = Engine(
         tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
     )
-    env = Env(engine, Comm(), seed, isolate, attend)
+    env = Env(engine, Comm(), seed, isolate, attend, tuple(callbacks))
+    for callback in callbacks:
+        for split in callback.needs:
+            tasks.require(split, f"{type(callback).__name__} needs")
     method.check(tasks)
     threads = _threads(saved[2]["threads"] if saved else None, threads, engine)
     # a resumed run is started only to be compared; the run that was begun has said what there is to say
     with same_threads(threads), own_filter("ignore") if saved else nullcontext():
         data = method.start(data, env)
     history = History(tasks.names, metric.name, metric.higher_is_better)
-    if checkpoint is not None:
+    if saver:
         about |= describe_start(data)
         about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
     if saved:
@@ -181,79 +178,12 @@ def run(
                 "or more, use another folder, or resume=False to start afresh"
             )
     warn_of_phases(method, rounds)
-    watchers = [*callbacks, *([Progress(progress if isinstance(progress, str) else method.name)] if progress else [])]
-    before, started = (history.seconds[-1] if history.seconds else 0.0), time.perf_counter()
-    told: set[str] = set()
-    if data.round < rounds and data.round % evaluate_every and "best" not in data:
-        forget_evaluation(history, data.round)  # made because the round was the last one then
-
-    def judge() -> None:
-        nonlocal data
-        try:
-            history.add(data.round, before + time.perf_counter() - started, evaluate(method, data, env, metric))
-            warn_of_undefined(history, metric, told)
-            for watcher in watchers:
-                watcher.on_evaluate(data, history)
-        except Exception:  # the rounds are saved, and a resumed run makes up for the evaluation
-            forget_evaluation(history, data.round)
-            saver.finish(data, history)
-            raise
-        data = data if patience is None else remember_best(data, history)
-
-    def due() -> bool:
-        return data.round % evaluate_every == 0 or data.round == rounds
-
-    def over() -> bool:
-        return method.ends(data) or out_of_patience(data, history, patience)
-
-    def play() -> Data:
-        try:
-            return method.play(data, env)
-        except Exception:
-            saver.finish(data, history)
-            raise
-
-    with torch.enable_grad(), same_threads(threads), saver.hold(about), finish_round_on_interrupt() as interrupt:
-        try:
-            for watcher in watchers:
-                watcher.on_start(data, history, rounds)
-            if data.round and due() and history.rounds[-1:] != [data.round]:
-                judge()
-            while data.round < rounds and not over() and not interrupt.is_set():
-                apart, data = data.isolated, play()
-                _report_isolated(data, apart, history)
-                for watcher in watchers:
-                    watcher.on_round(data, history)
-                if due():
-                    judge()
-                if saver.due(data.round):
-                    saver.save(data, history)
-            if method.ends(data) and history.rounds[-1:] != [data.round]:
-                judge()  # it was not known that this round would be the last
-            saver.finish(data, history)
-            if interrupt.is_set() and not len(history):
-                judge()  # after saving, so that a resumed run knows nothing of it
-            if patience is not None and "best" in data:
-                history.returned = data.best["evaluation"]
-                data = Data(**data.best["state"])
-        finally:
-            for watcher in watchers:
-                watcher.on_end(data, history)
-    return Result(method, data, history, tasks, modules, env, interrupt.is_set())
-
-
-def _report_isolated(data: Data, before: Tensor, history: History) -> None:
-    """Warn of the nodes that were left behind in this round, and note them in the history."""
-    for node in (data.isolated & ~before).nonzero().flatten().tolist():
-        name = history.names[node]
-        history.isolated[name], why = data.round, data.isolated_because[node]
-        history.isolated_because[name] = why
-        warnings.warn(
-            f"{name} was isolated in round {data.round - 1} because {why}: it keeps its last good model and takes no "
-            "further part",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+    session = Session(method, tasks, modules, env, data, history, rounds, threads, saver=saver, about=about)
+    bar = [Progress(progress if isinstance(progress, str) else method.name)] if progress else []
+    patient = [] if patience is None else [Patience(session, patience)]
+    end = [Evaluation(session, metric, evaluate_every), *([saver] if saver else [])]
+    session.callbacks = [ReportIsolated(), *callbacks, *bar, *patient, *end]
+    return session.play()
 
 
 def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) -> list[Plan]:

@@ -14,6 +14,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.files import flush_folder, own_name
+from graphcollab.train.callbacks import Callback
 from graphcollab.train.checkpoint import (
     Loaded,
     is_stale,
@@ -33,7 +34,7 @@ KEEP = 2
 SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save
 
 
-class Saver:
+class Saver(Callback):
     """Writes the checkpoints of a run, and keeps the last two.
 
     Each of the two has a history's file of its own: a checkpoint shares it with the one two before it, which goes when
@@ -41,7 +42,7 @@ class Saver:
     saving takes as long in the ten-thousandth round as in the tenth.
 
     Args:
-        folder: Where checkpoints live. None: nothing is saved.
+        folder: Where checkpoints live.
         every: Rounds between checkpoints. None: as often as saving takes a tenth of the time at most.
 
     Raises:
@@ -49,17 +50,16 @@ class Saver:
         RuntimeError: If another run is under way there.
     """
 
-    def __init__(self, folder: str | Path | None, every: int | None = None) -> None:
-        self.folder = None if folder is None else Path(folder)
+    def __init__(self, folder: str | Path, every: int | None = None) -> None:
+        self.folder = Path(folder)
         self.every = every
         self.about: Mapping[str, Any] = {}
         self._saved = (0, 0)  # rounds and evaluations of the last one; before the first there is nothing to save
         self._cost, self._end = 0.0, -float("inf")
         self._kept: list[tuple[Path, Journal]] = []
         self._found: list[Path] | None = None
-        if self.folder is not None:
-            check_place(self.folder)
-            check_free(self.folder)
+        check_place(self.folder)
+        check_free(self.folder)
 
     @property
     def last(self) -> Path:
@@ -72,8 +72,6 @@ class Saver:
         Raises:
             ValueError: If there are checkpoints, and none can be read.
         """
-        if self.folder is None:
-            return None
         self._found = list_checkpoints(self.folder)
         if (found := newest(self.folder)) is None:
             return None
@@ -93,9 +91,6 @@ class Saver:
             RuntimeError: If another run is under way there.
             ValueError: If the folder cannot be written to.
         """
-        if self.folder is None:
-            yield
-            return
         with hold_folder(self.folder):
             if self._found is not None and list_checkpoints(self.folder) != self._found:
                 raise RuntimeError(f"another run has just written to {self.folder}: start again, or use another folder")
@@ -103,18 +98,27 @@ class Saver:
             self._clean(self._found or [])
             yield
 
+    def on_round(self, data: Data, history: History) -> None:
+        """Save if it is time."""
+        if self.due(data.round):
+            self.save(data, history)
+
+    def on_error(self, data: Data, history: History) -> None:
+        """Save what is whole."""
+        self.finish(data, history)
+
+    def on_stop(self, data: Data, history: History) -> None:
+        """Save the last state."""
+        self.finish(data, history)
+
     def due(self, round_: int) -> bool:
         """Tell whether it is time to save."""
-        if self.folder is None:
-            return False
         if self.every is not None:
             return round_ % self.every == 0
         return time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
 
     def save(self, data: Data, history: History) -> None:
         """Write a checkpoint."""
-        if self.folder is None:
-            return
         began = time.perf_counter()
         folder, path = self.folder, self._name(data.round)
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +163,6 @@ class Saver:
             return Journal()
 
     def _name(self, round_: int) -> Path:
-        assert self.folder is not None
         path, again = self.folder / f"round-{round_:06d}", 0
         while os.path.lexists(path):
             again += 1
@@ -168,7 +171,6 @@ class Saver:
 
     def _clean(self, keep: list[Path]) -> None:
         """Remove all checkpoints but some, and what was being written when a run was killed."""
-        assert self.folder is not None
         for path in self.folder.iterdir():
             if is_stale(path):
                 remove_checkpoint(path)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -20,17 +21,23 @@ from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
 
-__all__ = ["Graph", "Model", "build_graph", "build_modules"]
+__all__ = ["Architecture", "Graph", "Model", "build_graph", "build_modules"]
 
-Model: TypeAlias = (
+Model: TypeAlias = Annotated[
     nn.Module
     | Callable[[], nn.Module | Sequence[nn.Module]]
-    | Sequence[nn.Module | Callable[[], nn.Module | Sequence[nn.Module]]]
-)
+    | Sequence[nn.Module | Callable[[], nn.Module | Sequence[nn.Module]]],
+    "a module, a function that makes one, or several (build_model makes one by its name)",
+]
 """A module, a function that makes one or several, or one of these per architecture."""
 
-Graph: TypeAlias = Data | Tensor | BaseTransform | None
+Graph: TypeAlias = Annotated[
+    Data | Tensor | BaseTransform | None, "a Data, an edge_index [2, E], a topology such as Ring(), or None"
+]
 """Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
+
+Architecture: TypeAlias = Sequence[int] | Tensor | np.ndarray | None
+"""Architecture of every node, [K], where there are several."""
 
 _MODEL_STREAM = 108
 
@@ -71,7 +78,7 @@ def build_graph(
     tasks: Tasks,
     modules: Sequence[nn.Module],
     graph: Graph = None,
-    architecture: Sequence[int] | Tensor | None = None,
+    architecture: Architecture = None,
     method: Method | Phases | None = None,
 ) -> Data:
     """Put models on a graph: every node of an architecture starts from the same parameters.
@@ -136,13 +143,11 @@ def _edges(tasks: Tasks, graph: Graph) -> Data:
     return Data(num_nodes=graph.num_nodes, **fields).to(tasks.device)
 
 
-def _stack(
-    modules: Sequence[nn.Module], architecture: Sequence[int] | Tensor | None, count: int, device: torch.device
-) -> Stacks:
+def _stack(modules: Sequence[nn.Module], architecture: Architecture, count: int, device: torch.device) -> Stacks:
     if architecture is None and len(modules) > 1:
         raise ValueError(f"{len(modules)} architectures were given: say which node has which by `architecture` [K]")
-    kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture).long()
-    if kind.shape != (count,) or int(kind.min()) < 0 or int(kind.max()) >= len(modules):
+    kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture)
+    if kind.shape != (count,) or kind.is_floating_point() or int(kind.min()) < 0 or int(kind.max()) >= len(modules):
         raise ValueError(
             f"architecture must hold a number from 0 to {len(modules) - 1} for each of {count} nodes, "
             f"got shape {tuple(kind.shape)} with values {kind.unique().tolist()}"

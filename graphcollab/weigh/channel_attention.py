@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -138,6 +138,18 @@ class ChannelAttention(Weigher):
         data = env.comm.count(data, sender[crossing], floats)
         data.edge_weight = weight
         return data
+
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> Callable[[Tensor], Tensor]:
+        """Return attention between the changes of newcomers and of all nodes since the run's start."""
+        mixer = data.mixer.with_newcomers(edge_index, names)
+
+        @torch.no_grad()
+        def weigh(x: Tensor) -> Tensor:
+            origin = data.x_init.part(self.part)[:1]
+            code = mixer.encode(torch.cat([data.x.part(self.part), x]) - origin, data.x.specs[0], self.part)
+            return softmax(edge_products(code[-len(x) :], code, edge_index), edge_index[1], num_nodes=len(x))
+
+        return weigh
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Take one step on the encoders."""

@@ -72,11 +72,6 @@ class SimilarityWeights(Weigher):
     r"""Weights by the probabilities with which the senders were chosen, or by the similarities of the round.
 
     From `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies` (Hagander &
-<<<<<<< HEAD:graphcollab/weigh/fed_sim.py
-    Ihre-Thomason 2024), eq. 2.11 to 2.13; see `fedsim_weights`. A node that a receiver believes to be unlike itself,
-    and has drawn nevertheless, changes its model little. (It is not the FedSim of Pillutla et al. 2022: that is a
-    method, `graphcollab.methods.fedsim`. Nor is it pFedSim's weights: those are `HeadAffinity`.)
-=======
     Ihre-Thomason 2024), eq. 2.11 to 2.13, see `similarity_weights`. A node that a receiver believes to be unlike
     itself, and has drawn nevertheless, changes its model little. The text calls this FedSim, as Pillutla et al. (2022)
     do another method (`graphcollab.methods.fedsim`).
@@ -84,7 +79,6 @@ class SimilarityWeights(Weigher):
     Args:
         by: ``"prior"``: the probability with which the receiver chose the sender; ``"score"``: the similarity that it
             measured in the round, negative ones as 0.
->>>>>>> weigh12:graphcollab/weigh/similarity_weights.py
 
     Shapes:
         Reads ``edge_prior`` or ``edge_score`` [E] (self-loops' values are ignored); writes ``edge_weight`` [E].

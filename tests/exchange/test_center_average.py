@@ -9,7 +9,7 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import ifca
 from graphcollab.rewire import EveryRound
-from graphcollab.stop.watch import EarlyStopping
+from graphcollab.stop import EarlyStopping
 from graphcollab.testing import Scene
 from graphcollab.transforms import Ring
 
@@ -79,7 +79,7 @@ def test_centres_must_have_been_drawn():
 
 def test_nodes_cannot_stop_one_by_one():
     with pytest.raises(ValueError, match="averages through a server"):
-        ifca().replace(watch=EarlyStopping())
+        ifca().replace(stop=EarlyStopping())
 
 
 def test_settings_are_checked():

@@ -142,17 +142,10 @@ def test_an_oracle_needs_clusters():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-<<<<<<< HEAD
         (lambda: pens(samples=2, chosen=3), "chosen=3 peers of samples=2 that are met"),
         (lambda: panm(neighbors=0), "neighbors must be a whole number of at least 1, got 0"),
         (lambda: panm(merge="fedsim"), "merge must be 'fedavg' or 'softmax', got 'fedsim'"),
         (lambda: panm(metric="inverse_loss", merge="softmax"), "weighs by cosines, and the metric is InverseLoss"),
-=======
-        (lambda: pens(samples=2, chosen=3), "3 peers are to be chosen of 2 that are met"),
-        (lambda: panm(neighbors=0), "listens must be a whole number of at least 1, got 0"),
-        (lambda: panm(merge="similarity"), "PANM draws alike: use 'fedavg' or 'softmax'"),
-        (lambda: panm("inverse_loss", merge="softmax"), "weighs by cosines, and the metric is InverseLoss"),
->>>>>>> weigh12
         (lambda: panm(every=2.5), r"every must be a whole number of at least 1, got 2\.5"),
         (lambda: panm(measure="all"), "measure must be 'bag' or 'sample'"),
         (lambda: random_peers(samples=0), "samples must be a whole number of at least 1"),

@@ -46,7 +46,7 @@ def test_differences_that_are_all_equal() -> None:
         ([], [], 0.95, "same length S >= 1"),
         ([1.0, 2.0], [1.0], 0.95, r"got \[2\] and \[1\]"),
         ([1.0, float("nan")], [1.0, 2.0], 0.95, "pair 1 is nan and 2.0"),
-        ([1.0, 2.0], [1.0, 2.0], 1.0, "confidence must be between 0 and 1, got 1.0"),
+        ([1.0, 2.0], [1.0, 2.0], 1.0, "confidence must be a number above 0 and below 1, got 1.0"),
     ],
 )
 def test_bad_inputs(a: list[float], b: list[float], confidence: float, message: str) -> None:

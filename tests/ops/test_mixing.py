@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,15 +11,7 @@ from graphcollab.ops import Structure, edge_products, mix
 from graphcollab.ops import kernels as kernels_module
 from graphcollab.ops.kernels import PRODUCTS, choose_product
 
-KERNELS = [
-    pytest.param(
-        kernel,
-        marks=pytest.mark.skipif(
-            kernel == "segment" and importlib.util.find_spec("torch_scatter") is None, reason="needs torch-scatter"
-        ),
-    )
-    for kernel in PRODUCTS
-]
+KERNELS = list(PRODUCTS)
 
 
 @st.composite
@@ -99,10 +89,8 @@ def test_sparse_paths_cut_columns_and_edges_into_blocks(monkeypatch):
     x, weight = normal(senders, width), normal(90, seed=1)
     exact = dense(edges, weight, senders, receivers) @ x.double()
     bound = dense(edges, weight.abs(), senders, receivers) @ x.double().abs()
-    for param in KERNELS:
-        kernel = param.values[0]
-        if kernel != "segment" or importlib.util.find_spec("torch_scatter"):
-            assert ((mix(x, weight, edges, receivers, kernel) - exact).abs() <= 1e-6 * bound).all(), kernel
+    for kernel in KERNELS:
+        assert ((mix(x, weight, edges, receivers, kernel) - exact).abs() <= 1e-6 * bound).all(), kernel
     a = normal(receivers, width, seed=2)
     expected = (a[edges[1]].double() * x[edges[0]].double()).sum(1)
     torch.testing.assert_close(edge_products(a, x, edges).double(), expected, rtol=1e-4, atol=1e-4)
@@ -113,10 +101,12 @@ def test_weights_take_the_models_number_type():
     assert mix(torch.ones(2, 3, dtype=torch.float64), torch.ones(2), edges).dtype == torch.float64
 
 
-def test_half_precision_mixes():
+@pytest.mark.parametrize("kernel", [None, *KERNELS])
+def test_half_precision_mixes(kernel):
     edges = torch.tensor([[0, 1], [0, 1]])
     x = torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16)
-    assert mix(x, torch.tensor([2.0, 3.0]), edges).tolist() == [[2.0], [6.0]]
+    assert mix(x, torch.tensor([2.0, 3.0]), edges, kernel=kernel).tolist() == [[2.0], [6.0]]
+    assert mix(x, torch.tensor([2.0, 3.0]), edges, kernel=kernel).dtype == torch.bfloat16
 
 
 def test_the_rule_that_chooses():
@@ -126,7 +116,7 @@ def test_the_rule_that_chooses():
     full = Structure.from_edges(torch.cartesian_prod(node, node).T, (100, 100))
     x = torch.zeros(100, 2)
     assert (choose_product(few, x), choose_product(sparse, x), choose_product(full, x)) == ("dense", "csr", "dense")
-    assert choose_product(sparse, x.bfloat16()) in ("segment", "dense")
+    assert choose_product(sparse, x.bfloat16()) == "csr"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +126,7 @@ def test_the_rule_that_chooses():
         ({"edges": torch.tensor([[0, -1], [0, 1]])}, "lowest -1"),
         ({"x": torch.zeros(2)}, r"x must have shape \[2, P\], got \(2,\)"),
         ({"weight": torch.zeros(3)}, r"2 edges need weights \[2\], got \(3,\)"),
-        ({"kernel": "magic"}, r"unknown kernel 'magic': use one of \['csr', 'dense', 'segment'\]"),
+        ({"kernel": "magic"}, r"unknown kernel 'magic': use one of \['csr', 'dense'\]"),
     ],
 )
 def test_mix_refuses(change, message):

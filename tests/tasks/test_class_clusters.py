@@ -171,7 +171,7 @@ def test_the_embedded_digits():
             {"scenario": 3, "per_class": (3, 9), "val": 3},
             "a node may have no more than 3 samples of a class, and val=3 leaves none for training",
         ),
-        ({"nodes": 3, "clusters": 4}, "nodes must be a whole number of at least 4, got 3"),
+        ({"nodes": 3, "clusters": 4}, "nodes must be at least clusters=4, got 3"),
         ({"clusters": 0}, "clusters must be a whole number of at least 1, got 0"),
         ({"val": -1}, "val must be a whole number of at least 0, got -1"),
         ({"scenario": 2, "overlap": -1}, "overlap must be a whole number of at least 0, got -1"),

@@ -85,12 +85,18 @@ def test_classes_that_do_not_occur_are_not_drawn(numbered):
             "datasets by graphcollab.datasets.join_datasets",
         ),
         (lambda d: disjoint_classes(d, (1, 1), 2), "2 clusters with 2 of 3 classes each"),
-        (lambda d: disjoint_classes(d, (1, 1), 0), "2 clusters with 0 of 3 classes each"),
+        (
+            lambda d: disjoint_classes(d, (1, 1), 0),
+            "classes_per_cluster must be a whole number of at least 1 or None, got 0",
+        ),
         (
             lambda d: disjoint_classes(d, (2, 5)),
             "has 12 training samples; 2 nodes with at least 1 for training and 100 for validation need 202",
         ),
-        (lambda d: disjoint_classes(d, (1, 0), val=0), "at least one node, got nodes=(1, 0)"),
+        (
+            lambda d: disjoint_classes(d, (1, 0), val=0),
+            "nodes must be a sequence of whole numbers of at least 1, got (1, 0)",
+        ),
         (lambda d: disjoint_classes(d, (), val=0), "at least one cluster of nodes"),
         (lambda d: disjoint_classes(d, (1, 1), train=13, val=0), "1 nodes with 13 for training and 0 for validation"),
     ],

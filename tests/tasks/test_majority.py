@@ -79,12 +79,12 @@ def test_setting_of_the_thesis(numbered):
         ({"majorities": [[0], [10]]}, r"different classes of 0 .. 9, got \[10\]"),
         ({"majorities": [[0], []]}, "one or more different classes"),
         ({"majorities": [[0], [1, 1]]}, r"got \[1, 1\]"),
-        ({"p": 1.2}, r"p must be in \[0, 1\], and 1 where all 10 classes are in the majority, got 1.2"),
-        ({"majorities": [list(range(10))]}, "and 1 where all 10 classes"),
+        ({"p": 1.2}, r"p must be a number of at least 0 and at most 1, got 1\.2"),
+        ({"majorities": [list(range(10))]}, r"p must be 1 where all 10 classes are in the majority, got 0\.7"),
         ({"train": [5]}, "a number of samples, got 2 and 1"),
         ({"majorities": []}, "got 0 and 0"),
-        ({"train": [5, 0]}, "at least one training sample"),
-        ({"val": -1}, "cannot be negative"),
+        ({"train": [5, 0]}, "train must be a whole number of at least 1 or a sequence of whole numbers of at least 1"),
+        ({"val": -1}, "val must be a whole number of at least 0, got -1"),
     ],
 )
 def test_refusals(numbered, arguments, message):

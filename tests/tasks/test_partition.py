@@ -101,7 +101,7 @@ def test_groups_share_a_task():
             "cannot fill 3 shards of 4: use fewer shards or smaller",
         ),
         (lambda: shard_tasks(dataset(4, 9), 3, 2, classes=[0, 7]), "class 7 has no samples"),
-        (lambda: shard_tasks(dataset(4, 9), 0, 2), "must be positive, got 0 and 2"),
+        (lambda: shard_tasks(dataset(4, 9), 0, 2), "shards must be a whole number of at least 1, got 0"),
         (lambda: shard_tasks(dataset(4, 9, tests=0), 3, 2), r"classes \[0, 1, 2, 3\] have no test samples"),
         (lambda: grouped_tasks(dataset(5, 9), 2, 2), "5 classes cannot be split evenly into 2 groups"),
     ],

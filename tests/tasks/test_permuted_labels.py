@@ -154,12 +154,18 @@ def test_splits_may_be_left_out_and_fields_are_passed_on(numbered):
             lambda d: permuted_labels(d, (2,), val=0, fraction=0.03),
             "cluster 0 has 1 training samples; 2 nodes with at least 1",
         ),
-        (lambda d: permuted_labels(d, fraction=0.0), "fraction of the dataset must be in (0, 1], got 0.0"),
+        (lambda d: permuted_labels(d, fraction=0.0), "fraction must be a number above 0 and at most 1, got 0.0"),
         (lambda d: permuted_labels(d, fraction=1.5), "got 1.5"),
         (lambda d: permuted_labels(d, (), val=0), "at least one cluster of nodes"),
-        (lambda d: permuted_labels(d, (1, 0), val=0), "at least one node, got nodes=(1, 0)"),
-        (lambda d: permuted_labels(d, (1,), train=0, val=0), "at least one training sample"),
-        (lambda d: permuted_labels(d, (1,), val=-1), "numbers cannot be negative"),
+        (
+            lambda d: permuted_labels(d, (1, 0), val=0),
+            "nodes must be a sequence of whole numbers of at least 1, got (1, 0)",
+        ),
+        (
+            lambda d: permuted_labels(d, (1,), train=0, val=0),
+            "train must be a whole number of at least 1 or None, got 0",
+        ),
+        (lambda d: permuted_labels(d, (1,), val=-1), "val must be a whole number of at least 0, got -1"),
         (lambda d: permuted_labels(d, (1,), val=0, test=99), "cluster 0 has 12 test samples, 99 per node are asked"),
         (
             lambda d: permuted_labels(d, (1, 1), val=0, permutations=torch.tensor([[0, 1, 2]])),
@@ -170,7 +176,7 @@ def test_splits_may_be_left_out_and_fields_are_passed_on(numbered):
             "each of the labels 0 .. 2 once in every row, got [[0, 1, 1]]",
         ),
         (lambda d: permuted_labels(d, (1,), val=0, permutations=torch.arange(3)), "must be [clusters, classes]"),
-        (lambda d: label_permutations(0, 1), "at least one class and one cluster, got 0 and 1"),
+        (lambda d: label_permutations(0, 1), "classes must be a whole number of at least 1, got 0"),
     ],
 )
 def test_refusals(numbered, make, message):

@@ -85,11 +85,11 @@ def test_numbers_depend_on_what_they_are_for():
     ("arguments", "message"),
     [
         ({"nodes": ()}, "at least one cluster"),
-        ({"nodes": (2, 0)}, "every cluster needs at least one node"),
-        ({"train": 0}, "at least one training sample"),
-        ({"dim": 0}, "dim must be at least 1"),
-        ({"noise": -1.0}, "noise at least 0"),
-        ({"low": 1, "high": 0}, r"low at most high, got 10, 3.0 and \[1, 0\]"),
+        ({"nodes": (2, 0)}, r"nodes must be a sequence of whole numbers of at least 1, got \(2, 0\)"),
+        ({"train": 0}, "train must be a whole number of at least 1, got 0"),
+        ({"dim": 0}, "dim must be a whole number of at least 1, got 0"),
+        ({"noise": -1.0}, r"noise must be a finite number of at least 0, got -1\.0"),
+        ({"low": 1, "high": 0}, "low must be at most high, got low=1 and high=0"),
     ],
 )
 def test_refusals(arguments, message):

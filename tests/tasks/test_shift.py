@@ -210,9 +210,12 @@ def test_fields_of_tasks_are_passed_on(numbered):
             "one of the groups of classes and a number of nodes, got 1 and",
         ),
         (lambda d, _: label_shift(d, [], []), "at least one cluster of nodes"),
-        (lambda d, _: label_shift(d, [(0,), (1,)], [1, 0]), "at least one node, got nodes=(1, 0)"),
-        (lambda d, _: label_shift(d, [(0,)], [1], 0, 3), "at least one training sample"),
-        (lambda d, _: label_shift(d, [(0,)], [1], 3, -1), "numbers cannot be negative"),
+        (
+            lambda d, _: label_shift(d, [(0,), (1,)], [1, 0]),
+            "nodes must be a sequence of whole numbers of at least 1, got [1, 0]",
+        ),
+        (lambda d, _: label_shift(d, [(0,)], [1], 0, 3), "train must be a whole number of at least 1 or None, got 0"),
+        (lambda d, _: label_shift(d, [(0,)], [1], 3, -1), "val must be a whole number of at least 0, got -1"),
         (
             lambda d, _: label_shift(d, [(0,)], [1], 3, 1, test=5),
             "cluster 0 (classes 0) has 4 test samples, 5 per node are asked for",
@@ -229,7 +232,10 @@ def test_fields_of_tasks_are_passed_on(numbered):
         (lambda d, _: rotation_shift(d), "needs images [N, C, H, W], got inputs of shape (36, 1)"),
         (lambda d, _: concept_shift([d, d], [2, 9], 3, 2), "source 1 has 36 training samples; 9 nodes"),
         (lambda d, i: concept_shift([d, i], [1, 1]), "different shapes [(1,), (2, 5, 5)]"),
-        (lambda d, i: rotation_shift(i, (90, float("nan")), (1, 1), 3, 1), "finite number of degrees, got nan"),
+        (
+            lambda d, i: rotation_shift(i, (90, float("nan")), (1, 1), 3, 1),
+            "angles must be a sequence of finite numbers, got (90, nan)",
+        ),
     ],
 )
 def test_refusals(numbered, images, make, message):

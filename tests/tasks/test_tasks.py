@@ -107,7 +107,7 @@ ONE = Split.from_lists("p", [torch.tensor([0, 1])])
         (lambda: Tasks.from_samples([(X, Y[:1])]), r"node 0 \(train\) has 2 inputs and 1 targets"),
         (lambda: Tasks.from_samples([(X, Y)], [(X, Y), (X, Y)]), "'val' has samples for 2 nodes, 'train' for 1"),
         (lambda: Tasks.from_samples([(X, Y), (torch.zeros(2, 3), Y)]), "inputs have different shapes"),
-        (lambda: Tasks.from_samples([(X, Y)], val_fraction=1.0), r"must be in \[0, 1\), got 1.0"),
+        (lambda: Tasks.from_samples([(X, Y)], val_fraction=1.0), r"val_fraction must be a number of at least 0"),
         (lambda: Tasks.from_samples([TensorDataset(X[:0], Y[:0])]), r"node 0 \(train\) has an empty dataset"),
         (lambda: Tasks.from_samples([TensorDataset(X, Y, Y)]), r"pairs \(input, target\), got 3 values"),
         (lambda: Tasks.from_samples([(X / 0, Y)], names=["far"]), "NaN or infinite, first at index 0"),

@@ -83,7 +83,7 @@ def test_the_mixer_of_the_phase_that_played_last_counts(joined):
     result = run(Phases(local(**QUICK), 1, meta_l2c(**QUICK)), old, make, rounds=2)
     assert join(result, new).names == ("dora", "emil")
     early = run(Phases(local(**QUICK), 5, meta_l2c(**QUICK)), old, make, rounds=2)
-    with pytest.raises(ValueError, match=r"^local learned weights of fixed nodes only"):
+    with pytest.raises(ValueError, match=r"^local cannot say whom a newcomer should listen to"):
         join(early, new)
 
 
@@ -115,9 +115,9 @@ def test_newcomers_compute_in_the_number_type_of_the_run(joined):
 
 def test_bad_input(joined):
     result, new, _ = joined
-    with pytest.raises(ValueError, match=r"l2c learned weights of fixed nodes only.*use meta_l2c"):
+    with pytest.raises(ValueError, match=r"l2c cannot say whom a newcomer should listen to.*such as meta_l2c"):
         join(run(l2c(**QUICK), new, make, rounds=1), new)
-    with pytest.raises(ValueError, match="must not be negative, got -1 and 4"):
+    with pytest.raises(ValueError, match="warmup must be a whole number of at least 0, got -1"):
         join(result, new, warmup=-1)
     other = replace(new, pools={"train": replace(new.pools["train"], targets=new.pools["train"].targets + 2)})
     with pytest.raises(ValueError, match=r"labels from .* to 4, MLP has outputs for 0 to 2"):

@@ -103,19 +103,10 @@ def test_fomo_and_dpsgd_charge_what_travels(scene, buffers):
 
 
 def test_a_weigher_that_judges_otherwise_than_the_exchange_mixes_is_refused():
-<<<<<<< HEAD
-    for weigh in (InverseLoss(), FirstOrderGain(), PeerWeights(InverseLoss())):
+    by_similarity = PeerWeights(InverseLoss(), merge=SimilarityWeights("score"))
+    for weigh in (by_similarity, FirstOrderGain(), PeerWeights(InverseLoss())):
         with pytest.raises(ValueError, match="exchanges with buffers 'average', and its weigher judges 'keep'"):
             Method("m", local=Fit(), weigh=weigh, exchange=Exchange(buffers="average"))
     with pytest.raises(ValueError, match="merges with buffers 'average', and its metric judges 'keep'"):
         PeerWeights(InverseLoss(), buffers="average")
     assert dac(metric=InverseLoss(), buffers="average").weigh.metric.buffers == "average"
-=======
-    by_similarity = PeerWeights(InverseLoss(), merge=SimilarityWeights("score"))
-    for weigh in (by_similarity, FirstOrderGain(), PeerWeights(InverseLoss())):
-        with pytest.raises(ValueError, match="exchanges with buffers 'mix', and its weigher judges 'keep'"):
-            Method("m", local=Fit(), weigh=weigh, exchange=Exchange(buffers="mix"))
-    with pytest.raises(ValueError, match="merges with buffers 'mix', and its metric judges 'keep'"):
-        PeerWeights(InverseLoss(), buffers="mix")
-    assert dac(InverseLoss(), buffers="mix").weigh.metric.buffers == "mix"
->>>>>>> weigh12

@@ -1,4 +1,4 @@
-"""Validation before and after merging, and nodes that stop with their best models."""
+"""Nodes that stop with their best models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from graphcollab import run
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
-from graphcollab.method import Method, OwnModel
+from graphcollab.method import Method
 from graphcollab.methods import local, oracle, random_peers
 from graphcollab.phases import Phases
 from graphcollab.rewire import RandomPeers
-from graphcollab.stop.watch import BestModel, EarlyStopping, WatchMerging
+from graphcollab.stop import BestModel, EarlyStopping
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import PeerWeights, Uniform
@@ -28,20 +28,9 @@ def stopping(patience, lr=0.5, exchange=True):
         weigh=Uniform(),
         exchange=Exchange("zero", "x"),
         prepare=WithSelfLoops(),
-        watch=EarlyStopping(patience),
+        stop=EarlyStopping(patience),
         personal=BestModel(),
     )
-
-
-def test_validation_before_and_after_merging_by_hand(points):
-    # Targets 0 and 4, both nodes at 0: after the step x = (0, 2), merged to 1. Losses 0 and 2, then 0.5 and 4.5.
-    scene = points([[[0.0]], [[4.0]]])
-    method = stopping(5).replace(watch=WatchMerging(), personal=OwnModel())
-    data, env = scene.begin(method)
-    data = method.play(data, env)
-    assert data.val_loss_before.tolist() == [0, 2]
-    assert data.val_loss_after.tolist() == [0.5, 4.5]
-    assert data.val_metric_before.tolist() == [0, 4]  # the mean squared error
 
 
 def test_nodes_keep_their_best_and_stop(points):
@@ -87,13 +76,13 @@ def test_early_stopping_needs_validation_data():
     scene = Scene.small(torch.float32)
     tasks = scene.tasks.hold_out(0)
     tasks = type(tasks)(tasks.pools, {"train": tasks.splits["train"]})
-    with pytest.raises(ValueError, match="'val' samples, which random_peers needs to watch its nodes"):
+    with pytest.raises(ValueError, match="'val' samples, which random_peers needs to tell when"):
         run(random_peers(samples=2, patience=5), tasks, list(scene.modules), rounds=1)
 
 
 def test_best_models_need_somebody_who_keeps_them():
     method = local().replace(personal=BestModel())
-    with pytest.raises(ValueError, match="use watch=EarlyStopping"):
+    with pytest.raises(ValueError, match="use stop=EarlyStopping"):
         Scene.small().begin(method)
 
 
@@ -104,7 +93,7 @@ def test_stopped_nodes_meet_nobody_but_are_met():
         weigh=PeerWeights(),
         exchange=Exchange("zero", "x"),
         rewire=RandomPeers(5),
-        watch=EarlyStopping(1),
+        stop=EarlyStopping(1),
     )
     data, env = Scene.small().begin(method)
     data.stopped[0], data.trains = True, data.trains & (torch.arange(6) != 0)

@@ -1,0 +1,152 @@
+"""Callbacks that look into rounds: validation before and after merging, and similarities."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from graphcollab import methods, run
+from graphcollab.engine import SGD
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
+from graphcollab.method import Method
+from graphcollab.models import MLP
+from graphcollab.testing import Scene, differences
+from graphcollab.train import Callback, History, ProbeSimilarity, RecordScores, WatchMerging
+from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import CosineWeights, InverseLoss, Uniform
+
+WATCHED = ["val_loss_after", "val_loss_before", "val_metric_after", "val_metric_before"]
+QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
+
+
+def play(method, callbacks=(), folder=None, rounds=4, **settings):
+    tasks = Scene.small(torch.float32).tasks
+    model = lambda: MLP(4, (6,), 3)  # noqa: E731
+    return run(method, tasks, model, rounds=rounds, callbacks=callbacks, checkpoint=folder, **settings)
+
+
+def test_validation_before_and_after_merging_by_hand(points):
+    # Targets 0 and 4, both nodes at 0: after the step x = (0, 2), merged to 1. Losses 0 and 2, then 0.5 and 4.5.
+    scene = points([[[0.0]], [[4.0]]])
+    fit = Fit(steps=1, batch_size=10, optimizer=SGD(lr=0.5))
+    method = Method("mean", fit, Uniform(), Exchange("zero", "x"), prepare=WithSelfLoops())
+    data, env = scene.begin(method)
+    watch, history = WatchMerging(), History(("a", "b"))
+    watch.on_start(data, history, 1)
+    assert all(value.isnan().all() for value in watch.values().values())
+    data = method.play(data, env._replace(observers=(watch,)))
+    watch.on_round(data, history)
+    assert sorted(watch.values()) == WATCHED
+    assert watch.values()["val_loss_before"].tolist() == [0, 2]
+    assert watch.values()["val_loss_after"].tolist() == [0.5, 4.5]
+    assert watch.values()["val_metric_before"].tolist() == [0, 4]  # the mean squared error
+
+
+def test_what_is_watched_is_in_the_history_and_changes_nothing():
+    plain, seen = play(methods.l2c(**QUICK)), play(methods.l2c(**QUICK), [WatchMerging()])
+    assert differences(plain.data, seen.data) == []
+    assert set(seen.history.values) == {*plain.history.values, *WATCHED}
+    assert torch.equal(seen.history.table("val_loss_after"), seen.history.table("val_loss"))
+    assert not bool(seen.history.table("val_loss_before").isnan().any())
+
+
+def test_a_resumed_run_has_watched_the_same(tmp_path):
+    """Also of nodes that do not train in the last round, whose values are of an earlier one."""
+    method, often = methods.fedavg(**QUICK, fraction=0.5), {"evaluate_every": 2, "checkpoint_every": 1}
+    straight = play(method, [WatchMerging()], rounds=6, **often).history
+    play(method, [WatchMerging()], tmp_path, rounds=3, **often)
+    resumed = play(method, [WatchMerging()], tmp_path, rounds=6, **often).history
+    assert differences(straight.values, resumed.values) == []
+    assert differences(straight.merging, resumed.merging) == []
+
+
+def test_one_may_begin_to_watch_a_run_that_is_resumed(tmp_path):
+    play(methods.dpsgd(**QUICK), folder=tmp_path, rounds=2)
+    history = play(methods.dpsgd(**QUICK), [WatchMerging()], tmp_path, rounds=4).history
+    assert history.table("val_loss_before").isnan().all(1).tolist() == [True, True, False, False]
+    assert history.table("val_loss").shape == (4, 6)
+
+
+def test_probes_measure_without_a_trace(tmp_path):
+    probe = ProbeSimilarity(CosineWeights("all"), nodes=[0, 3], rounds=[2, 3])
+    method = methods.dac(**QUICK, samples=2)
+    plain, seen = play(method), play(method, [RecordScores(), probe])
+    assert differences(plain.data, seen.data) == []
+    assert sorted(seen.history.scores) == [1, 2, 3, 4]
+    edge_index, values = seen.history.scores[2]
+    assert sorted(edge_index.T.tolist()) == sorted([j, i] for i in (0, 3) for j in range(6) if j != i)
+    assert values.dtype == torch.float64
+    play(method, [RecordScores(), probe], tmp_path, rounds=2)
+    resumed = play(method, [RecordScores(), probe], tmp_path)
+    assert differences(seen.history.scores, resumed.history.scores) == []
+
+
+def test_observers_need_samples_and_nodes():
+    assert ProbeSimilarity(InverseLoss()).needs == InverseLoss().needs
+    scene = Scene.small(torch.float32)
+    tasks = type(scene.tasks)(scene.tasks.pools, {"train": scene.tasks.splits["train"]})
+    with pytest.raises(ValueError, match="'val' samples, which WatchMerging needs"):
+        run(methods.dpsgd(), tasks, list(scene.modules), rounds=1, callbacks=[WatchMerging()])
+    with pytest.raises(ValueError, match=r"nodes must be positions from 0 to 5, got \[7\]"):
+        play(methods.dpsgd(), [ProbeSimilarity(CosineWeights(), nodes=[7])])
+    with pytest.raises(ValueError, match="metric must be a Similarity, got 'cosine'"):
+        ProbeSimilarity("cosine")
+
+
+def test_a_callback_that_looks_on_cannot_change_what_it_is_shown():
+    class Meddle(Callback):
+        def before_mixing(self, data, env):
+            data.x, data.trains = None, None
+
+        after_mixing = before_mixing
+
+    assert differences(play(methods.l2c(**QUICK)).data, play(methods.l2c(**QUICK), [Meddle()]).data) == []
+
+
+def test_a_callback_may_end_a_run_whose_last_round_is_then_evaluated(tmp_path):
+    class Budget(Callback):
+        def ends(self, data, history):
+            return int(data.messages_sent.sum()) >= 60
+
+    first = play(methods.dpsgd(**QUICK), [Budget()], tmp_path, rounds=9, evaluate_every=5)
+    assert (first.data.round, first.history.rounds) == (2, [2])
+    again = play(methods.dpsgd(**QUICK), [Budget()], tmp_path, rounds=9, evaluate_every=5)
+    assert differences(first.data, again.data) == []
+    assert first.history.rounds == again.history.rounds
+    longer = play(methods.dpsgd(**QUICK), folder=tmp_path, rounds=4, evaluate_every=4).history
+    assert longer.rounds == [4]
+
+
+def test_hooks_in_their_order(tmp_path):
+    log = []
+    hooks = ("on_start", "before_mixing", "after_mixing", "on_round", "on_evaluate", "on_error", "on_stop", "on_end")
+
+    def note(name):
+        return lambda self, data, *_: log.append((name, data.round))
+
+    calls = type("Calls", (Callback,), {name: note(name) for name in hooks})()
+    play(methods.dpsgd(**QUICK), [calls], tmp_path, rounds=1)
+    assert log == [
+        ("on_start", 0),
+        ("before_mixing", 0),
+        ("after_mixing", 0),
+        ("on_round", 1),
+        ("on_evaluate", 1),
+        ("on_stop", 1),
+        ("on_end", 1),
+    ]
+    log.clear()
+    broken = SimpleNamespace(shows=0)
+
+    class Breaks(Callback):
+        def before_mixing(self, data, env):
+            broken.shows += 1
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        play(methods.dpsgd(**QUICK), [calls, Breaks()], tmp_path, rounds=2)
+    assert [name for name, _ in log] == ["on_start", "before_mixing", "on_error", "on_end"]
+    assert broken.shows == 1
