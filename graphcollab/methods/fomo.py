@@ -28,7 +28,7 @@ def fomo(
     epsilon: Fraction = 0.3,
     decay: NonNegative = 0.05,
     norm: Literal["l1", "l2"] = "l2",
-    split: str = "val",
+    split: Literal["train", "val"] = "val",
     part: str = "all",
     buffers: Buffers = "keep",
 ) -> Method:
