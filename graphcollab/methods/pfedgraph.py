@@ -78,9 +78,10 @@ def pfedgraph(
         SimplexWeights(alpha=1.5, snap=0.9)
     """
     metric = CosineUpdates(0.0, part if compare is None else compare)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
     plain = Method(
         "pfedgraph",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=local,
         weigh=PeerWeights(metric, merge=SimplexWeights(alpha, snap), part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=sample_nodes(fraction),
@@ -88,5 +89,5 @@ def pfedgraph(
     )
     if not lam:
         return plain
-    pulled = plain.replace(local=replace(plain.local, objective=CosinePull(lam, part)))
+    pulled = plain.replace(local=replace(local, objective=CosinePull(lam, part)))
     return Phases(plain, warmup, pulled) if warmup else pulled
