@@ -27,7 +27,7 @@ def fedamp(
     optimizer: Optimizer = "sgd",
     momentum: Momentum = 0.0,
     weight_decay: NonNegative = 0.0,
-    lam: NonNegative = 1.0,
+    lam: NonNegative = 0.1,
     alpha: Positive = 0.1,
     sigma: Positive | Literal["median"] = "median",
     fraction: Share = 1.0,
@@ -54,7 +54,8 @@ def fedamp(
     text was not consulted. What is decided here:
 
     - The minimum is approached by local steps, as in the code of others, from :math:`u_i`; some start at
-      :math:`\theta_i`. λ / α stiffens them: keep ``lr * lam / alpha`` below 1.
+      :math:`\theta_i`. λ / α stiffens them: keep ``lr * lam / alpha`` well below 1, the more so with momentum. The
+      defaults, λ / α = 1, are ours.
     - ``sigma="median"``: squared distances are in units of their median at the receiver, so :math:`w_{ij} = \alpha e^{-
       d^2 / \text{median}}`. A fixed σ that is small beside squared distances is local training, and these grow with
       the number of parameters.

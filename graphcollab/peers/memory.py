@@ -8,7 +8,24 @@ from torch_geometric.utils import scatter
 
 from graphcollab.comm import Relation
 
-__all__ = ["empty_memory", "forget", "priors", "shared", "update_memory"]
+__all__ = ["add_up", "empty_memory", "forget", "priors", "shared", "update_memory"]
+
+
+def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
+    """Add values to what is known of pairs; a pair that is new starts from 0.
+
+    Example:
+        >>> known = Relation(torch.tensor([[1], [0]]), torch.tensor([3]), (3, 3))
+        >>> after = add_up(known, torch.tensor([[2, 1], [0, 0]]), torch.tensor([1, 1]))
+        >>> after.edge_index.tolist(), after.values.tolist()
+        ([[1, 2], [0, 0]], [4, 1])
+    """
+    many = known.size[0]
+    index = torch.cat([known.edge_index, edge_index], 1)
+    key, place = (index[1] * many + index[0]).unique(return_inverse=True)
+    total = torch.zeros(len(key), dtype=values.dtype, device=values.device)
+    total.index_add_(0, place, torch.cat([known.values.to(values.dtype), values]))
+    return Relation(torch.stack([key % many, key // many]), total, known.size)
 
 
 def empty_memory(count: int, device: torch.device) -> Relation:

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
 from graphcollab.peers.edges import chosen_edges, connect
+from graphcollab.peers.memory import add_up
 from graphcollab.piece import Field
 from graphcollab.rewire.sampler import PeerSampler, RandomPeers
 from graphcollab.settings import Count
@@ -49,13 +50,9 @@ class CountChosen(RandomPeers):
 
     def digest(self, data: Data, env: Env) -> Data:
         """Count whom nodes have chosen."""
-        many, edges = data.num_nodes, data.edge_index[:, chosen_edges(data)]
-        index = torch.cat([data.chosen.edge_index, edges], 1)
-        count = torch.cat([data.chosen.values, torch.ones_like(edges[0])])
-        key, place = (index[1] * many + index[0]).unique(return_inverse=True)
-        total = torch.zeros_like(key).index_add_(0, place, count)
+        edges = data.edge_index[:, chosen_edges(data)]
         data = copy.copy(data)
-        data.chosen = Relation(torch.stack([key % many, key // many]), total, (many, many))
+        data.chosen = add_up(data.chosen, edges, torch.ones_like(edges[0]))
         data.chosen_rounds = data.chosen_rounds + torch.zeros_like(data.node_id).index_fill_(0, edges[1], 1)
         return data
 

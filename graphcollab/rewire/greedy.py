@@ -14,6 +14,7 @@ from torch_geometric.utils import scatter
 from graphcollab.comm import Relation
 from graphcollab.keyed import keyed_uniform
 from graphcollab.peers.edges import connect
+from graphcollab.peers.memory import add_up
 from graphcollab.piece import Field
 from graphcollab.rewire.sampler import PeerSampler
 from graphcollab.settings import Fraction, NonNegative
@@ -126,16 +127,11 @@ def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Rel
         >>> update_affinity(nothing, torch.tensor([[0, 1, 2], [0, 0, 0]]), gains).values.tolist()
         [0.25, -0.25]
     """
-    many = affinity.size[0]
     met, value = edge_index[:, ~gain.isnan()], gain[~gain.isnan()].double()
-    total = scatter(value.abs(), met[1], dim_size=many)
+    total = scatter(value.abs(), met[1], dim_size=affinity.size[1])
     share = value / torch.where(total > 0, total, torch.inf)[met[1]]
     crossing = met[0] != met[1]
-    index = torch.cat([affinity.edge_index, met[:, crossing]], 1)
-    values = torch.cat([affinity.values.double(), share[crossing]])
-    key, place = (index[1] * many + index[0]).unique(return_inverse=True)
-    summed = torch.zeros(len(key), dtype=torch.float64, device=values.device).index_add_(0, place, values)
-    return Relation(torch.stack([key % many, key // many]), summed, affinity.size)
+    return add_up(affinity, met[:, crossing], share[crossing])
 
 
 def _first(pairs: Tensor, count: Tensor, many: int) -> Tensor:

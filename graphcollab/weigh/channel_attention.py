@@ -67,7 +67,7 @@ class ChannelAttention(Weigher):
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
-        Field("mixer", "replicated", "encoders: a `Mixer`, or `Mixers`, of every component its own"),
+        Field("mixer", "replicated", "encoders: a `Mixer`, or `Mixers`, of every component its own", "run"),
         Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
     )

@@ -24,6 +24,7 @@ from graphcollab.weigh import (
     SIMILARITIES,
     CosineUpdates,
     CosineWeights,
+    DistanceKernel,
     InverseDistance,
     InverseLoss,
     NoWeights,
@@ -41,7 +42,7 @@ METRICS = [
     CosineUpdates(alpha=0.25),
     InverseDistance(),
 ]
-every_metric = pytest.mark.parametrize("metric", METRICS, ids=repr)
+every_metric = pytest.mark.parametrize("metric", [*METRICS, DistanceKernel(), DistanceKernel(2.0)], ids=repr)
 
 EDGES = torch.tensor([[0, 1, 3, 5, 2, 2, 4], [1, 0, 0, 4, 4, 2, 5]])  # not the graph's, in no order, one self-loop
 
@@ -381,7 +382,7 @@ def test_refusals(make, message):
 
 
 def test_a_part_that_is_not_shared_is_refused_at_the_start():
-    for metric in (CosineWeights(), CosineUpdates(), InverseDistance()):
+    for metric in (CosineWeights(), CosineUpdates(), InverseDistance(), DistanceKernel()):
         with pytest.raises(ValueError, match=r"parts they have in common: \['head'\]"):
             Scene.small(shared_head=True).begin(Method("m", local=Fit(), weigh=by_similarity(metric)))
 

@@ -1,0 +1,58 @@
+"""Measure, choose, weigh, charge: pieces that are put together in ways that no method has yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
+from graphcollab.method import Method
+from graphcollab.testing import CONTRACT, Scene
+from graphcollab.testing.claims import dense
+from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import (
+    BestPeers,
+    CosineWeights,
+    DistanceKernel,
+    DoubleGreedy,
+    InverseLoss,
+    PeerWeights,
+    RemainderWeights,
+    SimilarityWeights,
+    SimplexWeights,
+    SoftmaxWeights,
+)
+
+PUT_TOGETHER = {
+    "the best two by a kernel": PeerWeights(DistanceKernel(), BestPeers(2), RemainderWeights(0.3)),
+    "losses on a simplex": PeerWeights(InverseLoss("val", "mean"), merge=SimplexWeights(5.0)),
+    "cosines with a constant own weight": PeerWeights(CosineWeights(), merge=SoftmaxWeights(10.0, own=0.3)),
+    "a search, weighed by cosines": PeerWeights(CosineWeights(), DoubleGreedy(3, every=1), SimilarityWeights("score")),
+}
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("weigh", PUT_TOGETHER.values(), ids=PUT_TOGETHER)
+def test_contract(weigh, check):
+    local = Fit(epochs=2, batch_size=4)
+    check(Method("put together", local=local, weigh=weigh, exchange=Exchange(), prepare=WithSelfLoops()))
+
+
+def test_two_are_chosen_and_everybody_who_was_looked_at_is_charged():
+    method = Method(
+        "m",
+        local=Fit(epochs=1),
+        weigh=PUT_TOGETHER["the best two by a kernel"],
+        exchange=Exchange(),
+        prepare=WithSelfLoops(),
+    )
+    data, _ = Scene.small().play(method, rounds=1)
+    assert (dense(data) > 0).sum(1).tolist() == [3] * 6
+    assert data.bytes_sent.tolist() == [4.0 * 5 * data.x.specs[0].num_parameters] * 6
+    assert int(data.messages_sent.sum()) == 12
+
+
+@pytest.mark.parametrize("pieces", [{"choose": BestPeers(2)}, {"merge": SimplexWeights()}, {"merge": SoftmaxWeights()}])
+def test_without_a_metric_there_is_nothing_to_choose_or_weigh_by(pieces):
+    with pytest.raises(ValueError, match="needs a metric"):
+        PeerWeights(**pieces)
