@@ -17,6 +17,7 @@ from graphcollab.engine.randomness import own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.settings import checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
@@ -42,6 +43,7 @@ Architecture: TypeAlias = Sequence[int] | Tensor | np.ndarray | None
 _MODEL_STREAM = 108
 
 
+@checked
 def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -> list[nn.Module]:
     """Return one module per architecture; those made by a function are initialised from the seed.
 
@@ -74,6 +76,7 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
     return modules
 
 
+@checked
 def build_graph(
     tasks: Tasks,
     modules: Sequence[nn.Module],
