@@ -38,7 +38,7 @@ class NodeLatents(NamedTuple):
 def node_latents(
     engine: Engine,
     models: Stacks,
-    split: Literal["train", "val", "test"] = "test",
+    split: str = "test",
     per_node: Count | None = None,
     of: Literal["latent", "projection"] = "latent",
     seed: int = 0,

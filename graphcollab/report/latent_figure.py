@@ -28,7 +28,7 @@ FEWEST = 4  # samples that t-SNE can place
 @checked
 def latent_figure(
     result: Result,
-    split: Literal["train", "val", "test"] = "test",
+    split: str = "test",
     per_node: Count | None = 50,
     of: Literal["latent", "projection"] = "latent",
     by: Literal["node", "cluster"] = "node",

@@ -23,7 +23,7 @@ from graphcollab.train.trial import Trial
 
 __all__ = ["compare"]
 
-Grid = Mapping[str, Sequence[Any]]
+Grid = Mapping[str, Any]
 
 
 @checked

@@ -167,9 +167,7 @@ def test_refuses_what_it_does_not_know() -> None:
         SplitModel(linear(5), SHAPE, 3, norm="group")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="backbone must be a Module, got 'resnet18'"):
         SplitModel("resnet18", SHAPE, 3)  # type: ignore[arg-type]
-    with pytest.raises(
-        ValueError, match=r"input_shape must be a sequence of whole numbers of at least 1, got \(0, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"input_shape must be a sequence of whole numbers of at least 1"):
         SplitModel(linear(5), (0, 3), 3)
 
 
