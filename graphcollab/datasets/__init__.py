@@ -20,6 +20,7 @@ from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.datasets.mini_imagenet import *  # noqa: F403
 from graphcollab.datasets.npz import from_arrays, from_npz
 from graphcollab.datasets.vision import *  # noqa: F403
+from graphcollab.settings import checked
 
 DATASETS: Mapping[str, Callable[..., LabelledArrays]] = MappingProxyType(
     {
@@ -33,6 +34,7 @@ DATASETS: Mapping[str, Callable[..., LabelledArrays]] = MappingProxyType(
 __all__ = ["DATASETS", "LabelledArrays", "from_arrays", "from_npz", "join_datasets", "load_dataset", *DATASETS]
 
 
+@checked
 def load_dataset(
     name: str, root: str | os.PathLike[str] | None = None, download: bool = False, **options: Any
 ) -> LabelledArrays:

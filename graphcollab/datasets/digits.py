@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 
 from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.settings import Real, checked
 
 __all__ = ["digits"]
 
 
-def digits(test_fraction: float = 0.25, seed: int = 0) -> LabelledArrays:
+@checked
+def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed: int = 0) -> LabelledArrays:
     """Load 1,797 real handwritten digits of 8 x 8 pixels. They come with scikit-learn, so nothing is downloaded.
 
     They are the test part of `Optical Recognition of Handwritten Digits
@@ -25,7 +29,7 @@ def digits(test_fraction: float = 0.25, seed: int = 0) -> LabelledArrays:
         Inputs of the result: [N, 1, 8, 8] in [0, 1].
 
     Raises:
-        ValueError: ``test_fraction`` is not strictly between 0 and 1, or leaves a part with fewer than 10 digits.
+        ValueError: ``test_fraction`` leaves a part with fewer than 10 digits.
 
     Example:
         >>> digits()
@@ -34,8 +38,6 @@ def digits(test_fraction: float = 0.25, seed: int = 0) -> LabelledArrays:
     from sklearn.datasets import load_digits  # scikit-learn takes a second to import
     from sklearn.model_selection import train_test_split
 
-    if not 0.0 < test_fraction < 1.0:
-        raise ValueError(f"test_fraction must be strictly between 0 and 1, got {test_fraction}")
     loaded = load_digits()
     train, test = train_test_split(
         np.arange(len(loaded.target)), test_size=test_fraction, stratify=loaded.target, random_state=seed

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.settings import checked
 from graphcollab.tasks.partition import label_ranges
 
 __all__ = ["join_datasets"]
 
 
+@checked
 def join_datasets(sources: Sequence[LabelledArrays]) -> LabelledArrays:
     """Join datasets to one that has all their samples and classes.
 

@@ -6,6 +6,7 @@ import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from graphcollab.datasets._images import scale_images, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.keyed import keyed_order
+from graphcollab.settings import Count, Real, checked
 
 __all__ = ["mini_imagenet"]
 
@@ -22,8 +24,12 @@ _FOLDERS = ("mini_imagenet", "mini-imagenet", "miniImageNet", "MiniImageNet", "m
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
+@checked
 def mini_imagenet(
-    root: str | os.PathLike[str], size: int = 84, test_fraction: float = 1 / 6, seed: int = 0
+    root: str | os.PathLike[str],
+    size: Count = 84,
+    test_fraction: Annotated[float, Real(above=0, below=1)] = 1 / 6,
+    seed: int = 0,
 ) -> LabelledArrays:
     """Load MiniImageNet, pooled: 100 classes with 600 images each, divided into training and test **within** a class.
 
@@ -51,13 +57,9 @@ def mini_imagenet(
 
     Raises:
         FileNotFoundError: Neither layout is complete, or a listed image is missing.
-        ValueError: An image is listed twice or cannot be read, a table has other columns, a class is too small for
-            ``test_fraction``, or an argument is out of range.
+        ValueError: An image is listed twice or cannot be read, a table has other columns, or a class is too small
+            for ``test_fraction``.
     """
-    if size < 1:
-        raise ValueError(f"size must be at least 1 pixel, got {size}")
-    if not 0.0 < test_fraction < 1.0:
-        raise ValueError(f"test_fraction must be strictly between 0 and 1, got {test_fraction}")
     files = _find_files(Path(root))
     classes = sorted(files)
     train: list[tuple[Path, int]] = []

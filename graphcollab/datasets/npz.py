@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graphcollab.datasets._images import scale_images
 from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.settings import checked
 
 __all__ = ["from_arrays", "from_npz"]
 
@@ -23,6 +24,7 @@ _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGB with alpha
 
 
+@checked
 def from_arrays(
     train_inputs: np.ndarray | Tensor,
     train_targets: np.ndarray | Tensor,
@@ -78,6 +80,7 @@ def from_arrays(
     )
 
 
+@checked
 def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> LabelledArrays:
     """Read a dataset from an ``.npz`` file with the arrays x_train, y_train, x_test and y_test.
 

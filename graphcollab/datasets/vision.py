@@ -19,12 +19,14 @@ from graphcollab._torchvision import torchvision_datasets
 from graphcollab.datasets._images import scale_images, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.datasets.npz import from_npz
+from graphcollab.settings import checked
 
 __all__ = ["cifar10", "cifar100", "fashion_mnist", "mnist", "svhn"]
 
 _CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
+@checked
 def mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 grey.
 
@@ -42,6 +44,7 @@ def mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArray
     return _load_mnist("mnist", torchvision_datasets().MNIST, Path(root), download)
 
 
+@checked
 def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load Fashion-MNIST: 60,000 training and 10,000 test images of clothes in 10 classes, 28 x 28 grey.
 
@@ -59,6 +62,7 @@ def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> Label
     return _load_mnist("fashion_mnist", torchvision_datasets().FashionMNIST, Path(root), download)
 
 
+@checked
 def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB.
 
@@ -90,6 +94,7 @@ def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArr
     return _load_cifar("cifar10", dataset, root, download, also=f" or of the archive {archive}")
 
 
+@checked
 def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load CIFAR-100 with its 100 fine labels: 50,000 training and 10,000 test images, 32 x 32 RGB.
 
@@ -107,6 +112,7 @@ def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabelledAr
     return _load_cifar("cifar100", torchvision_datasets().CIFAR100, Path(root), download)
 
 
+@checked
 def svhn(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load Street View House Numbers, cropped: 73,257 training and 26,032 test digits, 32 x 32 RGB.
 

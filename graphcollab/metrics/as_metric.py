@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from graphcollab.metrics.accuracy import Accuracy
 from graphcollab.metrics.auc import AUC
 from graphcollab.metrics.metric import Metric
 from graphcollab.metrics.regression import mae, mse
 from graphcollab.metrics.user_metric import UserMetric
+from graphcollab.settings import checked
 
 __all__ = ["METRICS", "as_metric"]
 
@@ -18,7 +19,11 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in (Accuracy(), AUC
 """The metrics that have a name."""
 
 
-def as_metric(metric: str | Metric | Callable[..., Any], higher_is_better: bool | None = None) -> Metric:
+AnyMetric: TypeAlias = Annotated[str | Metric | Callable[..., Any], "a name, a Metric or a function"]
+
+
+@checked
+def as_metric(metric: AnyMetric, higher_is_better: bool | None = None) -> Metric:
     """Return the metric that a name or a function stands for.
 
     Args:
@@ -29,7 +34,6 @@ def as_metric(metric: str | Metric | Callable[..., Any], higher_is_better: bool 
     Raises:
         ValueError: If the name is unknown (the message names the nearest), or ``higher_is_better`` is missing with a
             function, or contradicts a metric that knows.
-        TypeError: If ``metric`` is none of these.
 
     Example:
         >>> as_metric("mse").higher_is_better
@@ -47,8 +51,6 @@ def as_metric(metric: str | Metric | Callable[..., Any], higher_is_better: bool 
                 f"metric {metric.name} has higher_is_better={metric.higher_is_better}; leave the argument out"
             )
         return metric
-    if not callable(metric):
-        raise TypeError(f"a metric must be a name, a Metric or a function, got {type(metric).__name__}")
     name = getattr(metric, "__name__", type(metric).__name__)
     if higher_is_better is None:
         raise ValueError(f"metric {name} is a function: say higher_is_better=True or False")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphcollab.settings import checked
+
 __all__ = ["class_overlap"]
 
 
+@checked
 def class_overlap(classes: Tensor) -> Tensor:
     """Return which share of a receiver's classes a sender has too, for every ordered pair of nodes.
 

@@ -9,17 +9,19 @@ from torch import Tensor
 
 from graphcollab.checks import own_filter
 from graphcollab.metrics._edges import check_edges
+from graphcollab.settings import Count, Natural, checked
 
 __all__ = ["adjusted_rand_index", "recovered_clusters"]
 
 RESTARTS = 10  # Louvain's result depends on the order in which it visits nodes; the best of several is kept
 
 
+@checked
 def adjusted_rand_index(
     edge_index: Tensor,
     edge_weight: Tensor,
     cluster: Tensor,
-    num_clusters: int | None = None,
+    num_clusters: Count | None = None,
     seed: int = 0,
     node_id: Tensor | None = None,
 ) -> float:
@@ -58,11 +60,12 @@ def adjusted_rand_index(
     return float(adjusted_rand_score(cluster.cpu().numpy(), found.numpy()))
 
 
+@checked
 def recovered_clusters(
     edge_index: Tensor,
     edge_weight: Tensor,
-    num_nodes: int,
-    num_clusters: int | None = None,
+    num_nodes: Natural,
+    num_clusters: Count | None = None,
     seed: int = 0,
     node_id: Tensor | None = None,
 ) -> Tensor:
@@ -109,8 +112,8 @@ def recovered_clusters(
     check_edges(edge_index, edge_weight, num_nodes)
     if bool((edge_weight < 0).any()):
         raise ValueError(f"clusters need weights that are not negative, got {float(edge_weight.min()):g}")
-    if num_clusters is not None and not 1 <= num_clusters <= num_nodes:
-        raise ValueError(f"num_clusters must be from 1 to {num_nodes}, the number of nodes, got {num_clusters}")
+    if num_clusters is not None and num_clusters > num_nodes:
+        raise ValueError(f"num_clusters must be at most {num_nodes}, the number of nodes, got {num_clusters}")
     if node_id is not None and node_id.shape != (num_nodes,):
         raise ValueError(f"node_id must be [K] = [{num_nodes}], got {list(node_id.shape)}")
     order = torch.arange(num_nodes) if node_id is None else node_id.cpu().argsort()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from graphcollab.settings import checked
 
 __all__ = ["summarize"]
 
 
-def summarize(values: Tensor | Sequence[float], higher_is_better: bool = True) -> dict[str, float]:
+@checked
+def summarize(values: Tensor | np.ndarray | Sequence[Any], higher_is_better: bool = True) -> dict[str, float]:
     """Summarize one value per node: its mean, its mean over the worst nodes, and its spread.
 
     These are the columns of Table 3 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"

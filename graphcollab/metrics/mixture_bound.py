@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
 from graphcollab.metrics._edges import check_edges
+from graphcollab.settings import Count, NonNegative, Real, checked
 from graphcollab.tasks import Tasks
 
 __all__ = ["MixtureBound", "label_distance", "mixture_bound"]
@@ -50,6 +51,7 @@ class MixtureBound(NamedTuple):
         return self.edge_risk + self.edge_complexity + self.edge_distance
 
 
+@checked
 def mixture_bound(
     edge_index: Tensor,
     edge_weight: Tensor,
@@ -59,12 +61,12 @@ def mixture_bound(
     disagreement: Tensor,
     edge_distance: Tensor,
     num_samples: Tensor,
-    dimension: float,
-    delta: float = 0.05,
-    constant: float = 1.0,
-    lipschitz: float = 1.0,
-    bound: float = 1.0,
-    num_models: int | Literal["mixed"] | None = None,
+    dimension: NonNegative,
+    delta: Annotated[float, Real(above=0, below=1)] = 0.05,
+    constant: NonNegative = 1.0,
+    lipschitz: NonNegative = 1.0,
+    bound: NonNegative = 1.0,
+    num_models: Count | Literal["mixed"] | None = None,
 ) -> MixtureBound:
     r"""Return the generalisation bound of mixtures of models, term by term.
 
@@ -122,8 +124,6 @@ def mixture_bound(
             raise ValueError(f"{name} must be {size} numbers that are not negative, got shape {list(value.shape)}")
     if not bool((num_samples > 0).all()):
         raise ValueError(f"node {int((num_samples <= 0).nonzero()[0])} has no training samples: the bound needs some")
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be between 0 and 1, got {delta}")
     sender, receiver = edge_index.long()
     weight = edge_weight.detach().double()
     _check_mixtures(weight, receiver, count)
@@ -141,6 +141,7 @@ def mixture_bound(
     return MixtureBound(nodes[0], nodes[1], nodes[2], edges[0], edges[1], edges[2], nodes.sum(0) + received)
 
 
+@checked
 def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
     """Return the distance between the label distributions of the two nodes of every edge, from 0 to 2.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphcollab.checks import check_whole
 from graphcollab.engine import Engine, Rows, require_latents
 from graphcollab.keyed import keyed_order
+from graphcollab.settings import Count, checked
 from graphcollab.stack import Stacks
 
 __all__ = ["NodeLatents", "node_latents"]
@@ -34,12 +34,13 @@ class NodeLatents(NamedTuple):
     target: Tensor
 
 
+@checked
 def node_latents(
     engine: Engine,
     models: Stacks,
     split: str = "test",
-    per_node: int | None = None,
-    of: str = "latent",
+    per_node: Count | None = None,
+    of: Literal["latent", "projection"] = "latent",
     seed: int = 0,
 ) -> NodeLatents:
     """Return the latents that every node's model has of the node's own samples, in evaluation mode.
@@ -66,9 +67,6 @@ def node_latents(
         >>> node_latents(env.engine, data.x, "train", per_node=4).values.shape
         torch.Size([24, 5])
     """
-    if of not in ("latent", "projection"):
-        raise ValueError(f"of must be 'latent' or 'projection', got {of!r}")
-    check_whole(optional=True, per_node=per_node)
     tasks = engine.tasks
     if int(tasks.sizes(split).sum()) == 0:
         raise ValueError(f"no node has {split!r} samples, so there are no latents: choose another split")

@@ -9,10 +9,12 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from graphcollab.metrics._edges import check_edges
+from graphcollab.settings import checked
 
 __all__ = ["WeightByOverlap", "in_cluster_share", "recovery_auc", "weight_by_overlap"]
 
 
+@checked
 def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missing: float | None = 0.0) -> float:
     """Return the area under the ROC curve of edge weights as scores for "both nodes are of the same cluster".
 
@@ -53,6 +55,7 @@ def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missi
     return float(roc_auc_score(labels.cpu().numpy(), scores.cpu().numpy()))
 
 
+@checked
 def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, include_self: bool = True) -> float:
     """Return which share of a receiver's weight goes to its own cluster, averaged over receivers.
 
@@ -110,6 +113,7 @@ class WeightByOverlap(NamedTuple):
     pairs: Tensor
 
 
+@checked
 def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> WeightByOverlap:
     """Return mean weights against the number of classes that two nodes share.
 

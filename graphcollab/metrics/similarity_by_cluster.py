@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.metrics._edges import check_edges
+from graphcollab.settings import Fraction, checked
 
 __all__ = ["Band", "SimilarityByCluster", "similarity_by_cluster"]
 
@@ -44,10 +45,11 @@ class SimilarityByCluster(NamedTuple):
     between: Band
 
 
+@checked
 def similarity_by_cluster(
     scores: Mapping[int, tuple[Tensor, Tensor]],
     cluster: Tensor,
-    quantiles: tuple[float, float] = (0.1, 0.9),
+    quantiles: tuple[Fraction, Fraction] = (0.1, 0.9),
     pooled: bool = False,
 ) -> SimilarityByCluster:
     """Return measured similarities inside and between clusters, round by round.
@@ -76,8 +78,8 @@ def similarity_by_cluster(
         >>> found.inside.mean.tolist(), found.between.mean.tolist()
         ([[0.5, nan]], [[0.25, 0.125]])
     """
-    if not 0 <= quantiles[0] <= quantiles[1] <= 1:
-        raise ValueError(f"quantiles must be 0 <= low <= high <= 1, got {quantiles}")
+    if quantiles[0] > quantiles[1]:
+        raise ValueError(f"quantiles must be (low, high) with low <= high, got {quantiles}")
     cluster = cluster.cpu()
     clusters = torch.tensor([-1]) if pooled else cluster.unique()
     bands = torch.empty(2, 3, len(scores), len(clusters), dtype=torch.float64)  # inside and between; mean, low, high

@@ -10,12 +10,14 @@ from torch import Tensor
 
 from graphcollab.metrics._edges import check_edges
 from graphcollab.metrics.recovery import in_cluster_share
+from graphcollab.settings import Natural, checked
 
 __all__ = ["ClusterTraffic", "cluster_traffic", "contact_counts", "never_sampled"]
 
 
+@checked
 def contact_counts(
-    graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: int, downloaded: bool = False
+    graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: Natural, downloaded: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Count in how many rounds each node listened to each other.
 
@@ -51,7 +53,8 @@ def contact_counts(
     return torch.stack([pairs % max(num_nodes, 1), pairs // max(num_nodes, 1)]), counts
 
 
-def never_sampled(graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: int, downloaded: bool = False) -> Tensor:
+@checked
+def never_sampled(graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: Natural, downloaded: bool = False) -> Tensor:
     """Return the nodes nobody else ever listened to: what they have learned helped nobody.
 
     Args:
@@ -95,6 +98,7 @@ class ClusterTraffic(NamedTuple):
     mean: Tensor
 
 
+@checked
 def cluster_traffic(
     graphs: Mapping[int, tuple[Tensor, Tensor]], cluster: Tensor, downloaded: bool = False
 ) -> ClusterTraffic:

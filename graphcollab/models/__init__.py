@@ -26,6 +26,7 @@ from graphcollab.models.small_cnn import *  # noqa: F403
 from graphcollab.models.split_model import *  # noqa: F403
 from graphcollab.models.split_models import check_common, split_models
 from graphcollab.models.torchvision_backbones import torchvision_backbone, torchvision_backbones
+from graphcollab.settings import Count, checked
 
 MODELS: Mapping[str, type[Any]] = MappingProxyType(
     {
@@ -51,7 +52,8 @@ __all__ = [
 ]
 
 
-def build_model(name: str, input_shape: Sequence[int], num_classes: int, **options: Any) -> nn.Module:
+@checked
+def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **options: Any) -> nn.Module:
     """Build a model by name for a dataset's samples.
 
     Args:

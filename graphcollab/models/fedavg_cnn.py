@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphcollab.models._max_pool import MaxPool2
 from graphcollab.models._shapes import image_size
+from graphcollab.settings import Count, checked
 
 __all__ = ["FedAvgCNN"]
 
@@ -45,7 +46,7 @@ class FedAvgCNN(nn.Module):
         output: [B, num_classes].
 
     Raises:
-        ValueError: A size is smaller than 1, the images are too small, or ``padding`` is unknown.
+        ValueError: The images are too small.
 
     Example:
         >>> count = lambda model: sum(p.numel() for p in model.parameters())
@@ -53,20 +54,15 @@ class FedAvgCNN(nn.Module):
         (878538, 1663370)
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        input_size: int | tuple[int, int] = 32,
+        in_channels: Count,
+        num_classes: Count,
+        input_size: Count | tuple[Count, Count] = 32,
         padding: Literal["valid", "same"] = "valid",
     ) -> None:
         super().__init__()
-        if padding not in _PADDING:
-            raise ValueError(f"FedAvgCNN: padding must be 'valid' or 'same', got {padding!r}")
-        if min(in_channels, num_classes) < 1:
-            raise ValueError(
-                f"FedAvgCNN: sizes must be at least 1, got in_channels={in_channels}, num_classes={num_classes}"
-            )
         pad = _PADDING[padding]
         sizes = [input_size, input_size] if isinstance(input_size, int) else list(input_size)
         for _ in range(2):  # convolution, pooling

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graphcollab.models._max_pool import MaxPool2
 from graphcollab.models._shapes import image_size
 from graphcollab.models.norm import replace_batch_norm
+from graphcollab.settings import Count, checked
 
 __all__ = ["MamlCNN"]
 
@@ -38,7 +39,7 @@ class MamlCNN(nn.Module):
         output: [B, num_classes].
 
     Raises:
-        ValueError: A size is smaller than 1, the images are too small, or ``norm`` is unknown.
+        ValueError: The images are too small.
 
     Example:
         >>> model = MamlCNN(3, 5)
@@ -46,22 +47,16 @@ class MamlCNN(nn.Module):
         (32901, 2)
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        channels: int = 32,
-        input_size: int | tuple[int, int] = 84,
+        in_channels: Count,
+        num_classes: Count,
+        channels: Count = 32,
+        input_size: Count | tuple[Count, Count] = 84,
         norm: Literal["group", "batch"] = "group",
     ) -> None:
         super().__init__()
-        if norm not in ("group", "batch"):
-            raise ValueError(f"MamlCNN: norm must be 'group' or 'batch', got {norm!r}")
-        if min(in_channels, num_classes, channels) < 1:
-            raise ValueError(
-                f"MamlCNN: sizes must be at least 1, got in_channels={in_channels}, num_classes={num_classes}, "
-                f"channels={channels}"
-            )
         height, width = (input_size, input_size) if isinstance(input_size, int) else input_size
         if min(height, width) < 16:
             raise ValueError(f"MamlCNN: images of {input_size} pixels are too small; four poolings need 16")

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from graphcollab.settings import Count, checked
+
 __all__ = ["MLP"]
 
 
@@ -27,9 +29,6 @@ class MLP(nn.Sequential):
         inputs: [B, ...] with ``in_features`` numbers per sample.
         output: [B, num_classes].
 
-    Raises:
-        ValueError: A size is smaller than 1.
-
     Example:
         >>> import torch
         >>> model = MLP(64, 64, 10)
@@ -37,13 +36,9 @@ class MLP(nn.Sequential):
         (torch.Size([5, 10]), 4810)
     """
 
-    def __init__(self, in_features: int, hidden: int | Sequence[int], num_classes: int) -> None:
+    @checked
+    def __init__(self, in_features: Count, hidden: Count | Sequence[Count], num_classes: Count) -> None:
         widths = [in_features, *([hidden] if isinstance(hidden, int) else hidden)]
-        if min(*widths, num_classes) < 1:
-            raise ValueError(
-                f"MLP: sizes must be at least 1, got in_features={in_features}, hidden={hidden}, "
-                f"num_classes={num_classes}"
-            )
         layers: list[nn.Module] = [nn.Flatten()]
         for width, next_width in itertools.pairwise(widths):
             layers += [nn.Linear(width, next_width), nn.ReLU()]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchNorm and of the lazy variants
 
+from graphcollab.settings import Count, checked
+
 __all__ = ["replace_batch_norm"]
 
 
-def replace_batch_norm(module: nn.Module, groups: int = 32, min_channels: int = 16) -> nn.Module:
+@checked
+def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Count = 16) -> nn.Module:
     """Replace every batch normalisation inside a module by group normalisation, **in place**, and return the module.
 
     Batch normalisation estimates statistics over samples. Where nodes see different classes these do not fit another
@@ -28,7 +31,7 @@ def replace_batch_norm(module: nn.Module, groups: int = 32, min_channels: int = 
         min_channels: Smallest number of channels in a group.
 
     Raises:
-        ValueError: ``groups`` or ``min_channels`` is smaller than 1, or a layer does not know its size yet.
+        ValueError: A layer does not know its size yet.
 
     Example:
         >>> from torch import nn
@@ -36,8 +39,6 @@ def replace_batch_norm(module: nn.Module, groups: int = 32, min_channels: int = 
         >>> type(model[1]).__name__, model[1].num_groups
         ('GroupNorm', 4)
     """
-    if groups < 1 or min_channels < 1:
-        raise ValueError(f"groups and min_channels must be at least 1, got {groups} and {min_channels}")
     replaced: dict[nn.Module, nn.Module] = {}  # a layer that is used in two places stays one layer
 
     def replacement(child: _BatchNorm, name: str) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graphcollab.models._max_pool import MaxPool2
 from graphcollab.models._shapes import image_size
 from graphcollab.models.norm import replace_batch_norm
+from graphcollab.settings import Count, checked
 
 __all__ = ["ResNet9"]
 
@@ -63,7 +64,7 @@ class ResNet9(nn.Module):
         output: [B, num_classes].
 
     Raises:
-        ValueError: A size is smaller than 1, the images are too small, or ``norm`` is unknown.
+        ValueError: The images are too small.
 
     Example:
         >>> count = lambda model: sum(p.numel() for p in model.parameters())
@@ -71,22 +72,16 @@ class ResNet9(nn.Module):
         (6619300, 103810)
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        width: int = 64,
-        input_size: int | tuple[int, int] = 32,
+        in_channels: Count,
+        num_classes: Count,
+        width: Count = 64,
+        input_size: Count | tuple[Count, Count] = 32,
         norm: Literal["group", "batch"] = "group",
     ) -> None:
         super().__init__()
-        if norm not in ("group", "batch"):
-            raise ValueError(f"ResNet9: norm must be 'group' or 'batch', got {norm!r}")
-        if min(in_channels, num_classes, width) < 1:
-            raise ValueError(
-                f"ResNet9: sizes must be at least 1, got in_channels={in_channels}, num_classes={num_classes}, "
-                f"width={width}"
-            )
         if min((input_size,) if isinstance(input_size, int) else input_size) < 8:
             raise ValueError(f"ResNet9: images of {input_size} pixels are too small; three poolings need 8")
         self.backbone = nn.Sequential(

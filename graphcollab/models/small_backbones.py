@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from graphcollab.models._max_pool import MaxPool2
 from graphcollab.models._shapes import image_size
+from graphcollab.settings import Count, checked
 
 __all__ = ["small_backbone", "small_backbones"]
 
 
-def small_backbones(input_shape: Sequence[int], width: int = 16) -> dict[str, nn.Module]:
+@checked
+def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str, nn.Module]:
     r"""Return one of each of four kinds of backbones, by name.
 
     With :math:`w` for ``width``, "/ 2" for a stride of 2 pixels:
@@ -53,7 +55,7 @@ def small_backbones(input_shape: Sequence[int], width: int = 16) -> dict[str, nn
         width: w, what sizes of layers are multiples of.
 
     Raises:
-        ValueError: Samples are no images of at least 4 x 4 pixels, or a size is smaller than 1.
+        ValueError: Samples are no images of at least 4 x 4 pixels.
 
     Example:
         >>> {name: sum(p.numel() for p in m.parameters()) for name, m in small_backbones((1, 28, 28)).items()}
@@ -62,7 +64,8 @@ def small_backbones(input_shape: Sequence[int], width: int = 16) -> dict[str, nn
     return {name: small_backbone(name, input_shape, width) for name in _BACKBONES}
 
 
-def small_backbone(name: str, input_shape: Sequence[int], width: int = 16) -> nn.Module:
+@checked
+def small_backbone(name: str, input_shape: Sequence[Count], width: Count = 16) -> nn.Module:
     """Return one of the backbones of `small_backbones`.
 
     Args:
@@ -75,7 +78,7 @@ def small_backbone(name: str, input_shape: Sequence[int], width: int = 16) -> nn
         output: [B, features].
 
     Raises:
-        ValueError: The name is unknown, samples are no images of at least 4 x 4 pixels, or a size is smaller than 1.
+        ValueError: The name is unknown, or samples are no images of at least 4 x 4 pixels.
 
     Example:
         >>> small_backbone("cnn", (1, 8, 8), width=4)(torch.zeros(5, 1, 8, 8)).shape
@@ -85,8 +88,6 @@ def small_backbone(name: str, input_shape: Sequence[int], width: int = 16) -> nn
         nearest = difflib.get_close_matches(str(name).lower(), _BACKBONES, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown backbone {name!r}; did you mean {nearest!r}? Known: {', '.join(_BACKBONES)}")
     channels, size = image_size("small_backbone", input_shape)
-    if min(channels, width) < 1:
-        raise ValueError(f"small_backbone: sizes must be at least 1, got channels={channels}, width={width}")
     if min(size) < 4:
         raise ValueError(f"small_backbone: images of {size} pixels are too small; halving them twice needs 4")
     return _BACKBONES[name](channels, size, width)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Annotated, TypeAlias
 
 from torch import Tensor, nn
 
 from graphcollab.models._max_pool import MaxPool2
 from graphcollab.models._shapes import image_size
+from graphcollab.settings import Count, Real, SettingError, checked
+
+Rate: TypeAlias = Annotated[float, Real(least=0, below=1)]
 
 __all__ = ["SmallCNN"]
 
@@ -45,7 +49,7 @@ class SmallCNN(nn.Module):
         output: [B, num_classes].
 
     Raises:
-        ValueError: A size is smaller than 1, the images are too small, or a probability is not in [0, 1).
+        ValueError: There is no convolution, or the images are too small.
 
     Example:
         >>> count = lambda model: sum(p.numel() for p in model.parameters())
@@ -53,25 +57,21 @@ class SmallCNN(nn.Module):
         (56714, 62006)
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        input_size: int | tuple[int, int] = 28,
-        channels: Sequence[int] = (16, 32),
-        kernel: int = 3,
-        hidden: int | Sequence[int] = (64,),
-        dropout: tuple[float, float] = (0.0, 0.0),
+        in_channels: Count,
+        num_classes: Count,
+        input_size: Count | tuple[Count, Count] = 28,
+        channels: Sequence[Count] = (16, 32),
+        kernel: Count = 3,
+        hidden: Count | Sequence[Count] = (64,),
+        dropout: tuple[Rate, Rate] = (0.0, 0.0),
     ) -> None:
         super().__init__()
         widths = [hidden] if isinstance(hidden, int) else list(hidden)
-        if not channels or min(in_channels, num_classes, kernel, *channels, *widths) < 1:
-            raise ValueError(
-                f"SmallCNN: sizes must be at least 1, got in_channels={in_channels}, num_classes={num_classes}, "
-                f"channels={channels}, kernel={kernel}, hidden={hidden}"
-            )
-        if len(dropout) != 2 or not all(0 <= p < 1 for p in dropout):
-            raise ValueError(f"SmallCNN: dropout must be two probabilities in [0, 1), got {dropout}")
+        if not channels:
+            raise SettingError("channels", "the channels of at least one convolution", channels)
         sizes = [input_size, input_size] if isinstance(input_size, int) else list(input_size)
         layers: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise([in_channels, *channels]):

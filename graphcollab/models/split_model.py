@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.models.small_backbones import small_backbone
+from graphcollab.settings import Count, checked
 from graphcollab.typing import Embedded
 
 __all__ = ["SplitModel"]
@@ -72,9 +73,8 @@ class SplitModel(nn.Module):
         and projection [B, d_p].
 
     Raises:
-        ValueError: A size is smaller than 1, ``norm`` is unknown, or the backbone cannot read such samples or does not
-            return one row for each.
-        TypeError: The backbone is not a module, or does not return a tensor.
+        ValueError: The backbone cannot read such samples, or does not return one row for each.
+        TypeError: The backbone does not return a tensor.
 
     Example:
         >>> model = SplitModel(nn.Conv2d(1, 2, 3), (1, 8, 8), num_classes=10, latent=16)
@@ -90,26 +90,19 @@ class SplitModel(nn.Module):
         {name: [name] for name in ("backbone", "prototypes", "projection", "head")}
     )
 
+    @checked
     def __init__(
         self,
         backbone: nn.Module,
-        input_shape: Sequence[int],
-        num_classes: int,
-        latent: int | None = None,
-        projection: int | None = None,
-        hidden: int | None = None,
+        input_shape: Sequence[Count],
+        num_classes: Count,
+        latent: Count | None = None,
+        projection: Count | None = None,
+        hidden: Count | None = None,
         norm: Literal["batch", "layer", "none"] = "batch",
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(backbone, nn.Module):
-            raise TypeError(f"SplitModel: backbone must be a module, got {backbone!r}")
-        sizes = {"num_classes": num_classes, "latent": latent, "projection": projection, "hidden": hidden}
-        if any(size is not None and size < 1 for size in sizes.values()):
-            given = ", ".join(f"{name}={size}" for name, size in sizes.items())
-            raise ValueError(f"SplitModel: sizes must be at least 1, got {given}")
-        if norm not in _NORMS:
-            raise ValueError(f"SplitModel: norm must be one of {', '.join(map(repr, _NORMS))}, got {norm!r}")
         features = _count_features(backbone, input_shape, dtype)
         width = features if latent is None else latent
         projection, hidden = projection or width, hidden or width
@@ -163,8 +156,6 @@ def _first_parameter(module: nn.Module) -> Tensor:
 def _count_features(backbone: nn.Module, input_shape: Sequence[int], dtype: torch.dtype | None) -> int:
     """Return how many numbers a backbone makes of one sample."""
     name, shape = type(backbone).__name__, tuple(input_shape)
-    if min(shape, default=1) < 1:
-        raise ValueError(f"SplitModel: input_shape must be the shape of one sample, got {shape}")
     like = _first_parameter(backbone)
     inputs = torch.zeros((2, *shape), device=like.device, dtype=dtype or like.dtype)
     training = {module: module.training for module in backbone.modules()}

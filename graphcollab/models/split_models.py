@@ -10,18 +10,20 @@ import torch
 from torch import nn
 
 from graphcollab.models.split_model import SplitModel
+from graphcollab.settings import Count, checked
 from graphcollab.stack import ParamSpec
 
 __all__ = ["check_common", "split_models"]
 
 
+@checked
 def split_models(
     backbones: Mapping[str, nn.Module] | Sequence[nn.Module],
-    input_shape: Sequence[int],
-    num_classes: int,
-    latent: int | None = None,
-    projection: int | None = None,
-    hidden: int | None = None,
+    input_shape: Sequence[Count],
+    num_classes: Count,
+    latent: Count | None = None,
+    projection: Count | None = None,
+    hidden: Count | None = None,
     norm: Literal["batch", "layer", "none"] = "batch",
     dtype: torch.dtype | None = None,
     common: bool = True,
@@ -76,6 +78,7 @@ def split_models(
     return [first, *others]
 
 
+@checked
 def check_common(
     modules: Mapping[str, nn.Module] | Sequence[nn.Module],
     parts: Sequence[str] = ("prototypes", "projection", "head"),

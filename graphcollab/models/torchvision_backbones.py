@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from graphcollab._torchvision import torchvision_models
+from graphcollab.settings import Count, checked
 
 __all__ = ["torchvision_backbone", "torchvision_backbones"]
 
 
-def torchvision_backbones(in_channels: int = 3) -> dict[str, nn.Module]:
+@checked
+def torchvision_backbones(in_channels: Count = 3) -> dict[str, nn.Module]:
     """Return torchvision's GoogLeNet, ShuffleNet, ResNet-18 and AlexNet without classifiers, for small images, by name.
 
     They are the backbones of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_
@@ -54,7 +56,6 @@ def torchvision_backbones(in_channels: int = 3) -> dict[str, nn.Module]:
         in_channels: Channels of the images.
 
     Raises:
-        ValueError: ``in_channels`` is smaller than 1.
         ModuleNotFoundError: torchvision is not installed.
 
     Example:
@@ -64,7 +65,8 @@ def torchvision_backbones(in_channels: int = 3) -> dict[str, nn.Module]:
     return {name: torchvision_backbone(name, in_channels) for name in _BACKBONES}
 
 
-def torchvision_backbone(name: str, in_channels: int = 3) -> nn.Module:
+@checked
+def torchvision_backbone(name: str, in_channels: Count = 3) -> nn.Module:
     """Return one of the networks of `torchvision_backbones`.
 
     Args:
@@ -76,7 +78,7 @@ def torchvision_backbone(name: str, in_channels: int = 3) -> nn.Module:
         output: [B, features].
 
     Raises:
-        ValueError: The name is unknown, or ``in_channels`` is smaller than 1.
+        ValueError: The name is unknown.
         ModuleNotFoundError: torchvision is not installed.
 
     Example:
@@ -87,8 +89,6 @@ def torchvision_backbone(name: str, in_channels: int = 3) -> nn.Module:
     if name not in _BACKBONES:
         nearest = difflib.get_close_matches(str(name).lower(), _BACKBONES, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown backbone {name!r}; did you mean {nearest!r}? Known: {', '.join(_BACKBONES)}")
-    if in_channels < 1:
-        raise ValueError(f"torchvision_backbone: in_channels must be at least 1, got {in_channels}")
     return _BACKBONES[name](in_channels)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
 from graphcollab.report._style import MARKED, legend_beside, looks, new_figure, over_rounds
+from graphcollab.settings import checked
 
 __all__ = ["accuracy_curves"]
 
-Curve = tuple[Sequence[int], Sequence[float]]
+Curve = tuple[Sequence[int], Sequence[Any]]
 
 
+@checked
 def accuracy_curves(
     curves: Mapping[str, Sequence[Curve]],
     title: str | None = None,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, text_table
+from graphcollab.settings import NonNegative, checked
 from graphcollab.train import Comparison, Trial
 
 __all__ = ["budget_table"]
@@ -15,8 +17,12 @@ __all__ = ["budget_table"]
 UNITS = ("messages", "bytes")
 
 
+@checked
 def budget_table(
-    comparison: Comparison, budget: float | None = None, unit: str = "messages", markdown: bool = False
+    comparison: Comparison,
+    budget: NonNegative | None = None,
+    unit: Literal["messages", "bytes"] = "messages",
+    markdown: bool = False,
 ) -> str:
     """Return how many messages and bytes nodes sent, and how good models were when a budget was spent.
 
@@ -49,10 +55,6 @@ def budget_table(
         ------  ----------------------  --------  ----------------  -----  ---------------------  --------
         mapl                     62.50         3              75.0  200 B                  50.00         1
     """
-    if budget is not None and not budget >= 0:
-        raise ValueError(f"a budget cannot be negative, got {budget}")
-    if unit not in UNITS:
-        raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
     scale, percent, digits = (100.0, " (%)", 2) if comparison.share else (1.0, "", 4)
     header = [f"mean test {comparison.metric}{percent}", "messages", "of all pairs (%)", "sent"]
     if budget is not None:

@@ -10,11 +10,13 @@ from graphcollab.report._text import failures
 from graphcollab.report.accuracy_curves import accuracy_curves
 from graphcollab.report.weight_by_overlap_figure import weight_by_overlap_figure
 from graphcollab.report.weight_heatmaps import weight_heatmaps
+from graphcollab.settings import checked
 from graphcollab.train import Comparison
 
 __all__ = ["comparison_figures"]
 
 
+@checked
 def comparison_figures(
     comparison: Comparison,
     weights_of: Sequence[str] = (),

@@ -13,15 +13,17 @@ from torch import Tensor
 from graphcollab.metrics import contact_counts, never_sampled
 from graphcollab.report._heatmaps import draw_heatmaps, edge_matrix
 from graphcollab.report._style import COLOURS
+from graphcollab.settings import Count, checked
 
 __all__ = ["contact_heatmap"]
 
 Graphs = Mapping[int, tuple[Tensor, Tensor]]
 
 
+@checked
 def contact_heatmap(
     graphs: Graphs | Mapping[str, Graphs],
-    num_nodes: int,
+    num_nodes: Count,
     cluster: Tensor | None = None,
     order: Tensor | None = None,
     downloaded: bool = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from matplotlib import colormaps
@@ -15,6 +15,7 @@ from torch import Tensor
 from graphcollab.keyed import keyed_order, keyed_seed
 from graphcollab.metrics import NodeLatents, node_latents
 from graphcollab.report._style import COLOURS, GRID, new_figure, quiet
+from graphcollab.settings import Count, Positive, checked
 from graphcollab.train import Result
 
 __all__ = ["latent_figure"]
@@ -24,13 +25,14 @@ NAMED = 20  # entries of a legend at most
 FEWEST = 4  # samples that t-SNE can place
 
 
+@checked
 def latent_figure(
     result: Result,
     split: str = "test",
-    per_node: int | None = 50,
-    of: str = "latent",
-    by: str = "node",
-    perplexity: float = 30.0,
+    per_node: Count | None = 50,
+    of: Literal["latent", "projection"] = "latent",
+    by: Literal["node", "cluster"] = "node",
+    perplexity: Positive = 30.0,
     distance: str = "euclidean",
     seed: int = 0,
     title: str | None = None,
@@ -68,8 +70,6 @@ def latent_figure(
         ['by node', 'by class']
     """
     tasks = result.tasks
-    if by not in ("node", "cluster"):
-        raise ValueError(f"by must be 'node' or 'cluster', got {by!r}")
     if by == "cluster" and tasks.cluster is None:
         raise ValueError("true clusters are not known: give Tasks(..., cluster=...), or use by='node'")
     found = NodeLatents(*(v.cpu() for v in node_latents(result.env.engine, result.stacks, split, per_node, of, seed)))
@@ -103,8 +103,6 @@ def _in_the_plane(found: NodeLatents, names: tuple[str, ...], perplexity: float,
         raise ValueError(f"t-SNE needs at least {FEWEST} samples, got {len(values)}: use more nodes or another split")
     if bool((values == values[0]).all()):
         raise ValueError("all latents are the same, so there is nothing to draw: are the models trained?")
-    if not perplexity > 0:
-        raise ValueError(f"perplexity must be positive, got {perplexity}")
     from sklearn.manifold import TSNE  # here, since importing it takes long
 
     made = TSNE(

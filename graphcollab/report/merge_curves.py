@@ -8,12 +8,14 @@ from torch import Tensor
 
 from graphcollab.report._panels import legend_right, panels_over_rounds
 from graphcollab.report._style import COLOURS, TEXT
+from graphcollab.settings import checked
 from graphcollab.train import History
 from graphcollab.train.comparison import SHARES
 
 __all__ = ["merge_curves"]
 
 
+@checked
 def merge_curves(
     history: History,
     cluster: Tensor | None = None,

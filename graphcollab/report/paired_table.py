@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from graphcollab.report._text import MISSING, failures, number, text_table
+from graphcollab.settings import Real, checked
 from graphcollab.train import Comparison
 from graphcollab.train.comparison import METRIC_COLUMNS
 
 __all__ = ["paired_table"]
 
 
+@checked
 def paired_table(
     comparison: Comparison,
     reference: str = "local",
     column: str = "mean",
-    confidence: float = 0.95,
+    confidence: Annotated[float, Real(above=0, below=1)] = 0.95,
     markdown: bool = False,
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.

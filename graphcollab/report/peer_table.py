@@ -16,6 +16,7 @@ from graphcollab.metrics import (
     recovery_auc,
 )
 from graphcollab.report._text import mean_spread, text_table
+from graphcollab.settings import Count, checked
 
 __all__ = ["peer_table"]
 
@@ -23,8 +24,9 @@ Graphs = Mapping[int, tuple[Tensor, Tensor]]
 COLUMNS = ("from own cluster (%)", "recovery AUC", "adjusted Rand", "never heard")
 
 
+@checked
 def peer_table(
-    runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: int | None = None, markdown: bool = False
+    runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: Count | None = None, markdown: bool = False
 ) -> str:
     """Return how well the graphs of methods show the true clusters, mean and standard deviation over runs.
 
@@ -56,8 +58,6 @@ def peer_table(
     """
     if not runs or not all(runs.values()):
         raise ValueError(f"expected the graphs of at least one run of each method, got {_counts(runs)}")
-    if last is not None and last < 1:
-        raise ValueError(f"last must be at least 1 round, got {last}")
     rows = []
     for name, seeds in runs.items():
         # [S, 4]

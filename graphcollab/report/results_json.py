@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from graphcollab.settings import checked
 from graphcollab.train import Comparison
 from graphcollab.train.comparison import COLUMNS
 
@@ -18,6 +19,7 @@ SHARES = ("mean", "worst10", "worst20", "std", "validation")  # what becomes per
 PACKAGES = ("graphcollab", "torch", "torch-geometric", "numpy")
 
 
+@checked
 def results_json(comparison: Comparison, reference: str | None = None, percent: bool | None = None, **more: Any) -> str:
     """Return a comparison as JSON text; numbers that are not defined are null.
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcollab.report._text import MISSING, byte_size, failed_on, number, text_table
+from graphcollab.settings import checked
 from graphcollab.train import Comparison
 
 __all__ = ["results_table"]
 
 
+@checked
 def results_table(
     comparison: Comparison | Mapping[str, Mapping[str, Any]],
     metric: str = "accuracy",

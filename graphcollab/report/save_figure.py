@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from graphcollab.files import write_whole
+from graphcollab.settings import checked
 
 __all__ = ["save_figure"]
 
@@ -15,6 +16,7 @@ __all__ = ["save_figure"]
 _DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
 
 
+@checked
 def save_figure(figure: Figure, path: str | Path) -> Path:
     r"""Write a figure in the format that the file name ends with; the file is there whole or not at all.
 

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from graphcollab.metrics import similarity_by_cluster
 from graphcollab.report._panels import bands_by_cluster
+from graphcollab.settings import checked
 
 __all__ = ["similarity_curves"]
 
 
+@checked
 def similarity_curves(
     scores: Mapping[int, tuple[Tensor, Tensor]],
     cluster: Tensor,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 from graphcollab.report._text import MISSING, byte_size, failures, number, text_table
+from graphcollab.settings import checked
 from graphcollab.train import Comparison
 
 __all__ = ["time_to_table"]
 
 
+@checked
 def time_to_table(comparison: Comparison, target: float, markdown: bool = False) -> str:
     """Return rounds, seconds and bytes until the mean test metric was first as good as a target, for every method.
 

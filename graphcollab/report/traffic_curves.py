@@ -10,10 +10,12 @@ from torch import Tensor
 
 from graphcollab.metrics import cluster_traffic
 from graphcollab.report._style import MARKED, TEXT, legend_beside, looks, new_figure, over_rounds
+from graphcollab.settings import checked
 
 __all__ = ["traffic_curves"]
 
 
+@checked
 def traffic_curves(
     graphs: Mapping[str, Mapping[int, tuple[Tensor, Tensor]]],
     cluster: Tensor,

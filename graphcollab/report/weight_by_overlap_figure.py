@@ -10,10 +10,12 @@ from torch import Tensor
 
 from graphcollab.metrics import weight_by_overlap
 from graphcollab.report._style import COLOURS, new_figure, quiet, tidy
+from graphcollab.settings import checked
 
 __all__ = ["weight_by_overlap_figure"]
 
 
+@checked
 def weight_by_overlap_figure(
     graphs: Mapping[str, tuple[Tensor, Tensor]], classes: Tensor, title: str | None = None
 ) -> Figure:

@@ -11,10 +11,12 @@ from torch import Tensor
 from graphcollab.metrics import similarity_by_cluster
 from graphcollab.report._heatmaps import edge_matrix
 from graphcollab.report._panels import bands_by_cluster
+from graphcollab.settings import checked
 
 __all__ = ["weight_curves"]
 
 
+@checked
 def weight_curves(
     graphs: Mapping[int, tuple[Tensor, Tensor]],
     cluster: Tensor,

@@ -10,13 +10,15 @@ from torch import Tensor
 
 from graphcollab.metrics import class_overlap
 from graphcollab.report._heatmaps import Reference, draw_heatmaps, edge_matrix
+from graphcollab.settings import Count, checked
 
 __all__ = ["weight_heatmaps"]
 
 
+@checked
 def weight_heatmaps(
     graphs: Mapping[int, tuple[Tensor, Tensor]],
-    num_nodes: int,
+    num_nodes: Count,
     order: Tensor | None = None,
     cluster: Tensor | None = None,
     title: str | None = None,

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from graphcollab.metrics import adjusted_rand_index, recovery_auc
 from graphcollab.report._text import mean_spread, text_table
+from graphcollab.settings import Real, checked
 
 __all__ = ["weight_table"]
 
 COLUMNS = ("weight inside", "weight between", "recovery AUC", "adjusted Rand", "exact on")
 
 
+@checked
 def weight_table(
     runs: Mapping[str, Sequence[tuple[Tensor, Tensor]]],
     cluster: Tensor,
-    threshold: float = 0.5,
+    threshold: Annotated[float, Real(least=0, below=1)] = 0.5,
     markdown: bool = False,
 ) -> str:
     """Return how well weights show the true clusters, mean and standard deviation over runs.
@@ -56,8 +59,6 @@ def weight_table(
     if not runs or not all(runs.values()):
         counts = {name: len(seeds) for name, seeds in runs.items()}
         raise ValueError(f"expected the graph of at least one run of each method, got {counts}")
-    if not 0 <= threshold < 1:
-        raise ValueError(f"threshold must be a share in [0, 1), got {threshold}")
     rows = []
     for name, seeds in runs.items():
         # [S, 5]

@@ -36,7 +36,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
         overlap: Classes that neighbouring clusters share.
 
     Raises:
-        ValueError: If there is no cluster, the overlap is negative, or there are too few classes.
+        ValueError: If there are too few classes.
 
     Example:
         >>> class_windows(10, 2, overlap=4), class_windows(10, 3)
@@ -103,8 +103,8 @@ def class_clusters(
         kwargs: ``names``, ``loss``, ``metric`` and other fields of `Tasks`.
 
     Raises:
-        ValueError: If there is no such scenario, ``per_class`` is not as the scenario asks, there are too few nodes or
-            classes for the clusters, or a class has too few samples.
+        ValueError: If ``per_class`` is not as the scenario asks, there are too few nodes or classes for the clusters,
+            or a class has too few samples.
 
     Example:
         >>> from types import SimpleNamespace

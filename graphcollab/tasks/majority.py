@@ -32,8 +32,8 @@ def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, cla
         classes: C.
 
     Raises:
-        ValueError: If the majority is empty, names a class twice or one that does not exist, p is not in [0, 1], or
-            all classes are in the majority and p is not 1.
+        ValueError: If the majority is empty, names a class twice or one that does not exist, or all classes are in the
+            majority and p is not 1.
 
     Example:
         >>> majority_counts(10, [0, 3], p=0.7, classes=4)

@@ -85,7 +85,7 @@ def linear_regression_tasks(
         Inputs: [N, d]; targets: [N], for models with one output [B, 1] or [B].
 
     Raises:
-        ValueError: If a number is too small, or ``low`` exceeds ``high``.
+        ValueError: If ``low`` exceeds ``high``.
 
     Example:
         >>> tasks = linear_regression_tasks(nodes=(2, 1), dim=4, train=5)

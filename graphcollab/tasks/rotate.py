@@ -29,8 +29,7 @@ def rotate(images: Tensor, angle: float, fill: Tensor | float = 0.0) -> Tensor:
         Output: [N, C, H, W].
 
     Raises:
-        ValueError: If the inputs are not images, the angle is not finite, or images that are not square are to be
-            rotated by 90 or 270 degrees.
+        ValueError: If the inputs are not images, or images that are not square are to be rotated by 90 or 270 degrees.
 
     Example:
         >>> import torch

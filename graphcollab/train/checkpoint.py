@@ -25,6 +25,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.files import own_name, write_new
+from graphcollab.settings import checked
 from graphcollab.train.encoding import decode, encode
 from graphcollab.train.history import History
 from graphcollab.train.journal import LOG, Journal
@@ -122,6 +123,7 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
         raise ValueError(f"{path} is damaged: {type(error).__name__} {error}") from error
 
 
+@checked
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loaded:
     """Read a checkpoint; nothing in it is executed.
 
@@ -140,6 +142,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     return data.to(device), history, about
 
 
+@checked
 def latest_checkpoint(folder: str | Path) -> Path | None:
     """Return the newest undamaged checkpoint of a run, or None where there is no checkpoint.
 

@@ -7,10 +7,11 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.settings import checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.identity import OtherRunError
@@ -22,9 +23,10 @@ from graphcollab.train.trial import Trial
 
 __all__ = ["compare"]
 
-Grid = Mapping[str, Sequence[Any]]
+Grid = Mapping[str, Any]
 
 
+@checked
 def compare(
     methods: Mapping[str, Callable[..., Method | Phases]],
     tasks: Callable[[int], Tasks],
@@ -33,7 +35,7 @@ def compare(
     grids: Mapping[str, Grid] | None = None,
     *,
     graphs: Mapping[str, Graph] | None = None,
-    select: str = "pooled",
+    select: Literal["pooled", "each"] = "pooled",
     on_trial: Callable[[Trial, Result | None, int, int], None] | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -63,7 +65,7 @@ def compare(
             goes on where it was.
 
     Raises:
-        ValueError: If a grid names no method or has nothing to try, ``select`` is unknown, seeds are missing or double,
+        ValueError: If a grid names no method or has nothing to try, seeds are missing or double,
             or there are no test data to compare on or no validation data to choose on or for a method that needs them.
         TypeError: If a method does not take a setting of its grid.
         NonFiniteLossError: If all trials of all methods fail, the first error.
@@ -72,7 +74,7 @@ def compare(
         KeyboardInterrupt: At Ctrl-C, after the round.
     """
     grids, seeds = dict(grids or {}), list(seeds)
-    points = _check(methods, grids, graphs or {}, seeds, select)
+    points = _check(methods, grids, graphs or {}, seeds)
     folder = settings.pop("checkpoint", None)
     total = len(seeds) * sum(map(len, points.values()))
     trials: list[Trial] = []
@@ -138,14 +140,12 @@ def compare(
 
 
 def _check(
-    methods: Mapping[str, Any], grids: Mapping[str, Grid], graphs: Mapping[str, Any], seeds: list[int], select: str
+    methods: Mapping[str, Any], grids: Mapping[str, Grid], graphs: Mapping[str, Any], seeds: list[int]
 ) -> dict[str, list[dict[str, Any]]]:
     """Check the arguments of `compare`; return every method's settings."""
     for what, names in (("grids", set(grids) - {"*"}), ("graphs", set(graphs))):
         if unknown := sorted(names - set(methods)):
             raise ValueError(f"{what} for {unknown}, but the methods are {sorted(methods)}")
-    if select not in ("pooled", "each"):
-        raise ValueError(f"select must be 'pooled' or 'each', got {select!r}")
     if not seeds or len(set(seeds)) < len(seeds) or not methods:
         raise ValueError(f"compare needs methods and seeds that differ, got {sorted(methods)} and seeds {seeds}")
     points = {}

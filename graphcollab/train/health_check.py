@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
 from graphcollab.method import last_graph
+from graphcollab.settings import Count, NonNegative, Share, checked
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import Finding, History
 
@@ -51,9 +51,6 @@ class HealthCheck(Callback):
             it may not.
         share: Share of the nodes that makes a warning where no clusters are known.
 
-    Raises:
-        ValueError: If a number is out of its range.
-
     Example:
         >>> history = History(("a", "b"))
         >>> for best, merged in [(0.8, 0.8)] * 5 + [(0.7, 0.5)] * 5:
@@ -66,23 +63,18 @@ class HealthCheck(Callback):
         [(10, 'cluster death', (0, 1))]
     """
 
+    @checked
     def __init__(
         self,
         cluster: Tensor | None = None,
         *,
-        after: int = 10,
-        patience: int = 5,
-        margin: float = 0.02,
-        drop: float = 0.1,
-        ruin: float = 0.25,
-        share: float = 0.1,
+        after: Count = 10,
+        patience: Count = 5,
+        margin: NonNegative = 0.02,
+        drop: NonNegative = 0.1,
+        ruin: NonNegative = 0.25,
+        share: Share = 0.1,
     ) -> None:
-        check_whole(after=after, patience=patience)
-        if not (margin >= 0 and drop >= 0 and ruin >= 0 and 0 < share <= 1):
-            raise ValueError(
-                "expected margin, drop and ruin of at least 0 and 0 < share <= 1, got "
-                f"{margin=:g}, {drop=:g}, {ruin=:g}, {share=:g}"
-            )
         self.cluster = None if cluster is None else torch.as_tensor(cluster).cpu()
         self.after, self.patience, self.margin, self.drop, self.share = after, patience, margin, drop, share
         self.ruin = ruin

@@ -17,17 +17,20 @@ from graphcollab.engine.randomness import own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.settings import SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
 
 __all__ = ["Architecture", "Graph", "Model", "build_graph", "build_modules"]
 
+MODEL = "a module, a function that makes one, or several (build_model makes one by its name)"
+
 Model: TypeAlias = Annotated[
     nn.Module
     | Callable[[], nn.Module | Sequence[nn.Module]]
     | Sequence[nn.Module | Callable[[], nn.Module | Sequence[nn.Module]]],
-    "a module, a function that makes one, or several (build_model makes one by its name)",
+    MODEL,
 ]
 """A module, a function that makes one or several, or one of these per architecture."""
 
@@ -42,6 +45,7 @@ Architecture: TypeAlias = Sequence[int] | Tensor | np.ndarray | None
 _MODEL_STREAM = 108
 
 
+@checked
 def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -> list[nn.Module]:
     """Return one module per architecture; those made by a function are initialised from the seed.
 
@@ -53,8 +57,8 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
         device: Where the modules shall be.
 
     Raises:
-        TypeError: If it is none of these.
-        ValueError: If none was given, or its parameters do not fit into a row; see `ParamSpec.from_module`.
+        ValueError: If none was given, a function makes something else, or parameters do not fit into a row; see
+            `ParamSpec.from_module`.
     """
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
@@ -67,13 +71,13 @@ def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -
                 made = made()
         for module in made if isinstance(made, list | tuple) else [made]:
             if not isinstance(module, nn.Module):
-                hint = ": make one by build_model(name, input_shape, num_classes)" if isinstance(module, str) else ""
-                raise TypeError(f"model must be a module, a function that makes one, or several, got {module!r}{hint}")
+                raise SettingError("model", MODEL, module)
             ParamSpec.from_module(module)  # what does not fit into a row is refused by name
             modules.append(module.to(device))
     return modules
 
 
+@checked
 def build_graph(
     tasks: Tasks,
     modules: Sequence[nn.Module],
@@ -134,11 +138,6 @@ def _edges(tasks: Tasks, graph: Graph) -> Data:
         return (graph or Complete())(Data(num_nodes=tasks.num_nodes, node_id=tasks.ids))
     if isinstance(graph, Tensor):
         return Data(num_nodes=tasks.num_nodes, edge_index=graph.to(tasks.device))
-    if not isinstance(graph, Data):
-        raise TypeError(
-            "a graph is a Data, an edge_index tensor [2, E], a topology such as Ring(), or None; "
-            f"got {type(graph).__name__}"
-        )
     fields = {name: graph[name] for name in graph.keys() if "edge" in name and name != "edge_weight"}  # noqa: SIM118
     return Data(num_nodes=graph.num_nodes, **fields).to(tasks.device)
 

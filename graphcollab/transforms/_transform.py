@@ -1,31 +1,28 @@
-"""What all transforms of this package share: a ``__repr__`` with their settings, and checks of whole numbers."""
+"""What all transforms of this package share: settings that are checked, and a ``__repr__`` with them."""
 
 from __future__ import annotations
 
-from numbers import Integral
+from typing import Any
 
 from torch import Tensor
 from torch_geometric.transforms import BaseTransform
 
-__all__ = ["Transform", "whole_number"]
+from graphcollab.settings import checked
 
-
-def whole_number(owner: object, name: str, value: object, minimum: int) -> int:
-    """Return ``value`` if it is an integer of at least ``minimum``.
-
-    Raises:
-        TypeError: If it is no integer.
-        ValueError: If it is smaller.
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{type(owner).__name__}: {name} must be an int, got {value!r}")
-    if int(value) < minimum:
-        raise ValueError(f"{type(owner).__name__}: {name} must be at least {minimum}, got {value}")
-    return int(value)
+__all__ = ["Transform"]
 
 
 class Transform(BaseTransform):
-    """Base class: attributes are settings, and ``__repr__`` prints those that are set."""
+    """Base class: attributes are settings, checked by the annotations of ``__init__``, and ``__repr__`` prints them.
+
+    Raises:
+        SettingError: If a setting is not what its annotation says.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         settings = [

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
+from graphcollab.settings import Fraction, Natural
 from graphcollab.transforms._edges import neighbor_rank
-from graphcollab.transforms._transform import whole_number
 from graphcollab.transforms.sparsification import Sparsification
 
 __all__ = ["DropWeakest"]
@@ -33,8 +33,7 @@ class DropWeakest(Sparsification):
         ``edge_index``: [2, E] to [2, E'].
 
     Raises:
-        ValueError: If both or none of ``count`` and ``fraction`` are given, ``count`` is negative, or ``fraction`` is
-            not within 0 and 1.
+        ValueError: If both or none of ``count`` and ``fraction`` are given.
 
     Example:
         >>> import torch
@@ -44,14 +43,14 @@ class DropWeakest(Sparsification):
         [0, 1, 3]
     """
 
-    def __init__(self, count: int | None = None, fraction: float | None = None, renormalize: bool = False) -> None:
+    def __init__(
+        self, count: Natural | None = None, fraction: Fraction | None = None, renormalize: bool = False
+    ) -> None:
         if (count is None) == (fraction is None):
             raise ValueError(
                 f"DropWeakest: give exactly one of count and fraction, got count={count}, fraction={fraction}"
             )
-        if fraction is not None and not 0 <= fraction <= 1:
-            raise ValueError(f"DropWeakest: fraction must be within 0 and 1, got {fraction}")
-        self.count = None if count is None else whole_number(self, "count", count, minimum=0)
+        self.count = count
         self.fraction = fraction
         super().__init__(renormalize)
 

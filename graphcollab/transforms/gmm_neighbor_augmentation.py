@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import scatter
 
+from graphcollab.settings import Count
 from graphcollab.transforms._edges import (
     check_edges,
     check_no_duplicates,
@@ -18,7 +19,7 @@ from graphcollab.transforms._edges import (
     select_edges,
     sort_edges,
 )
-from graphcollab.transforms._transform import Transform, whole_number
+from graphcollab.transforms._transform import Transform
 
 __all__ = ["GMMNeighborAugmentation"]
 
@@ -73,8 +74,8 @@ class GMMNeighborAugmentation(Transform):
         sender. Self-loops are kept and never judged.
 
     Raises:
-        ValueError: If a field's name does not contain "edge", ``max_iter`` is less than 1, a field is missing or has
-            another shape or type, a score is not finite, or an edge is out of range or occurs twice.
+        ValueError: If a field's name does not contain "edge", a field is missing or has another shape or type, a score
+            is not finite, or an edge is out of range or occurs twice.
 
     Example:
         >>> edge_index = torch.tensor([[1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0]])
@@ -86,7 +87,7 @@ class GMMNeighborAugmentation(Transform):
     """
 
     def __init__(
-        self, score: str = "edge_score", member: str = "edge_member", drop: bool = True, max_iter: int = 100
+        self, score: str = "edge_score", member: str = "edge_member", drop: bool = True, max_iter: Count = 100
     ) -> None:
         for name in (score, member):
             if "edge" not in name:
@@ -97,7 +98,7 @@ class GMMNeighborAugmentation(Transform):
         self.score = score
         self.member = member
         self.drop = drop
-        self.max_iter = whole_number(self, "max_iter", max_iter, minimum=1)
+        self.max_iter = max_iter
 
     def forward(self, data: Data) -> Data:
         """Return a shallow copy of ``data`` with new bags."""

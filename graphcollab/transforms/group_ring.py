@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 
-from graphcollab.transforms._transform import whole_number
+from graphcollab.settings import Whole
 from graphcollab.transforms.ring import ring_edges
 from graphcollab.transforms.topology import Topology
 
@@ -33,9 +35,6 @@ class GroupRing(Topology):
     Shapes:
         ``edge_index``: [2, E], int64, symmetric.
 
-    Raises:
-        ValueError: If ``degree`` is smaller than 2.
-
     Example:
         >>> from torch_geometric.data import Data
         >>> GroupRing(degree=2)(Data(num_nodes=4)).edge_index
@@ -43,8 +42,8 @@ class GroupRing(Topology):
                 [0, 0, 1, 1, 2, 2, 3, 3]])
     """
 
-    def __init__(self, degree: int, allowed: Tensor | None = None) -> None:
-        self.degree = whole_number(self, "degree", degree, minimum=2)
+    def __init__(self, degree: Annotated[int, Whole(2)], allowed: Tensor | None = None) -> None:
+        self.degree = degree
         super().__init__(allowed)
 
     def connect(self, node_id: Tensor) -> Tensor:

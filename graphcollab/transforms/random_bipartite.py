@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 
 from graphcollab.keyed import keyed_order, keyed_uniform
-from graphcollab.transforms._transform import whole_number
+from graphcollab.settings import Count, Natural
 from graphcollab.transforms.topology import Topology
 
 __all__ = ["RandomBipartite"]
@@ -40,7 +40,7 @@ class RandomBipartite(Topology):
         ``edge_index``: [2, K degree], int64 (more if undirected).
 
     Raises:
-        ValueError: If ``degree`` is smaller than 1, or larger than the smaller group.
+        ValueError: If ``degree`` is larger than the smaller group.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -49,9 +49,11 @@ class RandomBipartite(Topology):
         [2, 2, 2, 2, 2, 2]
     """
 
-    def __init__(self, degree: int, seed: int = 0, undirected: bool = False, allowed: Tensor | None = None) -> None:
-        self.degree = whole_number(self, "degree", degree, minimum=1)
-        self.seed = whole_number(self, "seed", seed, minimum=0)
+    def __init__(
+        self, degree: Count, seed: Natural = 0, undirected: bool = False, allowed: Tensor | None = None
+    ) -> None:
+        self.degree = degree
+        self.seed = seed
         self.undirected = undirected
         super().__init__(allowed)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 
 from graphcollab.keyed import keyed_seed
-from graphcollab.transforms._transform import whole_number
+from graphcollab.settings import Count, Natural
 from graphcollab.transforms.topology import Topology
 
 __all__ = ["RandomRegular"]
@@ -29,7 +29,7 @@ class RandomRegular(Topology):
         ``edge_index``: [2, K degree], int64, symmetric.
 
     Raises:
-        ValueError: If ``degree`` is smaller than 1 or not below K, or K times ``degree`` is odd.
+        ValueError: If ``degree`` is not below K, or K times ``degree`` is odd.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -37,9 +37,9 @@ class RandomRegular(Topology):
         [3, 3, 3, 3, 3, 3]
     """
 
-    def __init__(self, degree: int, seed: int = 0, allowed: Tensor | None = None) -> None:
-        self.degree = whole_number(self, "degree", degree, minimum=1)
-        self.seed = whole_number(self, "seed", seed, minimum=0)
+    def __init__(self, degree: Count, seed: Natural = 0, allowed: Tensor | None = None) -> None:
+        self.degree = degree
+        self.seed = seed
         super().__init__(allowed)
 
     def connect(self, node_id: Tensor) -> Tensor:

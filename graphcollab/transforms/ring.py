@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 
-from graphcollab.transforms._transform import whole_number
+from graphcollab.settings import Count
 from graphcollab.transforms.topology import Topology
 
 __all__ = ["Ring"]
@@ -28,9 +28,6 @@ class Ring(Topology):
     Shapes:
         ``edge_index``: [2, K min(2 n, K - 1)], int64, symmetric.
 
-    Raises:
-        ValueError: If ``neighbors`` is smaller than 1.
-
     Example:
         >>> from torch_geometric.data import Data
         >>> Ring()(Data(num_nodes=4)).edge_index
@@ -38,8 +35,8 @@ class Ring(Topology):
                 [0, 0, 1, 1, 2, 2, 3, 3]])
     """
 
-    def __init__(self, neighbors: int = 1, allowed: Tensor | None = None) -> None:
-        self.neighbors = whole_number(self, "neighbors", neighbors, minimum=1)
+    def __init__(self, neighbors: Count = 1, allowed: Tensor | None = None) -> None:
+        self.neighbors = neighbors
         super().__init__(allowed)
 
     def connect(self, node_id: Tensor) -> Tensor:

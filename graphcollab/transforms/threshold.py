@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from typing import Annotated
 
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
+from graphcollab.settings import Real
 from graphcollab.transforms.sparsification import Sparsification
 
 __all__ = ["Threshold"]
@@ -26,9 +27,6 @@ class Threshold(Sparsification):
     Shapes:
         ``edge_index``: [2, E] to [2, E'].
 
-    Raises:
-        ValueError: If ``minimum`` is NaN.
-
     Example:
         >>> import torch
         >>> edge_index = torch.tensor([[0, 1, 2, 3], [0, 0, 0, 0]])
@@ -37,9 +35,7 @@ class Threshold(Sparsification):
         [0, 1, 3]
     """
 
-    def __init__(self, minimum: float, renormalize: bool = False) -> None:
-        if math.isnan(minimum):
-            raise ValueError("Threshold: minimum must be a number, got NaN")
+    def __init__(self, minimum: Annotated[float, Real(infinite=True)], renormalize: bool = False) -> None:
         self.minimum = float(minimum)
         super().__init__(renormalize)
 

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
+from graphcollab.settings import Natural
 from graphcollab.transforms._edges import neighbor_rank
-from graphcollab.transforms._transform import whole_number
 from graphcollab.transforms.sparsification import Sparsification
 
 __all__ = ["TopK"]
@@ -27,9 +27,6 @@ class TopK(Sparsification):
     Shapes:
         ``edge_index``: [2, E] to [2, E'].
 
-    Raises:
-        ValueError: If ``k`` is negative.
-
     Example:
         >>> import torch
         >>> edge_index = torch.tensor([[0, 1, 2, 3], [0, 0, 0, 0]])
@@ -38,8 +35,8 @@ class TopK(Sparsification):
         tensor([0.2000, 0.8000])
     """
 
-    def __init__(self, k: int, renormalize: bool = False) -> None:
-        self.k = whole_number(self, "k", k, minimum=0)
+    def __init__(self, k: Natural, renormalize: bool = False) -> None:
+        self.k = k
         super().__init__(renormalize)
 
     def keep(self, data: Data) -> Tensor:

@@ -35,8 +35,7 @@ class Topology(Transform):
         ``edge_index``: [2, E], int64.
 
     Raises:
-        TypeError: If ``allowed`` is no integer tensor.
-        ValueError: If ``allowed`` has another shape, or names nodes that do not exist.
+        ValueError: If ``allowed`` does not hold integers of that shape, or names nodes that do not exist.
 
     Example:
         >>> class Star(Topology):
@@ -49,12 +48,9 @@ class Topology(Transform):
     """
 
     def __init__(self, allowed: Tensor | None = None) -> None:
-        if allowed is not None:
-            if not isinstance(allowed, Tensor) or allowed.dtype not in (torch.int64, torch.int32):
-                kind = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
-                raise TypeError(f"{type(self).__name__}: allowed must be an int64 tensor [2, A], got {kind}")
-            if allowed.dim() != 2 or allowed.size(0) != 2:
-                raise ValueError(f"{type(self).__name__}: allowed must have shape [2, A], got {list(allowed.shape)}")
+        if allowed is not None and (allowed.dtype not in (torch.int64, torch.int32) or allowed.shape[:-1] != (2,)):
+            kind = f"{allowed.dtype} of shape {list(allowed.shape)}"
+            raise ValueError(f"{type(self).__name__}: allowed must be an int64 tensor [2, A], got {kind}")
         self.allowed = allowed
 
     @abstractmethod

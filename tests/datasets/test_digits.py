@@ -38,5 +38,5 @@ def test_the_seed_decides() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 450])
 def test_refuses_shares(share: float) -> None:
-    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+    with pytest.raises(ValueError, match="test_fraction must be a number above 0 and below 1, got"):
         digits(test_fraction=share)

@@ -51,5 +51,5 @@ def test_what_is_wrong_is_said() -> None:
         as_metric(worst_error)
     with pytest.raises(ValueError, match="mse has higher_is_better=False"):
         as_metric("mse", higher_is_better=True)
-    with pytest.raises(TypeError, match="got int"):
+    with pytest.raises(ValueError, match="metric must be a name, a Metric or a function, got 3"):
         as_metric(3)  # type: ignore[arg-type]

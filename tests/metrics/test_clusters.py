@@ -123,7 +123,7 @@ def test_bad_inputs() -> None:
     weight = torch.ones(7)
     with pytest.raises(ValueError, match="not negative, got -1"):
         recovered_clusters(TWO_TRIANGLES, -weight, 6)
-    with pytest.raises(ValueError, match="from 1 to 6, the number of nodes, got 7"):
+    with pytest.raises(ValueError, match="num_clusters must be at most 6, the number of nodes, got 7"):
         recovered_clusters(TWO_TRIANGLES, weight, 6, 7)
     with pytest.raises(ValueError, match=r"edge 3 \(4 -> 3\) is out of range for 4 nodes"):
         recovered_clusters(TWO_TRIANGLES, weight, 4)

@@ -75,7 +75,7 @@ def test_the_bound_holds_for_linear_models_and_the_squared_hinge_loss() -> None:
     [
         ({"edge_weight": WEIGHTS * 0.9}, "must sum to 1, self-loop included: those of node 0 sum to 0.9"),
         ({"edge_weight": torch.tensor([1.25, -0.25, 1, 0.5, 0.5])}, "must not be negative, got -0.25"),
-        ({"delta": 1.0}, "delta must be between 0 and 1, got 1.0"),
+        ({"delta": 1.0}, r"delta must be a number above 0 and below 1, got 1\.0"),
         ({"num_samples": torch.tensor([1, 0, 1])}, "node 1 has no training samples"),
         ({"risk": torch.ones(2)}, r"risk must be 3 numbers that are not negative, got shape \[2\]"),
         ({"edge_distance": torch.ones(3)}, r"edge_distance must be 5 numbers"),

@@ -95,7 +95,7 @@ def test_refusals():
     engine, models, samples = scene()
     with pytest.raises(ValueError, match="of must be 'latent' or 'projection', got 'logits'"):
         node_latents(engine, models, "train", of="logits")
-    with pytest.raises(ValueError, match="per_node must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="per_node must be a whole number of at least 1 or None, got 0"):
         node_latents(engine, models, "train", per_node=0)
     with pytest.raises(ValueError, match="no node has 'test' samples"):
         node_latents(engine, models)

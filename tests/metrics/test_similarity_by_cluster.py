@@ -51,7 +51,7 @@ def test_nothing_measured() -> None:
 
 
 def test_bad_inputs() -> None:
-    with pytest.raises(ValueError, match="0 <= low <= high <= 1"):
+    with pytest.raises(ValueError, match=r"quantiles must be \(low, high\) with low <= high, got \(0\.9,"):
         similarity_by_cluster({}, CLUSTER, (0.9, 0.1))
     with pytest.raises(ValueError, match=r"round 2: edge 2 .* out of range for 3 nodes"):
         similarity_by_cluster({2: (EDGES, torch.ones(5))}, CLUSTER[:3])

@@ -34,5 +34,5 @@ def test_children_are_named() -> None:
 
 @pytest.mark.parametrize("sizes", [(0, 5, 2), (4, 0, 2), (4, (5, 0), 2), (4, 5, 0)])
 def test_refuses_sizes(sizes: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="sizes must be at least 1"):
+    with pytest.raises(ValueError, match="must be a whole number of at least 1"):
         MLP(*sizes)

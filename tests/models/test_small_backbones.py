@@ -148,8 +148,8 @@ def test_backends_agree_on_four_architectures_at_once(
     [
         ({"name": "resnet18"}, "unknown backbone 'resnet18'; did you mean 'resnet'"),
         ({"name": "CNN"}, "did you mean 'cnn'"),
-        ({"width": 0}, "at least 1, got channels=1, width=0"),
-        ({"input_shape": (0, 8, 8)}, "at least 1, got channels=0"),
+        ({"width": 0}, "width must be a whole number of at least 1, got 0"),
+        ({"input_shape": (0, 8, 8)}, "input_shape must be a sequence of whole numbers of at least"),
         ({"input_shape": (1, 3, 8)}, r"images of \(3, 8\) pixels are too small; halving them twice needs 4"),
         ({"input_shape": (64,)}, r"reads images \(channels, height, width\), got samples of shape \(64,\)"),
     ],

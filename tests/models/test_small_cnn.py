@@ -67,10 +67,10 @@ def test_smallest_image() -> None:
     ("arguments", "message"),
     [
         ({"in_channels": 0}, "at least 1"),
-        ({"channels": ()}, "at least 1"),
+        ({"channels": ()}, "channels must be the channels of at least one"),
         ({"hidden": (64, 0)}, "at least 1"),
-        ({"dropout": (0.1, 1.0)}, r"two probabilities in \[0, 1\), got \(0.1, 1.0\)"),
-        ({"dropout": (0.1,)}, "two probabilities"),
+        ({"dropout": (0.1, 1.0)}, "dropout must be a tuple of a number of at least 0 and below"),
+        ({"dropout": (0.1,)}, "dropout must be a tuple of a number of at least 0 and below"),
     ],
 )
 def test_refuses(arguments: dict[str, Any], message: str) -> None:

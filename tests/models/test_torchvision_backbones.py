@@ -162,7 +162,7 @@ def test_backends_agree_on_four_architectures() -> None:
 def test_refuses() -> None:
     with pytest.raises(ValueError, match=r"unknown backbone 'resnet'; did you mean 'resnet18'.* Known: googlenet, sh"):
         torchvision_backbone("resnet")
-    with pytest.raises(ValueError, match="in_channels must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="in_channels must be a whole number of at least 1, got 0"):
         torchvision_backbones(0)
     with pytest.raises(ValueError, match=r"Sequential cannot read samples of shape \(1, 14, 14\)"):
         split_models({"alexnet": torchvision_backbone("alexnet", 1)}, (1, 14, 14), 3)

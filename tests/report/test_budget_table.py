@@ -99,8 +99,8 @@ def test_what_was_not_kept_is_left_open_or_refused(comparison: Comparison) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((-1,), "a budget cannot be negative, got -1"),
-        ((float("nan"),), "a budget cannot be negative, got nan"),
+        ((-1,), "budget must be a finite number of at least 0 or None, got -1"),
+        ((float("nan"),), "budget must be a finite number of at least 0 or None, got"),
         ((5, "floats"), "unit must be 'messages' or 'bytes', got 'floats'"),
         ((None, "floats"), "unit must be 'messages' or 'bytes', got 'floats'"),
     ],

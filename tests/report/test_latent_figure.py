@@ -116,7 +116,7 @@ def test_pyplot_is_left_alone():
         ({"cluster": None}, {"by": "cluster"}, "true clusters are not known"),
         ({"nodes": 1, "each": 3, "cluster": None}, {}, "t-SNE needs at least 4 samples, got 3"),
         ({"inputs": torch.ones(10, 3)}, {}, "all latents are the same"),
-        ({}, {"perplexity": 0}, "perplexity must be positive, got 0"),
+        ({}, {"perplexity": 0}, "perplexity must be a positive finite number, got 0"),
         ({"model": lambda: nn.Linear(3, 3)}, {}, "the model of 'node 0', Linear, has no latents"),
         (
             {"targets": torch.ones(10, 3), "loss": "mse", "metric": "mse"},

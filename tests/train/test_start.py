@@ -43,7 +43,7 @@ def test_a_module_is_copied_and_a_sequential_is_one_model():
 
 @pytest.mark.parametrize("wrong", ["mlp", 3, None, lambda: "mlp", [make, "mlp"], MLP])
 def test_what_is_no_model(wrong):
-    with pytest.raises(TypeError, match=r"model must be a module, a function|missing 3 required|missing .* required"):
+    with pytest.raises((TypeError, ValueError), match=r"model must be a module, a|missing .* required"):
         build_modules(wrong, 0)
     with pytest.raises(ValueError, match="no model was given"):
         build_modules([], 0)
@@ -110,7 +110,7 @@ def test_bad_graphs(tasks):
 
 
 def test_a_list_is_no_graph(tasks):
-    with pytest.raises(TypeError, match="a graph is a Data, an edge_index tensor"):
+    with pytest.raises(ValueError, match="graph must be a Data, an edge_index"):
         build_graph(tasks, [make()], [[0, 1], [1, 0]])
 
 

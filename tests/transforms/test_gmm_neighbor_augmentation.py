@@ -267,7 +267,7 @@ def test_bad_graphs(change: dict[str, torch.Tensor | None], message: str) -> Non
 def test_bad_settings() -> None:
     with pytest.raises(ValueError, match=r"have 'edge' in their names, got 'score'; rename it, .* 'edge_score'"):
         GMMNeighborAugmentation(score="score")
-    with pytest.raises(ValueError, match="max_iter must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="max_iter must be a whole number of at least 1, got 0"):
         GMMNeighborAugmentation(max_iter=0)
 
 

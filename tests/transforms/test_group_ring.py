@@ -23,5 +23,5 @@ def test_the_papers_setting_gives_ten_neighbours() -> None:
 
 
 def test_too_small_a_degree() -> None:
-    with pytest.raises(ValueError, match="GroupRing: degree must be at least 2, got 1"):
+    with pytest.raises(ValueError, match="degree must be a whole number of at least 2, got 1"):
         GroupRing(1)

@@ -31,5 +31,5 @@ def test_degree_not_below_the_number_of_nodes() -> None:
 
 
 def test_bad_degree() -> None:
-    with pytest.raises(ValueError, match="RandomRegular: degree must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="degree must be a whole number of at least 1, got 0"):
         RandomRegular(0)

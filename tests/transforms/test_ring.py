@@ -27,7 +27,7 @@ def test_places_follow_node_id() -> None:
     assert data.edge_index[0][data.edge_index[1] == 1].tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(("neighbors", "error"), [(0, ValueError), (1.5, TypeError), (True, TypeError)])
-def test_bad_neighbors(neighbors: object, error: type[Exception]) -> None:
-    with pytest.raises(error, match="Ring: neighbors must be"):
+@pytest.mark.parametrize("neighbors", [0, 1.5, True])
+def test_bad_neighbors(neighbors: object) -> None:
+    with pytest.raises(ValueError, match=f"neighbors must be a whole number of at least 1, got {neighbors}"):
         Ring(neighbors)  # type: ignore[arg-type]

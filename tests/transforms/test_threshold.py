@@ -18,5 +18,5 @@ def test_weights_below_go_and_self_loops_stay() -> None:
 
 
 def test_nan() -> None:
-    with pytest.raises(ValueError, match="got NaN"):
+    with pytest.raises(ValueError, match="minimum must be a number, or infinity, got nan"):
         Threshold(float("nan"))

@@ -19,5 +19,5 @@ def test_the_largest_and_the_self_loop_stay() -> None:
 
 
 def test_bad_k() -> None:
-    with pytest.raises(ValueError, match="TopK: k must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="k must be a whole number of at least 0, got -1"):
         TopK(-1)

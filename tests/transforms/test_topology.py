@@ -105,9 +105,9 @@ def test_allowed_edges_are_places_in_memory_not_identities() -> None:
 @pytest.mark.parametrize(
     ("allowed", "error", "message"),
     [
-        ([[0], [1]], TypeError, "Complete: allowed must be an int64 tensor.*got list"),
-        (torch.zeros(2, 1), TypeError, "got torch.float32"),
-        (torch.zeros(1, 2, dtype=torch.int64), ValueError, r"allowed must have shape \[2, A\], got \[1, 2\]"),
+        ([[0], [1]], ValueError, "allowed must be a Tensor or None, got"),
+        (torch.zeros(2, 1), ValueError, "got torch.float32"),
+        (torch.zeros(1, 2, dtype=torch.int64), ValueError, r"Complete: allowed must be an int64 tensor \[2, A\], got"),
     ],
 )
 def test_bad_allowed_edges_fail_at_construction(allowed: object, error: type[Exception], message: str) -> None:
