@@ -7,11 +7,12 @@ from typing import TypedDict
 
 from graphcollab.engine import RowOptimizer, as_row_optimizer
 from graphcollab.exchange import Exchange
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.piece import Weigher
 from graphcollab.rewire import PeerSampler
-from graphcollab.stop.watch import BestModel, EarlyStopping
+from graphcollab.stop import EarlyStopping
 from graphcollab.weigh import (
     FedSim,
     InverseDistance,
@@ -102,4 +103,4 @@ def peer_method(
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=rewire,
     )
-    return method if patience is None else method.replace(watch=EarlyStopping(patience), personal=BestModel())
+    return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=JudgedBy("best_x"))

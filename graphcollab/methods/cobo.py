@@ -6,6 +6,7 @@ from graphcollab.engine import SGD
 from graphcollab.exchange import LaplacianPull
 from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.settings import Positive, check_setting
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import GradientAlignment, PairSampling
 
@@ -69,12 +70,13 @@ def cobo(
         >>> cobo(sampling="mixed").weigh.sampling
         PairSampling(kind='mixed', switch=80, decay=0.5)
     """
+    check_setting("rho", Positive, rho)
     pairs = PairSampling(sampling) if isinstance(sampling, str) else sampling
     optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
     return Method(
         "cobo",
         local=Fit(steps=1, batch_size=batch_size, optimizer=optimizer, keep_state=momentum > 0),
         weigh=GradientAlignment(gamma, domain, pairs, batch_size, part=part, own=own),
-        exchange=LaplacianPull(part=part, buffers=buffers, rho=rho, lr=lr, smoothness=smoothness),
+        exchange=LaplacianPull(part=part, buffers=buffers, scale=lr * rho, lr=lr, smoothness=smoothness),
         prepare=WithSelfLoops() if own else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphcollab.checks import check_whole
 from graphcollab.engine import SGD
-from graphcollab.exchange import KeepOwn, Receive
+from graphcollab.exchange import NoExchange, Receive
 from graphcollab.local import Fit, FitThroughMixture
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -103,7 +103,7 @@ def directed(
         "directed",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=slow),
         weigh=trial,
-        exchange=KeepOwn(part),
+        exchange=NoExchange(shown=part),
         rewire=EveryRound(Threshold(ANY_WEIGHT)),
         prepare=WithSelfLoops(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.engine import SGD
-from graphcollab.exchange.keep_own import KeepOwn
+from graphcollab.exchange import NoExchange
 from graphcollab.local.clipped_mean import ClippedMean
 from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.method import Method
@@ -64,6 +64,6 @@ def fc(
         "fc",
         local=CrossGradients(ClippedMean(tau, quantile, iterations), batch_size, optimizer, part),
         weigh=KeepWeights(),
-        exchange=KeepOwn(part),
+        exchange=NoExchange(shown=part),
         prepare=WithSelfLoops(),
     )

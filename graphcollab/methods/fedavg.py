@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.engine import SGD
-from graphcollab.exchange import ServerAverage
+from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -65,7 +65,6 @@ def fedavg(
     return Method(
         "fedavg_in_clusters" if within == "cluster" else "fedavg",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, within=within, incomplete=incomplete),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, within, incomplete)),
         rewire=sample_nodes(fraction),
-        global_state=True,
     )

@@ -50,7 +50,7 @@ def fedavg_finetuned(
             although not all of them may hear each other.
 
     Example:
-        >>> fedavg_finetuned(finetune_steps=40).personal.local.steps
+        >>> fedavg_finetuned(finetune_steps=40).judge.local.steps
         40
     """
     average = fedavg(
@@ -58,4 +58,4 @@ def fedavg_finetuned(
     )
     optimizer = SGD(lr=lr if finetune_lr is None else finetune_lr, weight_decay=weight_decay, momentum=momentum)
     tuned = FineTuned(Fit(epochs=finetune_epochs, steps=finetune_steps, batch_size=batch_size, optimizer=optimizer))
-    return average.replace(name="fedavg_finetuned", personal=tuned)
+    return average.replace(name="fedavg_finetuned", judge=tuned)

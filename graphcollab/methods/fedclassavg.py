@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from graphcollab.engine import Adam, Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
-from graphcollab.exchange import ServerAverage
+from graphcollab.exchange import Exchange, ThroughServer
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -57,9 +58,8 @@ def fedclassavg(
       ends the backbone.
     - A pass of local training comes before its first round, after which classifiers are set back to their beginning. In
       the first round here the same training is followed by averaging.
-    - It judges nodes by the classifiers that they have trained in a round, before averaging. A method with
-      ``personal=FineTuned(method.local)`` judges them by what they are to send next, which comes to the same
-      (`graphcollab.judge.FineTuned`). With the defaults there was no difference to speak of.
+
+    As there, nodes are judged by the classifiers that they trained last, before averaging (`JudgedBy`).
 
     Args:
         mu: μ, the pull towards the classifier that the round began with.
@@ -105,7 +105,7 @@ def fedclassavg(
             views=Views(augment, 2),
             first_view=True,
         ),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        global_state=True,
+        judge=JudgedBy("x_local"),
     )

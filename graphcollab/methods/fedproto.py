@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from graphcollab.engine import SGD, PrototypeDistance
-from graphcollab.exchange import PrototypeAverage
-from graphcollab.judge import NearestPrototype
+from graphcollab.exchange import PrototypeAverage, ThroughServer
+from graphcollab.judge import JudgedBy, NearestPrototype
 from graphcollab.local import FitToPrototypes
-from graphcollab.method import Method, OwnModel
+from graphcollab.method import Method
 from graphcollab.rewire.sample_nodes import sample_nodes
 
 __all__ = ["fedproto"]
@@ -74,8 +74,7 @@ def fedproto(
             optimizer=SGD(lr=lr, momentum=momentum, weight_decay=weight_decay),
             objective=PrototypeDistance(lam),
         ),
-        exchange=PrototypeAverage(weights, incomplete),
+        exchange=PrototypeAverage(ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        personal=NearestPrototype() if predict == "prototype" else OwnModel(),
-        global_state=True,
+        judge=NearestPrototype() if predict == "prototype" else JudgedBy(),
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from graphcollab.engine import RowOptimizer, as_row_optimizer
-from graphcollab.exchange import ServerAverage
+from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.settings import Positive, check_setting
 
 __all__ = ["fedsim_pillutla"]
 
@@ -64,12 +67,14 @@ def fedsim_pillutla(
         >>> fedsim_pillutla(weights="uniform").exchange.part
         'head'
     """
+    check_setting("server_lr", Positive, server_lr)
     if isinstance(optimizer, str):
         optimizer = as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay)
+    route = ThroughServer(weights, incomplete=incomplete)
+    average = Exchange(part=part, buffers=buffers, route=route)
     return Method(
         "fedsim_pillutla",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        exchange=ServerAverage(part, buffers, weights, lr=server_lr, incomplete=incomplete),
+        exchange=average if server_lr == 1 else replace(average, base="x_start", message="update", scale=server_lr),
         rewire=sample_nodes(fraction),
-        global_state=True,
     )

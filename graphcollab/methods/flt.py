@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.engine import SGD
-from graphcollab.exchange import NeighborhoodAverage
+from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.peers import Encoder, Reduce
@@ -87,7 +87,6 @@ def flt(
         "flt",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
         weigh=weighers[weights](),
-        exchange=NeighborhoodAverage(part, buffers),
+        exchange=Exchange(part=part, buffers=buffers, route=NeighborhoodMeans()),
         rewire=TaskPeers(encoder, centers, reduce, threshold, window, groups, sample_nodes(fraction)),
-        global_state=True,
     )

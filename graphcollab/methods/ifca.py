@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphcollab.engine import SGD
-from graphcollab.exchange import CenterAverage
+from graphcollab.exchange import Exchange, ThroughCenters
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.rewire import ChooseCenter
@@ -80,14 +80,14 @@ def ifca(
         ValueError: If a setting is out of its range, or centres are given and redraws asked for.
 
     Example:
-        >>> ifca(clusters=4, divide="all", steps=1).exchange.divide
+        >>> ifca(clusters=4, divide="all", steps=1).exchange.route.divide
         'all'
     """
     optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
     return Method(
         "ifca",
         local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer),
-        exchange=CenterAverage(part=part, buffers=buffers, weights=weights, divide=divide),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughCenters(weights, divide)),
         rewire=ChooseCenter(
             clusters,
             part,
@@ -100,5 +100,4 @@ def ifca(
             sample_nodes(fraction),
             incomplete,
         ),
-        global_state=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.engine import SGD, Adam, AdamW, RowOptimizer
-from graphcollab.exchange import Exchange
+from graphcollab.exchange import AlongEdges, Exchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.piece import Rewiring
@@ -68,7 +68,7 @@ def l2c(
         ValueError: If ``variant`` is unknown.
 
     Example:
-        >>> l2c(variant="algorithm").exchange.neighbors_only
+        >>> l2c(variant="algorithm").exchange.route.neighbors_only
         True
     """
     return Method(
@@ -91,7 +91,7 @@ def update_exchange(variant: str, part: str, buffers: str) -> Exchange:
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {sorted(VARIANTS)}, got {variant!r}")
     base, neighbors_only = VARIANTS[variant]
-    return Exchange(base, "update", part, neighbors_only=neighbors_only, buffers=buffers)
+    return Exchange(base, "update", part, buffers, route=AlongEdges(neighbors_only))
 
 
 def drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Rewiring:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from graphcollab.engine import RowOptimizer, as_row_optimizer
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.stop.watch import BestModel, EarlyStopping
+from graphcollab.stop import EarlyStopping
 
 __all__ = ["local"]
 
@@ -41,4 +42,4 @@ def local(
         own = {"momentum": momentum} if optimizer == "sgd" or momentum else {}
         optimizer = as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay, **own)
     method = Method("local", local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=optimizer))
-    return method if patience is None else method.replace(watch=EarlyStopping(patience), personal=BestModel())
+    return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=JudgedBy("best_x"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from graphcollab.checks import check_whole
 from graphcollab.engine import RowOptimizer, as_row_optimizer
-from graphcollab.exchange import ServerAverage, ServerMix
+from graphcollab.exchange import AtServer, Exchange, ThroughServer
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -48,8 +49,8 @@ def pfedsim(
     The averages of the warm-up are then over connected components, whose nodes must all be allowed to hear each other.
 
     Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone;
-    under client sampling a mixture is of the nodes at work, not of what others sent long ago; nodes are judged by their
-    models after mixing, as under all methods here, not before; a node's own classifier is not sent back to it.
+    under client sampling a mixture is of the nodes at work, not of what others sent long ago; a node's own classifier is
+    not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`JudgedBy`).
 
     Args:
         warmup: Rounds of FedAvg. The paper plays half of all rounds so.
@@ -83,10 +84,10 @@ def pfedsim(
         "pfedsim",
         local=Fit(epochs=epochs, batch_size=batch_size, optimizer=optimizer),
         weigh=HeadAffinity(part, head, cap),
-        exchange=ServerMix(part, buffers),
+        exchange=Exchange(part=part, buffers=buffers, route=AtServer()),
         rewire=sample_nodes(fraction),
         prepare=WithSelfLoops(),
-        global_state=True,
+        judge=JudgedBy("x_local"),
     )
     if warmup == 0:
         return personalised
@@ -94,8 +95,8 @@ def pfedsim(
     average = Method(
         "pfedsim",
         local=personalised.local,
-        exchange=ServerAverage(every, buffers, incomplete=incomplete),
+        exchange=Exchange(part=every, buffers=buffers, route=ThroughServer(incomplete=incomplete)),
         rewire=personalised.rewire,
-        global_state=True,
+        judge=JudgedBy("x_local"),
     )
     return Phases(average, warmup, personalised)

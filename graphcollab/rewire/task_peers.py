@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +99,8 @@ class TaskPeers(Rewiring):
         >>> distances.distance[0], round(distances.spacing, 6)
         (tensor([0.0000, 0.1000, 8.0000], dtype=torch.float64), 1.0)
     """
+
+    beyond_edges: ClassVar[bool] = True
 
     encoder: Encoder | None = None
     centers: int | None = None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from graphcollab.stop.watch import BestModel, EarlyStopping, NoWatch, ProbeSimilarity, WatchMerging
+from graphcollab.stop.watch import EarlyStopping, NoWatch, ProbeSimilarity, WatchMerging
 
 __all__ = [
-    "BestModel",
     "EarlyStopping",
     "NoWatch",
     "ProbeSimilarity",

@@ -14,21 +14,19 @@ from graphcollab.checks import check_whole
 from graphcollab.comm import Relation
 from graphcollab.engine import Rows
 from graphcollab.metrics import metric_of, score_rows
-from graphcollab.piece import Judge, Stop
-from graphcollab.stack import Stacks
+from graphcollab.piece import Field, Stop
 from graphcollab.weigh import Similarity
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["BestModel", "EarlyStopping", "NoWatch", "ProbeSimilarity", "WatchMerging"]
+__all__ = ["EarlyStopping", "NoWatch", "ProbeSimilarity", "WatchMerging"]
 
 
 @dataclass(frozen=True)
 class NoWatch(Stop):
     """Nothing is watched."""
 
-    needs: ClassVar[tuple[str, ...]] = ()
     stops: ClassVar[bool] = False
 
     def before(self, data: Data, env: Env) -> Data:
@@ -86,7 +84,7 @@ class EarlyStopping(WatchMerging):
     loss. A node that stops takes its best model back, neither trains nor merges any more, and goes on serving that
     model to others (*With a Little Help from My Friends*, chapter 3, which keeps the model of the highest validation
     accuracy and stops by the loss; here one criterion serves for both, and accuracy on a hundred samples has many
-    ties). Use it with `BestModel` as the models that nodes are judged by.
+    ties). Use it with ``JudgedBy("best_x")``.
 
     Args:
         patience: Rounds without a better model after which a node stops. The thesis' is 50.
@@ -102,6 +100,13 @@ class EarlyStopping(WatchMerging):
 
     patience: int = 50
     stops: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("best_x", "rows", "every node's best model so far", known_to="owner"),
+        Field("best_start", "rows", "the model that the best one's round began with", known_to="owner"),
+        Field("best_loss", "per_node", "validation loss of the best model", known_to="owner"),
+        Field("stale", "per_node", "rounds since the best model", known_to="owner"),
+        Field("stopped", "per_node", "who has stopped"),
+    )
 
     def __post_init__(self) -> None:
         check_whole(patience=self.patience)
@@ -148,25 +153,6 @@ class EarlyStopping(WatchMerging):
 
 
 @dataclass(frozen=True)
-class BestModel(Judge):
-    """A node serves, and is judged by, the best model that `EarlyStopping` has kept."""
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that best models are kept.
-
-        Raises:
-            ValueError: If nothing keeps them.
-        """
-        if "best_x" not in data:
-            raise ValueError("BestModel needs the models that EarlyStopping keeps: use watch=EarlyStopping()")
-        return data
-
-    def __call__(self, data: Data, env: Env) -> Stacks:
-        """Return ``data.best_x``."""
-        return data.best_x
-
-
-@dataclass(frozen=True)
 class ProbeSimilarity(NoWatch):
     """Measure the similarity of some nodes to all others, every round: what a metric could see, for analysis only.
 
@@ -181,12 +167,14 @@ class ProbeSimilarity(NoWatch):
         Writes ``probe``, a `Relation` with every other node's similarity to each of the nodes.
     """
 
+    keeps: ClassVar[tuple[Field, ...]] = (Field("probe", "relation", "similarities measured", "round", "receiver"),)
+
     metric: Similarity
     nodes: tuple[int, ...] | None = None
     watch: NoWatch = NoWatch()
 
     @property
-    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+    def needs(self) -> tuple[str, ...]:
         """Splits that are read."""
         return (*self.metric.needs, *self.watch.needs)
 

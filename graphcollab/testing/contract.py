@@ -1,7 +1,7 @@
 """The contract of methods, as checks that any method can be put to, also those of extensions.
 
 Every check takes a method, plays it on a small scene, and raises ``AssertionError`` with a message if it does not hold.
-None asks which method it is: where a rule does not apply to all, the method declares it (``global_state``, ``part``),
+None asks which method it is: where a rule does not apply to all, the method declares it (``beyond_edges``, ``part``),
 and also what models it needs (``embeds``). A check that says nothing about a method raises `NotApplicable`.
 """
 
@@ -174,7 +174,7 @@ def _play_with_absent(method: AnyMethod, data: Data, env: Env) -> Data:
     for name, old, new in both:
         require(bool(torch.isfinite(rows(new)).all()), f"{name} is not finite where nodes are absent")
         same = torch.equal(rows(old)[~there], rows(new)[~there])
-        require(method.global_state or same, f"{name} of a node that was absent has changed")
+        require(method.beyond_edges or same, f"{name} of a node that was absent has changed")
     require(bool(torch.isfinite(after.edge_weight).all()), "edge_weight is not finite where nodes are absent")
     return after
 

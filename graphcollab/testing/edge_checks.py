@@ -70,13 +70,13 @@ def check_direction(method: AnyMethod) -> None:
         edges, one_way_too = accepted(method, scene, one_way, torch.cat([one_way, one_way.flip(0)], 1))
     except ValueError as error:
         raise NotApplicable(f"{method.name} refuses paths: {error}") from error
-    if method.global_state and not one_way_too:
+    if method.beyond_edges and not one_way_too:
         raise NotApplicable(f"{method.name} has global state, and all nodes of a path in both directions share it")
     scene, changed = scene.replace(edge_index=edges), 2 if one_way_too else 0
     before, after = scene.play(method), _with_other_data(scene, [changed]).play(method)
     upstream = list(range(changed))
     _same(method, before, after, upstream, "nodes to which no path leads", sent=False)
-    if not method.global_state:
+    if not method.beyond_edges:
         late = slice(changed + 3, 6)
         one, two = (rows(method.models(*played))[late] for played in (before, after))
         close(one, two, "models of nodes three edges away, after two rounds,")
@@ -87,7 +87,7 @@ def local_only(method: AnyMethod) -> AnyMethod:
     if isinstance(method, Phases):
         return Phases(_plain(local_only(method.method)), method.until, local_only(method.next))
     rewire = Keep() if method.finds_peers else method.rewire
-    return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire, global_state=False)
+    return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire)
 
 
 def _plain(method: AnyMethod) -> Method:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
 from graphcollab.comm import Comm
+from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
 from graphcollab.engine.copy_module import copy_module
-from graphcollab.method import settle
 from graphcollab.nn import Mixer, Mixers
 from graphcollab.ops import edge_products, mix
 from graphcollab.stack import Stacks
@@ -109,7 +109,7 @@ def join(
         nonlocal new
         for _ in range(rounds):
             new.x_start = new.x
-            new = settle(method.local(new, env), env)
+            new = settle(method.local(new, env), method.local, env)
             new.round = new.round + 1
 
     train(warmup)

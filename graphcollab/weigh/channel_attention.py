@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -65,6 +65,8 @@ class ChannelAttention(Weigher):
             trained and edges given that go one way only, without a path back.
     """
 
+    beyond_edges: ClassVar[bool] = True
+
     part: str = "all"
     hidden: int = 10
     out: int = 5
@@ -73,6 +75,11 @@ class ChannelAttention(Weigher):
     scale: str = "sum"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part}
 
     def __post_init__(self) -> None:
         if self.scale not in ("sum", "mean"):

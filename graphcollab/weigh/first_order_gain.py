@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Rows
 from graphcollab.exchange.buffers import buffers_travel, buffers_width, check_buffers
 from graphcollab.ops import edge_distances
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -74,6 +74,15 @@ class FirstOrderGain(Weigher):
     norm: str = "l2"
     part: str = "all"
     buffers: str = "keep"
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("scores", "relation", "similarities measured in the round", "round", "receiver"),
+    )
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part, "buffers": self.buffers}
 
     def __post_init__(self) -> None:
         check_buffers(self.buffers)

@@ -93,6 +93,11 @@ class GradientAlignment(Weigher):
     learns: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part}
+
     def __post_init__(self) -> None:
         if self.domain not in DOMAINS:
             raise ValueError(f"domain must be one of {DOMAINS}, got {self.domain!r}")

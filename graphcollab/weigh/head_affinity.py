@@ -80,6 +80,11 @@ class HeadAffinity(Weigher):
     head: str = "head"
     cap: float = 0.9999
 
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part}
+
     def __post_init__(self) -> None:
         if not 0 < self.cap < 1:
             raise ValueError(f"cap, the greatest similarity that counts, must be between 0 and 1, got {self.cap}")

@@ -54,6 +54,11 @@ class InverseLoss(Similarity):
     eps: float = 1e-12
     buffers: str = "keep"
 
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"buffers": self.buffers}
+
     def __post_init__(self) -> None:
         check_buffers(self.buffers)
         if self.reduction not in ("sum", "mean"):

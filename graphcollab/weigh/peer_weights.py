@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.piece import Weigher
+from graphcollab.piece import Field, Weigher
 from graphcollab.transforms import select_edges
 from graphcollab.weigh.choose import AllPeers, AugmentBags, BestPeers
 from graphcollab.weigh.fixed import SampleCounts
@@ -50,7 +50,15 @@ class PeerWeights(Weigher):
     merge: Weigher = field(default_factory=SampleCounts)
     part: str = "all"
     buffers: str = "keep"
-    learns = False
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("scores", "relation", "similarities measured in the round", "round", "receiver"),
+    )
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part, "buffers": self.buffers}
 
     def __post_init__(self) -> None:
         judged = getattr(self.metric, "buffers", self.buffers)

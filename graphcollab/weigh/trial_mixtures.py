@@ -97,6 +97,11 @@ class TrialMixtures(Weigher):
     worth: str = "share"
     part: str = "all"
 
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part}
+
     def __post_init__(self) -> None:
         for name, known in (("compare", COMPARE), ("worth", WORTH), ("split", ("val", "train"))):
             if getattr(self, name) not in known:

@@ -136,7 +136,7 @@ def test_nodes_that_stop_stay_stopped_and_rounds_away_do_not_count(points):
     # Node 0 stands at its optimum: nothing gets better. With a patience of 2 it stops in its third round at work.
     plan = {1: ((0,), ()), 3: ((1,), ())}
     scene = points([[[0.0]], [[4.0]]]).scene.replace(attend=Away(plan))
-    method = mean_of_all(watch=EarlyStopping(2))
+    method = mean_of_all(stop=EarlyStopping(2))
     data, env = scene.begin(method)
     stopped, stale = [], []
     for _ in range(5):

@@ -131,7 +131,7 @@ def test_parts_that_do_not_lie_side_by_side():
 def test_settings():
     assert fedsim_pillutla(optimizer=SGD(lr=0.3, momentum=0.9)).local.optimizer.momentum == 0.9
     assert fedsim_pillutla(optimizer="adam", lr=1e-4).local.optimizer.lr == 1e-4
-    with pytest.raises(ValueError, match="lr of the server must be a positive finite number, got 0"):
+    with pytest.raises(ValueError, match="server_lr must be a positive finite number, got 0"):
         fedsim_pillutla(server_lr=0)
     with pytest.raises(KeyError, match="its parts are"):
         Scene.small().begin(fedsim_pillutla(part="neck"))

@@ -52,7 +52,7 @@ def test_losses_that_explode_have_a_logarithmic_scale() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(ValueError, match=r"did not watch merging: set the method's watch=WatchMerging\(\)"):
+    with pytest.raises(ValueError, match=r"did not watch merging: set the method's stop=WatchMerging\(\)"):
         merge_curves(History(("a",)))
     with pytest.raises(ValueError, match=r"\[K\] for K = 3 nodes, got \[2\]"):
         merge_curves(history(), torch.zeros(2))

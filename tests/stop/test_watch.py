@@ -8,12 +8,13 @@ import torch
 from graphcollab import run
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
-from graphcollab.method import Method, OwnModel
+from graphcollab.method import Method
 from graphcollab.methods import local, oracle, random_peers
 from graphcollab.phases import Phases
 from graphcollab.rewire import RandomPeers
-from graphcollab.stop.watch import BestModel, EarlyStopping, WatchMerging
+from graphcollab.stop.watch import EarlyStopping, WatchMerging
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import PeerWeights, Uniform
@@ -28,15 +29,15 @@ def stopping(patience, lr=0.5, exchange=True):
         weigh=Uniform(),
         exchange=Exchange("zero", "x"),
         prepare=WithSelfLoops(),
-        watch=EarlyStopping(patience),
-        personal=BestModel(),
+        stop=EarlyStopping(patience),
+        judge=JudgedBy("best_x"),
     )
 
 
 def test_validation_before_and_after_merging_by_hand(points):
     # Targets 0 and 4, both nodes at 0: after the step x = (0, 2), merged to 1. Losses 0 and 2, then 0.5 and 4.5.
     scene = points([[[0.0]], [[4.0]]])
-    method = stopping(5).replace(watch=WatchMerging(), personal=OwnModel())
+    method = stopping(5).replace(stop=WatchMerging(), judge=JudgedBy())
     data, env = scene.begin(method)
     data = method.play(data, env)
     assert data.val_loss_before.tolist() == [0, 2]
@@ -87,14 +88,13 @@ def test_early_stopping_needs_validation_data():
     scene = Scene.small(torch.float32)
     tasks = scene.tasks.hold_out(0)
     tasks = type(tasks)(tasks.pools, {"train": tasks.splits["train"]})
-    with pytest.raises(ValueError, match="'val' samples, which random_peers needs to watch its nodes"):
+    with pytest.raises(ValueError, match="'val' samples, which random_peers needs for its EarlyStopping"):
         run(random_peers(2, patience=5), tasks, list(scene.modules), rounds=1)
 
 
 def test_best_models_need_somebody_who_keeps_them():
-    method = local().replace(personal=BestModel())
-    with pytest.raises(ValueError, match="use watch=EarlyStopping"):
-        Scene.small().begin(method)
+    with pytest.raises(ValueError, match="judges nodes by the field 'best_x', which none of its pieces keeps"):
+        local().replace(judge=JudgedBy("best_x"))
 
 
 def test_stopped_nodes_meet_nobody_but_are_met():
@@ -104,7 +104,7 @@ def test_stopped_nodes_meet_nobody_but_are_met():
         weigh=PeerWeights(),
         exchange=Exchange("zero", "x"),
         rewire=RandomPeers(5),
-        watch=EarlyStopping(1),
+        stop=EarlyStopping(1),
     )
     data, env = Scene.small().begin(method)
     data.stopped[0], data.trains = True, data.trains & (torch.arange(6) != 0)
@@ -115,4 +115,4 @@ def test_stopped_nodes_meet_nobody_but_are_met():
 
 
 def test_the_oracle_judges_by_best_models_when_it_stops_early():
-    assert isinstance(oracle(patience=50).personal, BestModel)
+    assert oracle(patience=50).judge == JudgedBy("best_x")

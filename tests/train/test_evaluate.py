@@ -141,7 +141,7 @@ def test_early_stopping_does_not_count_undefined_losses(monkeypatch):
         return values, values
 
     monkeypatch.setattr(watch, "score_rows", scored)
-    method = local(steps=1, lr=1e-30).replace(watch=EarlyStopping(2))
+    method = local(steps=1, lr=1e-30).replace(stop=EarlyStopping(2))
     result = run(method, tasks(1.0), make, rounds=50)
     assert result.data.round == 6
 

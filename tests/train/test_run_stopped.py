@@ -80,7 +80,7 @@ def test_no_edges_lead_to_nodes_that_have_stopped():
 
 def test_a_server_and_early_stopping_of_nodes_do_not_go_together():
     with pytest.raises(ValueError, match=r"run\(patience=\.\.\.\) instead"):
-        fedavg().replace(watch=EarlyStopping(2))
+        fedavg().replace(stop=EarlyStopping(2))
 
 
 def test_scores_are_recorded_in_rounds_that_measured():

@@ -104,7 +104,7 @@ def test_fomo_and_dpsgd_charge_what_travels(scene, buffers):
 
 def test_a_weigher_that_judges_otherwise_than_the_exchange_mixes_is_refused():
     for weigh in (InverseLoss(), FirstOrderGain(), PeerWeights(InverseLoss())):
-        with pytest.raises(ValueError, match="exchanges with buffers 'mix', and its weigher judges 'keep'"):
+        with pytest.raises(ValueError, match=r"exchanges with buffers 'mix', and its [A-Za-z]+ says 'keep'"):
             Method("m", local=Fit(), weigh=weigh, exchange=Exchange(buffers="mix"))
     with pytest.raises(ValueError, match="merges with buffers 'mix', and its metric judges 'keep'"):
         PeerWeights(InverseLoss(), buffers="mix")
