@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.comm import Relation
 from graphcollab.control import attend, dismiss
-from graphcollab.control.allowed import forbidden_edges
+from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.guard import judge
+from graphcollab.control.consistency import check_agreement, check_judge
+from graphcollab.control.guard import settle, settle_validation, sift
+from graphcollab.control.state import end_round, fields_of, start_round
 from graphcollab.engine import NonFiniteLossError, Rows
-from graphcollab.exchange import NoExchange, ServerAverage
-from graphcollab.piece import Exchanger, Judge, Local, Rewiring, Stop, Weigher
+from graphcollab.exchange import NoExchange
+from graphcollab.judge import JudgedBy
+from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.rewire import EveryRound, Keep
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.transforms import select_edges
 from graphcollab.typing import Env
 from graphcollab.weigh import NoWeights
 
-__all__ = ["Method", "NonFiniteLossError", "OwnModel"]
-
-
-@dataclass(frozen=True)
-class OwnModel(Judge):
-    """A node serves and is judged by its own model."""
-
-    def __call__(self, data: Data, env: Env) -> Stacks:
-        """Return ``data.x``."""
-        return data.x
+__all__ = ["Method", "NonFiniteLossError"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Method:
     """Hyper-parameters of a collaboration method, slot by slot.
 
     A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made
-    by the parts' ``init``, so a method never has state and a checkpoint is the ``Data``.
+    by the pieces' ``init``, so a method never has state and a checkpoint is the ``Data``.
 
     Args:
         name: The method's name, for tables.
@@ -53,14 +45,13 @@ class Method:
         weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
         exchange: What is mixed and onto which base.
         rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`EveryRound`).
-        personal: The models nodes serve and are judged by.
-        stop: When a node has learned enough, by a look at its models before and after merging.
+        judge: The models nodes serve and are judged by.
+        stop: When a node has learned enough, by a look at its models before and after mixing.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
-        global_state: Whether connected nodes share state other than along edges (a server, a shared encoder).
 
     Raises:
-        ValueError: If the weigher, the local update or the rewiring is about another part of the model than the
-            exchange mixes, or does something else with its buffers.
+        ValueError: If pieces do not agree on the part of the model that is exchanged or on what becomes of buffers,
+            nodes are judged by models that no piece keeps, or nodes that stop would be given models all the same.
     """
 
     name: str
@@ -68,21 +59,25 @@ class Method:
     weigh: Weigher = field(default_factory=NoWeights)
     exchange: Exchanger = field(default_factory=NoExchange)
     rewire: Rewiring | BaseTransform = field(default_factory=Keep)
-    personal: Judge = field(default_factory=OwnModel)
-    judge: Judge = field(default_factory=Judge)
+    judge: Judge = field(default_factory=JudgedBy)
     stop: Stop = field(default_factory=Stop)
     prepare: BaseTransform | None = None
-    global_state: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.rewire, BaseTransform):
             object.__setattr__(self, "rewire", EveryRound(self.rewire))
-        if self.stop.stops and isinstance(self.exchange, ServerAverage):
+        if self.stops and self.exchange.serves_rest:
             raise ValueError(
                 f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
                 "the whole run by run(patience=...) instead"
             )
-        self._check_parts()
+        check_agreement(self.name, self.exchange, self.walk())
+        check_judge(self.name, self.judge, self.fields)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """What the pieces keep in the ``Data``."""
+        return fields_of(self.walk())
 
     @property
     def part(self) -> str:
@@ -95,22 +90,28 @@ class Method:
         return self.exchange.along_edges
 
     @property
+    def beyond_edges(self) -> bool:
+        """Whether connected nodes share more than what travels along edges: a server's average, common encoders."""
+        return any(piece.beyond_edges for piece in self.walk())
+
+    @property
     def finds_peers(self) -> bool:
         """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
         return self.rewire.finds_peers
 
     @property
     def embeds(self) -> bool:
-        """Whether a slot, or the objective of one, reads latents, which models need then (`SplitModel` has them)."""
-        slots = [getattr(self, one.name) for one in dataclasses.fields(self)]
-        return any(
-            getattr(part, "embeds", False) for slot in slots for part in (slot, getattr(slot, "objective", None))
-        )
+        """Whether a piece reads latents, which models need then (`SplitModel` has them)."""
+        return any(piece.embeds for piece in self.walk())
 
     @property
     def stops(self) -> bool:
         """Whether nodes may stop early."""
         return self.stop.stops
+
+    def walk(self) -> Iterator[Piece]:
+        """Yield all pieces, those inside others too."""
+        return (piece for slot in self._slots() for piece in slot.walk())
 
     def ends(self, data: Data) -> bool:
         """Tell whether there is nothing left to do, since all nodes have stopped."""
@@ -130,42 +131,34 @@ class Method:
         Raises:
             ValueError: If a node lacks samples of a split.
         """
-        for split in self.weigh.needs:
-            tasks.require(split, f"{self.name} needs to {'learn' if self.weigh.learns else 'find'} edge weights")
-        for split in self.stop.needs:
-            tasks.require(split, f"{self.name} needs to tell when nodes have learned enough")
+        for piece in self.walk():
+            for split in piece.needs:
+                tasks.require(split, f"{self.name} needs for its {type(piece).__name__}")
 
     def start(self, data: Data, env: Env) -> Data:
-        """Create what the parts keep from round to round; all nodes but isolated ones are at work."""
+        """Create what the pieces keep from round to round; all nodes but isolated ones are at work."""
         data = copy.copy(data)
         if env.attend is not None:
             env.attend.check(data)
             data.present = env.attend.members(data, data.round)
         data.trains = data.serves = ~data.isolated
         data.phase_start = data.round
-        if "stopped" in data and not self.stops:
-            del data.stopped
-        if "server" in data:  # of an earlier phase; parts that use servers connect the nodes to theirs
-            del data.server
+        if self.weigh.learns:
+            data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
         if self.prepare is not None:
             data = allowed_only(self.prepare(data))
-        for part in (self.local, self.weigh, self.exchange, self.stop, self.rewire, self.personal):
-            data = part.init(data, env)
+        for piece in self._slots():
+            data = piece.init(data, env)
         return allowed_only(data)
 
     def play(self, data: Data, env: Env) -> Data:
         """Play one round."""
-        data = copy.copy(data)
-        if "scores" in data:  # of the last round
-            del data.scores
-        keeps, held = "x_local" in self.judge.reads, data.get("x_local", data.x)
-        if "x_local" in data:
-            del data.x_local
+        last, fields = data, self.fields
+        data = start_round(data, fields)
         data.x_start = data.x
         before = data
         data = began = sift(attend(data, env), self.local, env)
-        serves_start, alone = self.exchange.serves_start, not self.local.crosses
-        data = settle(self.local(data, env), env, serves_start, alone)
+        data = settle(self.local(data, env), self.local, env, self.exchange.serves_start)
         for observer in env.observers:
             observer.before_mixing(copy.copy(data), env)
         data = self.stop.before(data, env)
@@ -178,12 +171,7 @@ class Method:
         for observer in env.observers:
             observer.after_mixing(copy.copy(data), env)
         data = self.rewire(dismiss(self.stop.after(data, env), before, began, env), env)
-        data = copy.copy(data)
-        for name in ("x_start", "x_local", "last_graph"):
-            if name in data:
-                del data[name]
-        if keeps:
-            data.x_local = local_models
+        data = end_round(data, fields, self.judge.reads, last, ~began.trains)
         if data.edge_index is not edge_index:
             data.last_graph = Relation(edge_index, edge_weight, (data.num_nodes, data.num_nodes))
             data = allowed_only(data)
@@ -192,42 +180,18 @@ class Method:
 
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models nodes are judged by."""
-        return self.judge(data, env) if self.judge.reads else self.personal(data, env)
+        return self.judge(data, env)
 
-    def _check_parts(self) -> None:
-        """Check that all slots that name a part of the model name the exchange's."""
-        others: list[tuple[str, object, str]] = [("part", self.weigh, "its weigher compares")]
-        if not isinstance(self.exchange, NoExchange):  # it names a part for the weigher only
-            if getattr(self.local, "mixed", True):  # CrossGradients says so where models and gradients go together
-                others.append(("part", self.local, "its local update shares"))
-            others.append(("buffers", self.weigh, "its weigher judges"))
-            others += [(name, self.rewire, "its rewiring says") for name in ("part", "buffers")]
-        for name, slot, does in others:
-            wanted = getattr(self.exchange, name, None)
-            other = getattr(slot, name, wanted)
-            if other != wanted:
-                what = "exchanges the part" if name == "part" else "exchanges with buffers"
-                raise ValueError(f"{self.name} {what} {wanted!r}, and {does} {other!r}: give both the same {name}")
+    def _slots(self) -> tuple[Piece, ...]:
+        """Return the slots' pieces, in the order in which they begin."""
+        return self.local, self.weigh, self.exchange, self.stop, self.rewire, self.judge
 
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
-        bad = (~torch.isfinite(losses) & ~data.isolated).nonzero().flatten()
-        if len(bad) and env.isolate:
-            data = isolate(data, dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
-        elif len(bad):
-            raise NonFiniteLossError(
-                f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
-                f"{data.round} after the exchange: use a smaller step size"
-            )
+        data = settle_validation(data, losses, env)
         cotangent = cotangent.masked_fill(data.isolated[:, None], 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
-
-
-def allowed_only(data: Data) -> Data:
-    """Take out the edges that may not exist, whoever made them."""
-    forbidden = forbidden_edges(data)
-    return data if forbidden is None else select_edges(data, ~forbidden)
 
 
 def last_graph(data: Data) -> tuple[Tensor, Tensor]:
@@ -235,59 +199,3 @@ def last_graph(data: Data) -> tuple[Tensor, Tensor]:
     if "last_graph" in data:
         return data.last_graph.edge_index, data.last_graph.values
     return data.edge_index, data.edge_weight
-
-
-def sift(data: Data, local: Local, env: Env) -> Data:
-    """Isolate nodes whose own step diverges, where nodes hear of each other in the local update already."""
-    if not local.crosses or not env.isolate:
-        return data
-    tried, why = judge(local.alone(data, env), env, serves_start=True)
-    data = copy.copy(data)
-    data.good, data.loss_bound = tried.good, tried.loss_bound  # the round is judged again after the local update
-    return isolate(data, why) if why else data
-
-
-def settle(data: Data, env: Env, serves_start: bool = False, alone: bool = True) -> Data:
-    """Stop at a loss that is not finite, or isolate the nodes that have diverged where the run asks for that.
-
-    Args:
-        data: The graph after the local update.
-        env: What stages may use.
-        serves_start: Whether others hear the models that the round began with.
-        alone: Whether updates are nodes' own, and not steps along what others answered.
-    """
-    if env.isolate:
-        data, why = judge(data, env, serves_start, alone)
-        return isolate(data, why) if why else data
-    bad = (data.bad_step >= 0).nonzero().flatten()
-    if not len(bad):
-        return data
-    node, step = int(bad[0]), int(data.bad_step[bad[0]])
-    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
-    raise NonFiniteLossError(
-        f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
-        "use a smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
-    )
-
-
-def isolate(data: Data, why: Mapping[int, str]) -> Data:
-    """Take nodes out of the collaboration: they get their last good models back, rest, and lose their edges.
-
-    Args:
-        data: The graph, with what `judge` keeps.
-        why: The nodes, and what was found with each of them.
-    """
-    nodes = torch.tensor(sorted(why), dtype=torch.int64, device=data.node_id.device)
-    new = torch.zeros_like(data.isolated).index_fill(0, nodes, True) & ~data.isolated
-    apart = data.isolated | new
-    sender, receiver = data.edge_index
-    data = copy.copy(select_edges(data, (sender == receiver) | ~(apart[sender] | apart[receiver])))
-    for name, models in data.good.items():
-        data[name] = data[name].where(new, models)
-    if "x_start" in data:
-        data.x_start = data.x_start.where(new, data.x)  # with it others would multiply, if only by zero
-    data.isolated = apart
-    data.isolated_because = {**data.get("isolated_because", {}), **why}
-    data.train_loss = data.train_loss.masked_fill(apart, float("nan"))
-    data.trains, data.serves = data.trains & ~apart, data.serves & ~apart
-    return data

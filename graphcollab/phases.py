@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
+from graphcollab.control.state import end_phase
 from graphcollab.method import Method
+from graphcollab.piece import Field
+from graphcollab.settings import Count, check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
@@ -19,7 +22,8 @@ __all__ = ["Phases"]
 class Phases:
     """One method until a round, then another.
 
-    The next one starts from the same models and keeps what it finds in the ``Data``.
+    The next one starts from the same models. Of what the first one kept in the ``Data`` it finds what its own pieces
+    keep too: personal models go on under a second Ditto, and are forgotten under anything else.
 
     Args:
         method: The method of the first rounds.
@@ -27,19 +31,16 @@ class Phases:
         next: A method, or further phases, whose ``until`` is later.
 
     Raises:
-        ValueError: If ``until`` is not a whole number of at least 1, or further phases do not begin later.
+        SettingError: If ``until`` is not a whole number of at least 1.
+        ValueError: If further phases do not begin later.
     """
 
     method: Method
-    until: int
+    until: Count
     next: Method | Phases
 
     def __post_init__(self) -> None:
-        if isinstance(self.until, bool) or not isinstance(self.until, int) or self.until < 1:
-            raise ValueError(
-                f"{self.next.name} must begin in a round after {self.method.name}, a whole number of at least 1, got "
-                f"{self.until!r}"
-            )
+        check_settings(self)
         if isinstance(self.next, Phases) and self.next.until <= self.until:
             raise ValueError(
                 f"{self.next.method.name} begins in round {self.until} and would end before round {self.next.until}: "
@@ -77,9 +78,14 @@ class Phases:
         return now.ends(data) and (now is self.next or self.next.stops)
 
     @property
-    def global_state(self) -> bool:
-        """Whether either has such."""
-        return self.method.global_state or self.next.global_state
+    def beyond_edges(self) -> bool:
+        """Whether connected nodes share more than what travels along edges in some phase."""
+        return self.method.beyond_edges or self.next.beyond_edges
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """What the pieces of all phases keep in the ``Data``."""
+        return tuple(dict.fromkeys((*self.method.fields, *self.next.fields)))
 
     def at(self, round_: int) -> Method | Phases:
         """Return the method, or the further phases, that a round belongs to."""
@@ -101,15 +107,19 @@ class Phases:
         """
         started = self.method.start(data, env)
         with own_filter("ignore"):
-            self.next.start(started, env)
+            self._begin_next(started, env)
         return started
 
     def play(self, data: Data, env: Env) -> Data:
         """Play one round of the phase at hand; the next phase is started when its time comes."""
         if data.round == self.until:
-            data = self.next.start(data, env)
+            data = self._begin_next(data, env)
         return self.at(data.round).play(data, env)
 
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models of the phase that played last."""
         return self.last(data.round).models(data, env)
+
+    def _begin_next(self, data: Data, env: Env) -> Data:
+        """Start the next phase, without what only this one kept."""
+        return self.next.start(end_phase(data, self.method.fields, self.next.last(self.until + 1).fields), env)

@@ -34,7 +34,9 @@ class Field:
         kind: ``"rows"`` (one model or a piece of one per node), ``"per_sample"``, ``"per_node"`` [K], ``"per_edge"``
             [E], ``"relation"`` (edges of its own), ``"scalar"``, or ``"replicated"`` (parameters that belong to all).
         meaning: One line for the table of state.
-        lifetime: Whether it is forgotten when a ``"round"`` or a ``"phase"`` ends, or only with the ``"run"``.
+        lifetime: ``"round"``: it can be looked at until the next round begins (rows of models, which are large, until
+            their own round ends); ``"phase"``: it is forgotten when a phase ends, unless the pieces of the next one
+            declare it too; ``"run"``: it stays.
         known_to: ``"public"``; or only the ``"owner"`` of a node, the ``"receiver"`` of an edge, or both ``"ends"``.
     """
 
@@ -80,7 +82,7 @@ class Piece:
 
     @property
     def agrees(self) -> Mapping[str, object]:
-        """Settings that must be those of the exchange, by the exchange's name for them: ``part`` and ``buffers``."""
+        """Settings that must be the same in all pieces of a method, as the exchange has them: ``part``, ``buffers``."""
         return {}
 
     def walk(self) -> Iterator[Piece]:
@@ -165,17 +167,24 @@ class Weigher(Piece):
 class Exchanger(Piece):
     """Base of the exchange slot: mixes models, and knows how its result depends on the edge weights."""
 
-    along_edges: ClassVar[bool] = False
-    """Whether models travel along the graph's edges, rather than through a server or not at all."""
-
     @property
     def part(self) -> str:
         """Part of the model that is mixed."""
         return "all"
 
     @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges, rather than through a server or not at all."""
+        return False
+
+    @property
     def serves_start(self) -> bool:
         """Whether others hear models as they were when the round began."""
+        return False
+
+    @property
+    def serves_rest(self) -> bool:
+        """Whether nodes at rest are given models too, as those are that have stopped."""
         return False
 
     def __call__(self, data: Data, env: Env) -> Data:

@@ -30,7 +30,7 @@ from graphcollab import (
     shard_tasks,
 )
 from graphcollab.engine import SGD, Adam, CrossEntropy, UserLoss, as_row_optimizer
-from graphcollab.exchange import CenterAverage, Exchange, Receive, ServerAverage
+from graphcollab.exchange import Exchange, Receive, ThroughCenters, ThroughServer
 from graphcollab.local import Fit
 from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
 from graphcollab.metrics import UserMetric
@@ -254,24 +254,24 @@ BAD = {
     "centres given and drawn": (lambda: ifca(centers=torch.eye(2), redraws=5), "leave one of the two out"),
     # parts of the model
     "part that Ditto pulls": (
-        lambda: ditto().replace(exchange=ServerAverage(part="head")),
-        "exchanges the part 'head', and its local update shares 'all': give both the same part",
+        lambda: ditto().replace(exchange=Exchange(part="head", route=ThroughServer())),
+        "exchanges the part 'head', and its FitPersonal says 'all': give both the same part",
     ),
     "part of centres": (
-        lambda: ifca(part="head").replace(exchange=CenterAverage()),
-        "exchanges the part 'all', and its rewiring says 'head': give both the same part",
+        lambda: ifca(part="head").replace(exchange=Exchange(buffers="mix", route=ThroughCenters())),
+        "exchanges the part 'all', and its ChooseCenter says 'head': give both the same part",
     ),
     "buffers of centres": (
-        lambda: ifca().replace(exchange=CenterAverage(buffers="keep")),
-        "exchanges with buffers 'keep', and its rewiring says 'average': give both the same buffers",
+        lambda: ifca().replace(exchange=Exchange(buffers="keep", route=ThroughCenters())),
+        "exchanges with buffers 'keep', and its ChooseCenter says 'average': give both the same buffers",
     ),
     "part of gradients": (
         lambda: cga().replace(exchange=Exchange("update", "x_start", "head")),
-        "exchanges the part 'head', and its local update shares 'all'",
+        "exchanges the part 'head', and its CrossGradients says 'all'",
     ),
     "part of a mixture": (
         lambda: directed().next.replace(exchange=Receive("head")),
-        "exchanges the part 'head', and its local update shares 'all'",
+        "exchanges the part 'head', and its FitThroughMixture says 'all'",
     ),
     "drop fraction": (lambda: l2c(drop_fraction=1.5), "fraction .*1.5"),
     "rounds": (lambda: go(rounds=0), "rounds must be a whole number of at least 1, got 0"),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -8,11 +8,13 @@ from torch import nn
 
 from graphcollab.comm import Comm
 from graphcollab.engine import SGD, Engine
-from graphcollab.exchange import Exchange, ServerAverage
+from graphcollab.exchange import Exchange, ThroughServer
+from graphcollab.judge import JudgedBy
 from graphcollab.local import ClippedMean, CrossGradients, Fit, FitPersonal
-from graphcollab.method import Method, NonFiniteLossError, OwnModel
-from graphcollab.methods import dpsgd, fedavg, get_method, l2c, local, meta_l2c
+from graphcollab.method import Method, NonFiniteLossError
+from graphcollab.methods import ditto, dpsgd, fedavg, get_method, l2c, local, meta_l2c
 from graphcollab.phases import Phases
+from graphcollab.piece import Exchanger, Field, Local, Rewiring, Weigher
 from graphcollab.rewire import EveryRound
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
@@ -139,7 +141,7 @@ def test_a_validation_loss_that_is_not_finite(isolate):
 
 def test_replace_shares_no_state():
     one = l2c()
-    two = one.replace(name="mine", exchange=ServerAverage())
+    two = one.replace(name="mine", exchange=Exchange(route=ThroughServer()))
     assert (one.name, two.name) == ("l2c", "mine")
     assert one.exchange != two.exchange
     with pytest.raises(AttributeError):
@@ -157,9 +159,9 @@ def test_a_transform_can_rewire_every_round():
 
 def test_the_part_is_said_once():
     assert l2c(part="head").part == fedavg(part="head").part == "head"
-    assert l2c().replace(exchange=ServerAverage(part="head")).part == "head"
+    assert l2c().replace(exchange=Exchange(part="head", route=ThroughServer())).part == "head"
     assert local().part == "all"
-    with pytest.raises(ValueError, match="meta_l2c exchanges the part 'head', and its weigher compares 'all': give"):
+    with pytest.raises(ValueError, match="meta_l2c exchanges the part 'head', and its ChannelAttention says 'all'"):
         meta_l2c().replace(exchange=Exchange(part="head"))
 
 
@@ -168,7 +170,7 @@ def test_slots_that_share_different_things_may_name_different_parts():
     gradients = CrossGradients(ClippedMean(), part="head")
     assert Method("m", gradients, exchange=Exchange()).part == "all"
     assert Method("m", FitPersonal(part="head")).part == "all"
-    with pytest.raises(ValueError, match="m exchanges the part 'all', and its local update shares 'head'"):
+    with pytest.raises(ValueError, match="m exchanges the part 'all', and its CrossGradients says 'head'"):
         Method("m", replace(gradients, mixed=True), exchange=Exchange())
 
 
@@ -176,52 +178,135 @@ def test_slots_are_played_in_order():
     seen = []
 
     class Spy:
-        learns, needs, part, along_edges = True, (), "all", True
-        finds_peers = crosses = serves_start = False
-
-        def __init__(self, name):
-            self.name = name
-
         def init(self, data, env):
-            seen.append(f"init {self.name}")
+            seen.append(f"init {type(self).__name__}")
             return data
 
         def __call__(self, data, env):
-            seen.append(self.name)
+            seen.append(type(self).__name__)
             data.bad_step = torch.full((6,), -1)
             return data
 
-        def at_server(self, data):
-            return None
+    class Trains(Spy, Local):
+        pass
 
-        def weight_gradient(self, data, env, cotangent):
-            seen.append(f"gradient {tuple(cotangent.shape)}")
-            return torch.zeros(30)
+    class Weighs(Spy, Weigher):
+        learns = True
 
         def learn(self, data, env, gradient):
             seen.append(f"learn {tuple(gradient.shape)}")
             return data
 
-    method = Method("spy", *map(Spy, ("local", "weigh", "exchange", "rewire")))
+    class Exchanges(Spy, Exchanger):
+        along_edges = True
+
+        def weight_gradient(self, data, env, cotangent):
+            seen.append(f"gradient {tuple(cotangent.shape)}")
+            return torch.zeros(30)
+
+    class Rewires(Spy, Rewiring):
+        pass
+
+    method = Method("spy", Trains(), Weighs(), Exchanges(), Rewires())
     data, env = Scene.small().begin(method)
-    assert seen == ["init local", "init weigh", "init exchange", "init rewire"]
+    assert seen == ["init Trains", "init Weighs", "init Exchanges", "init Rewires"]
     seen.clear()
     after = method.play(data, env)
-    assert seen == ["local", "weigh", "exchange", "gradient (6, 51)", "learn (30,)", "rewire"]
+    assert seen == ["Trains", "Weighs", "Exchanges", "gradient (6, 51)", "learn (30,)", "Rewires"]
     assert (data.round, after.round) == (0, 1)
     assert "x_start" not in after
 
 
-def test_own_model():
+@dataclass(frozen=True)
+class FitAndNote(Fit):
+    """A local update that keeps something of every kind."""
+
+    keeps = (
+        Field("note", "per_node", "noted", "round"),
+        Field("x_note", "rows", "noted", "round"),
+        Field("memo_*", "per_node", "noted"),
+        Field("diary", "per_node", "noted", "run"),
+    )
+
+    def __call__(self, data, env):
+        data = super().__call__(data, env)
+        data.note = data.memo_a = data.memo_b = data.diary = torch.full((6,), data.round)
+        data.x_note = data.x
+        return data
+
+
+NOTES = {"note", "x_note", "memo_a", "memo_b", "diary"}
+
+
+def kept(data):
+    return NOTES & set(data.keys())
+
+
+def test_what_a_round_leaves_can_be_looked_at_until_the_next():
+    """Models are large: they go at once, unless nodes are judged by them."""
+    data, env = Scene.small().play(Method("m", FitAndNote()))
+    assert kept(data) == NOTES - {"x_note"}
+    method = Method("m", FitAndNote(), judge=JudgedBy("x_note"))
+    data, env = Scene.small().play(method)
+    assert kept(data) == NOTES
+    assert method.models(data, env) is data.x_note
+
+
+def test_nothing_of_the_last_round_is_there_when_the_next_begins():
+    began = []
+
+    class Looks(FitAndNote):
+        def __call__(self, data, env):
+            began.append(kept(data))
+            return super().__call__(data, env)
+
+    Scene.small().play(Method("m", Looks(), judge=JudgedBy("x_note")), rounds=2)
+    assert began == [set(), {"memo_a", "memo_b", "diary"}]
+
+
+def test_what_a_phase_keeps_ends_with_it_unless_the_next_declares_it():
+    plain, notes = Method("a", Fit()), Method("b", FitAndNote())
+    data, _ = Scene.small().play(Phases(notes, 1, plain), rounds=2)
+    assert kept(data) == {"diary"}
+    data, _ = Scene.small().play(Phases(notes, 1, notes.replace(name="c")), rounds=1)
+    assert data.memo_a.tolist() == [0] * 6
+    data, _ = Scene.small().play(Phases(notes, 1, Phases(notes, 2, plain)), rounds=2)
+    assert kept(data) == NOTES - {"x_note"}
+
+
+def test_personal_models_go_on_only_under_who_declares_them():
+    data, _ = Scene.small().play(Phases(ditto(epochs=1), 2, local(epochs=1)), rounds=3)
+    assert "x_personal" not in data
+    two, _ = Scene.small().play(ditto(epochs=1), rounds=2)
+    again, _ = Scene.small().play(Phases(ditto(epochs=1), 2, ditto(epochs=1, lr=1e-30)), rounds=3)
+    torch.testing.assert_close(again.x_personal.part("all"), two.x_personal.part("all"), rtol=0, atol=1e-12)
+
+
+def test_judged_by():
     data, env = Scene.small().begin(local())
-    assert OwnModel()(data, env) is data.x
+    assert JudgedBy()(data, env) is JudgedBy("x_local")(data, env) is data.x
+    with pytest.raises(ValueError, match=r"local judges nodes by the field 'x_personal', which none of its pieces ke"):
+        local().replace(judge=JudgedBy("x_personal"))
+
+
+def test_judged_before_mixing():
+    """Nothing but the models that nodes are judged by is other than in the same method that judges after it."""
+    method = fedavg(epochs=1)
+    before, scene = method.replace(judge=JudgedBy("x_local")), Scene.small()
+    data, env = scene.play(before, rounds=2)
+    after, _ = scene.play(method, rounds=2)
+    assert torch.equal(data.x.part("all"), after.x.part("all"))
+    assert "x_local" not in after
+    one, _ = scene.play(method, rounds=1)
+    trained = method.local(one.clone().update({"x_start": one.x}), env).x
+    assert torch.equal(before.models(data, env).part("all"), trained.part("all"))
 
 
 def test_phases_play_the_first_method_then_the_next():
     warm, main = local(epochs=1), fedavg(epochs=1)
     phases, scene = Phases(warm, 2, main), Scene.small()
     assert phases.name == "local→fedavg"
-    assert phases.global_state
+    assert phases.beyond_edges
     data, env = scene.play(phases, rounds=3)
     by_hand, _ = scene.play(warm, rounds=2)
     by_hand = main.play(main.start(by_hand, env), env)

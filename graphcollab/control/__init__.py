@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.control.attendance import Everyone, Membership, Stragglers, attend, dismiss
-from graphcollab.control.guard import Isolate, judge
+from graphcollab.control.guard import Isolate
 
 __all__ = [
     "Everyone",
@@ -12,5 +12,4 @@ __all__ = [
     "Stragglers",
     "attend",
     "dismiss",
-    "judge",
 ]

@@ -9,12 +9,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
+from graphcollab.settings import Incomplete, check_setting
+from graphcollab.transforms import select_edges
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
 __all__ = [
     "allow",
+    "allowed_only",
     "check_incomplete",
     "components",
     "forbidden_edges",
@@ -23,8 +26,6 @@ __all__ = [
     "server_groups",
     "without_the_alone",
 ]
-
-INCOMPLETE = ("refuse", "average")
 
 
 def allow(edge_index: Tensor, num_nodes: int) -> Relation:
@@ -39,13 +40,8 @@ def allow(edge_index: Tensor, num_nodes: int) -> Relation:
 
 
 def check_incomplete(incomplete: str) -> None:
-    """Check what a server is to do where connected nodes may not all hear each other.
-
-    Raises:
-        ValueError: If it is neither ``"refuse"`` nor ``"average"``.
-    """
-    if incomplete not in INCOMPLETE:
-        raise ValueError(f"incomplete must be one of {INCOMPLETE}, got {incomplete!r}")
+    """Check what a server is to do where connected nodes may not all hear each other."""
+    check_setting("incomplete", Incomplete, incomplete)
 
 
 def forbidden_edges(data: Data) -> Tensor | None:
@@ -56,6 +52,12 @@ def forbidden_edges(data: Data) -> Tensor | None:
     sender, receiver = data.edge_index
     forbidden = (sender != receiver) & ~_is_in(wanted, may)
     return forbidden if bool(forbidden.any()) else None
+
+
+def allowed_only(data: Data) -> Data:
+    """Take out the edges that may not exist, whoever made them."""
+    forbidden = forbidden_edges(data)
+    return data if forbidden is None else select_edges(data, ~forbidden)
 
 
 def components(data: Data, mutual: bool = True) -> Tensor:

@@ -1,28 +1,28 @@
-"""Which nodes have diverged in a round, found before anybody hears of their models."""
+"""Losses that are not finite, and nodes that have diverged: found, and left behind, before anybody hears of them."""
 
 from __future__ import annotations
 
 import copy
-import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.engine import Rows
+from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.settings import Real, check_settings
 from graphcollab.stack import Stacks
+from graphcollab.transforms import select_edges
 
 if TYPE_CHECKING:
+    from graphcollab.piece import Local
     from graphcollab.typing import Env
 
-__all__ = ["Isolate", "judge"]
+__all__ = ["Isolate", "isolate", "judge", "settle", "settle_validation", "sift"]
 
 RAISED, WINDOW = 3, 10
-
-MODELS = ("x", "x_personal")
-"""Fields with models that nodes have, served or not."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,95 @@ class Isolate:
     Args:
         factor: f.
 
-    Raises:
-        ValueError: If the factor is not a finite number above 1.
-
     Example:
         >>> Isolate().factor
         10.0
     """
 
-    factor: float = 10.0
+    factor: Annotated[float, Real(above=1)] = 10.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float) or not 1 < self.factor < math.inf:
-            raise ValueError(f"factor must be a finite number above 1, got {self.factor!r}")
+        check_settings(self)
 
 
-def judge(data: Data, env: Env, serves_start: bool = False, alone: bool = True) -> tuple[Data, dict[int, str]]:
+def sift(data: Data, local: Local, env: Env) -> Data:
+    """Isolate nodes whose own step diverges, where nodes hear of each other in the local update already."""
+    if not local.crosses or not env.isolate:
+        return data
+    tried, why = judge(local.alone(data, env), env, serves_start=True, held=trained_models(local))
+    data = copy.copy(data)
+    data.good, data.loss_bound = tried.good, tried.loss_bound  # the round is judged again after the local update
+    return isolate(data, why) if why else data
+
+
+def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Data:
+    """Stop at a loss that is not finite, or isolate the nodes that have diverged where the run asks for that.
+
+    Args:
+        data: The graph after the local update.
+        local: The local update.
+        env: What stages may use.
+        serves_start: Whether others hear the models that the round began with.
+    """
+    if env.isolate:
+        data, why = judge(data, env, serves_start, alone=not local.crosses, held=trained_models(local))
+        return isolate(data, why) if why else data
+    bad = (data.bad_step >= 0).nonzero().flatten()
+    if not len(bad):
+        return data
+    node, step = int(bad[0]), int(data.bad_step[bad[0]])
+    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
+    raise NonFiniteLossError(
+        f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
+        "use a smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
+    )
+
+
+def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
+    """Stop at a validation loss [K] of the mixed models that is not finite, or isolate such nodes."""
+    bad = (~torch.isfinite(losses) & ~data.isolated).nonzero().flatten()
+    if not len(bad):
+        return data
+    if env.isolate:
+        return isolate(data, dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
+    raise NonFiniteLossError(
+        f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
+        f"{data.round} after the exchange: use a smaller step size"
+    )
+
+
+def isolate(data: Data, why: Mapping[int, str]) -> Data:
+    """Take nodes out of the collaboration: they get their last good models back, rest, and lose their edges.
+
+    Args:
+        data: The graph, with what `judge` keeps.
+        why: The nodes, and what was found with each of them.
+    """
+    nodes = torch.tensor(sorted(why), dtype=torch.int64, device=data.node_id.device)
+    new = torch.zeros_like(data.isolated).index_fill(0, nodes, True) & ~data.isolated
+    apart = data.isolated | new
+    sender, receiver = data.edge_index
+    data = copy.copy(select_edges(data, (sender == receiver) | ~(apart[sender] | apart[receiver])))
+    for name, models in data.good.items():
+        if name in data:
+            data[name] = data[name].where(new, models)
+    if "x_start" in data:
+        data.x_start = data.x_start.where(new, data.x)  # with it others would multiply, if only by zero
+    data.isolated = apart
+    data.isolated_because = {**data.get("isolated_because", {}), **why}
+    data.train_loss = data.train_loss.masked_fill(apart, float("nan"))
+    data.trains, data.serves = data.trains & ~apart, data.serves & ~apart
+    return data
+
+
+def trained_models(local: Local) -> tuple[str, ...]:
+    """Return the fields with models that a local update trains: ``x``, and what it keeps that is a row per node."""
+    return ("x", *(field.name for piece in local.walk() for field in piece.keeps if field.kind == "rows"))
+
+
+def judge(
+    data: Data, env: Env, serves_start: bool = False, alone: bool = True, held: Collection[str] = ("x",)
+) -> tuple[Data, dict[int, str]]:
     """Return which of the nodes that train have diverged in their local update, and why.
 
     Args:
@@ -77,18 +150,19 @@ def judge(data: Data, env: Env, serves_start: bool = False, alone: bool = True) 
         env: What stages may use.
         serves_start: Whether others hear the models from before.
         alone: Whether updates are nodes' own, and not steps along what others answered.
+        held: Fields that the local update has changed; those with a model per node are judged.
 
     Returns:
         The data with what judging keeps: ``loss_bound`` [K], ``raised`` [K] (a bit for each of the last rounds), and as
         ``good`` the last models of every node whose loss was finite and not above it, by field.
     """
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor
-    held = [name for name in MODELS if name in data]
+    held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimisers' states
     data = copy.copy(data)
     if "loss_bound" not in data:
         data.loss_bound = _bounds(data.x_init, env, factor)
     known = data.get("good", {})
-    good = {**dict.fromkeys(held, known.get("x", data.x_start)), **known}
+    good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
     nodes = (data.trains & ~data.isolated).nonzero().flatten()
     why: dict[int, str] = {}
     if len(nodes):

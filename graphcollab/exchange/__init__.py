@@ -1,26 +1,26 @@
-"""The exchange slot: base and message, and the route that models take."""
+"""The exchange slot: a formula (base, message, weights) and the route that models take; bytes follow from both."""
 
 from __future__ import annotations
 
-from graphcollab.exchange.center_average import CenterAverage
 from graphcollab.exchange.exchange import Exchange, NoExchange
-from graphcollab.exchange.keep_own import KeepOwn
 from graphcollab.exchange.laplacian_pull import LaplacianPull
-from graphcollab.exchange.neighborhood_average import NeighborhoodAverage
+from graphcollab.exchange.neighborhood_means import NeighborhoodMeans
 from graphcollab.exchange.prototype_average import PrototypeAverage
 from graphcollab.exchange.receive import Receive
-from graphcollab.exchange.server_average import ServerAverage
-from graphcollab.exchange.server_mix import ServerMix
+from graphcollab.exchange.route import AlongEdges, AtServer, Route
+from graphcollab.exchange.through_centers import ThroughCenters
+from graphcollab.exchange.through_server import ThroughServer
 
 __all__ = [
-    "CenterAverage",
+    "AlongEdges",
+    "AtServer",
     "Exchange",
-    "KeepOwn",
     "LaplacianPull",
-    "NeighborhoodAverage",
+    "NeighborhoodMeans",
     "NoExchange",
     "PrototypeAverage",
     "Receive",
-    "ServerAverage",
-    "ServerMix",
+    "Route",
+    "ThroughCenters",
+    "ThroughServer",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphcollab.settings import Buffers, check_setting
+
 if TYPE_CHECKING:
     from graphcollab.stack import Stacks
 
@@ -11,20 +13,15 @@ __all__ = ["buffers_travel", "buffers_width", "check_buffers"]
 
 
 def check_buffers(buffers: str) -> None:
-    """Check a setting that says what happens to buffers.
-
-    Raises:
-        ValueError: If it is none of ``"keep"`` and ``"average"``.
-    """
-    if buffers not in ("keep", "average"):
-        raise ValueError(f"buffers must be 'keep' or 'average', got {buffers!r}")
+    """Check a setting that says what happens to buffers, for pieces that do not annotate it as `Buffers` yet."""
+    check_setting("buffers", Buffers, buffers)
 
 
-def buffers_travel(models: Stacks, buffers: str) -> bool:
-    """Tell whether buffers are mixed: that is asked for, and every architecture has some."""
+def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
+    """Tell whether buffers are averaged: that is asked for, and every architecture has some."""
     return buffers == "average" and all("buffers" in spec.parts for spec in models.specs)
 
 
-def buffers_width(models: Stacks, buffers: str) -> int:
+def buffers_width(models: Stacks, buffers: Buffers) -> int:
     """Return how many numbers of buffers travel with every model that is exchanged."""
     return models.part("buffers").shape[1] if buffers_travel(models, buffers) else 0

@@ -1,140 +1,187 @@
-"""The exchange slot: a base plus a weighted sum of what nodes send."""
+"""The exchange slot: a base plus a weighted sum of what came along a route."""
 
 from __future__ import annotations
 
 import copy
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.control.at_work import edges_in_use, weights_in_use
-from graphcollab.exchange.buffers import buffers_travel, check_buffers
-from graphcollab.ops import edge_products, mix
+from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.exchange.route import AlongEdges, Route, Ways
+from graphcollab.ops import edge_products
 from graphcollab.piece import Exchanger
+from graphcollab.settings import Buffers, Positive
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from graphcollab.typing import Env
 
 __all__ = ["Exchange", "NoExchange"]
 
 
-TERMS = ("zero", "x", "x_start", "update")
-
-
 @dataclass(frozen=True)
 class NoExchange(Exchanger):
-    """Nodes keep what they learned themselves."""
+    """Nodes keep what they learned themselves.
+
+    Args:
+        shown: Part of the model that travels along the edges all the same, for others to look at: the weigher compares
+            it, and counts it. A run without a graph then has all pairs. None: nothing travels.
+
+    Example:
+        >>> NoExchange().along_edges, NoExchange(shown="head").part
+        (False, 'head')
+    """
+
+    shown: str | None = None
+
+    @property
+    def part(self) -> str:
+        """Part of the model that is looked at."""
+        return self.shown or "all"
+
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel."""
+        return self.shown is not None
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part, if some is shown."""
+        return {} if self.shown is None else {"part": self.shown}
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Leave every model as it is."""
         return data
 
     def at_server(self, data: Data) -> Tensor | None:
-        """Nobody sends anything."""
-        return torch.zeros_like(data.trains)
+        """Nobody sends anything to a server."""
+        return None if self.along_edges else torch.zeros_like(data.trains)
+
+
+class Formula(NamedTuple):
+    """What an exchange makes of one part of the models."""
+
+    base: str
+    message: str
+    against: str | None
+    scale: float
 
 
 @dataclass(frozen=True)
 class Exchange(Exchanger):
-    r"""A base plus a weighted sum over the edges a node listens along.
+    r"""A base plus a weighted sum of messages, which take a route.
 
     .. math::
-        x_i \leftarrow b_i + s \sum_{j \to i} w_{ij} m_j \qquad \text{or} \qquad
-        x_i \leftarrow b_i + s \sum_{j \to i} w_{ij} (m_j - a_i)
+        x_i \leftarrow b_i + s \sum_j w_{ij} m_j \qquad \text{or} \qquad
+        x_i \leftarrow b_i + s \sum_j w_{ij} (m_j - a_i)
 
     Base and message are each one of ``"x"`` (after the local update), ``"x_start"`` (before it), ``"update"``
     (x − x_start) and ``"zero"``. Model averaging is ``Exchange("zero", "x")``, L2C ``Exchange("x_start", "update")``,
     DPSGD ``Exchange("update", "x_start")``. The second form pulls towards the senders: CoBo's step along the weighted
     Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``.
 
-    Nodes at rest take no part. What a node would have given senders that do not serve goes to its own model, if it has
-    a self-loop, else its other weights grow in proportion; under the second form such senders pull at nothing. A node
-    that does not train keeps its model.
+    The route says who hears whom, with which weights, and who pays:
+
+    - `AlongEdges`: nodes hear their neighbours, with the weigher's weights.
+    - `ThroughServer`: all nodes of a server get one average. Base, message and a are averaged alike, so with a server's
+      step size s it is ``Exchange("x_start", "update", scale=s)``: from the mean of the models that the round began
+      with.
+    - `ThroughCenters`: so do the nodes of every cluster, and the servers keep the averages.
+    - `AtServer`: as `AlongEdges`, but a server does the mixing. `NeighborhoodMeans`: it does so for nodes at rest too.
 
     Args:
         base: b.
         message: m.
-        part: Part of the model that is exchanged; the rest stays with the node.
-        neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalisation).
-        buffers: ``"keep"``: every node keeps its buffers (running statistics); ``"average"``: average them with the
-            same weights.
+        part: Part of the model that is exchanged; the rest stays with the node. It may be several, such as
+            ``"backbone+head"``, which lie side by side where models do not go through a server.
+        buffers: ``"keep"``: every node keeps its buffers (running statistics); otherwise they are averaged with the
+            same weights, whatever base and message are; where models pull (a is given), so do buffers.
         against: a, one of ``"x"``, ``"x_start"`` and ``"update"``. Default: the first form.
         scale: s.
+        route: The way models take.
 
     Shapes:
-        Reads ``x`` and ``x_start`` (K rows each) and ``edge_weight`` [E]; writes ``x``, and ``x_local``, the models
-        before the exchange.
+        Reads ``x`` and ``x_start`` (K rows each) and, along edges, ``edge_weight`` [E]; writes ``x``, and ``x_local``,
+        the models before the exchange.
 
     Raises:
-        ValueError: If base, message, buffers or against is not one of those named, or the scale is not a positive
-            finite number.
+        ValueError: If a part is named twice.
+
+    Example:
+        >>> Exchange(part="head").along_edges
+        True
     """
 
-    base: str = "zero"
-    message: str = "x"
+    base: Literal["zero", "x", "x_start", "update"] = "zero"
+    message: Literal["x", "x_start", "update"] = "x"
     part: str = "all"
-    neighbors_only: bool = False
-    buffers: str = "keep"
-    against: str | None = None
-    scale: float = 1.0
-    along_edges: ClassVar[bool] = True
+    buffers: Buffers = "keep"
+    against: Literal["x", "x_start", "update"] | None = None
+    scale: Positive = 1.0
+    route: Route = field(default_factory=AlongEdges)
 
     def __post_init__(self) -> None:
-        if self.base not in TERMS or self.message not in TERMS[1:]:
-            raise ValueError(
-                f"base must be one of {TERMS} and message one of {TERMS[1:]}, got {self.base}, {self.message}"
-            )
-        check_buffers(self.buffers)
-        if self.against not in (None, *TERMS[1:]):
-            raise ValueError(f"against must be one of {TERMS[1:]} or None, got {self.against!r}")
-        if not 0 < self.scale < math.inf:
-            raise ValueError(f"scale must be a positive finite number, got {self.scale}")
+        super().__post_init__()
+        named = self.part.split("+")
+        if len({*named}) < len(named) or ("all" in named and len(named) > 1):
+            raise ValueError(f"every part is exchanged once: name each once, and 'all' alone, got {self.part!r}")
+
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges."""
+        return self.route.along_edges
 
     @property
     def serves_start(self) -> bool:
         """Whether others hear models as they were when the round began."""
         return self.message in ("x_start", "update")
 
+    @property
+    def serves_rest(self) -> bool:
+        """Whether nodes at rest are given models too."""
+        return self.route.serves_rest
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """Part and buffers."""
+        return {"part": self.part, "buffers": self.buffers}
+
     def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be shared."""
-        data.x.part(self.part)
-        return data
+        """Check that the part can be shared, and connect nodes to servers, if models go there."""
+        for part in self.route.parts(self.part):
+            data.x.part(part)
+        return self.route.init(data, env)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Exchange and mix."""
-        message = _term(data, self.message, self.part)
-        edge_index = data.edge_index
-        shares, keeps = self._weights_in_use(data, edges_in_use(data))
-        weight = self._without_loops(shares, edge_index)
-        mixed = mix(env.comm.halo(message, edge_index), weight, edge_index, data.num_nodes)
-        if self.against is not None:
-            mixed = _against(mixed, _term(data, self.against, self.part), weight, edge_index)
-        if self.base != "zero":
-            mixed = mixed + _term(data, self.base, self.part)
-        new = data.x.with_part(self.part, _unless(keeps, mixed, data.x.part(self.part)))
-        width = message.shape[1]
-        if buffers_travel(data.x, self.buffers):
-            old = data.x.part("buffers")
-            mixed = mix(old, weight, edge_index)
-            if self.against is not None:
-                mixed = old + _against(mixed, old, weight, edge_index)
-            new = new.with_part("buffers", _unless(keeps, mixed, old))
-            width += old.shape[1]
-        data = copy.copy(self._count(data, env, weight, width))
-        data.x, data.x_local = new, data.x
+        ways = self.route.ways(data, self.against is not None)
+        before, parts = data.x, self.route.parts(self.part)
+        if buffers_travel(before, self.buffers):
+            parts.append("buffers")
+        data, sums = self.route.land(data, {part: self._sum(data, env, ways, part) for part in parts})
+        new, width = before, 0
+        for part, total in sums.items():
+            mixed = self._with_base(data, ways, part, ways.gather(total))
+            new = new.with_part(part, ways.unless_kept(mixed, before.part(part)))
+            width += total.shape[1]
+        data = copy.copy(self.route.charge(data, env, ways, width))
+        data.x, data.x_local = new, before
         return data
 
     def at_server(self, data: Data) -> Tensor | None:
-        """Models travel along the edges."""
-        return None
+        """Return who sends to a server, if the route leads there."""
+        return self.route.at_server(data)
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return ∂L_i/∂w_ij = ⟨∂L_i/∂x_i, m_j⟩ for every edge, [E]; call it in the round of the exchange."""
+        if not self.along_edges:
+            return super().weight_gradient(data, env, cotangent)
         sent = copy.copy(data)
         sent.x = data.x_local
         message = env.comm.halo(_term(sent, self.message, self.part), data.edge_index)
@@ -142,47 +189,48 @@ class Exchange(Exchanger):
         if self.against is not None:
             own = (cotangent * _term(sent, self.against, self.part)).sum(1)
             gradient = gradient - own[data.edge_index[1]]
-        gradient = self._without_loops(gradient, data.edge_index)
-        in_use = edges_in_use(data)
-        if in_use is None:
-            return gradient if self.scale == 1 else self.scale * gradient
+        gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)
         given.edge_weight = data.edge_weight.detach().requires_grad_()
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(self._weights_in_use(given, in_use)[0], given.edge_weight, gradient)
+            share, _ = self.route.shares(given, self.against is not None)
+            if share is given.edge_weight:
+                return gradient
+            (gradient,) = torch.autograd.grad(share, given.edge_weight, gradient)
         return gradient
 
-    def _count(self, data: Data, env: Env, weight: Tensor, width: int) -> Data:
-        """Count what has travelled: ``width`` floats along every edge between two nodes that weighs something."""
-        sender, receiver = data.edge_index
-        return env.comm.count(data, sender[(sender != receiver) & (weight != 0)], width)
+    def _formula(self, part: str) -> Formula:
+        """Return what is made of a part: buffers are averaged, or pulled as they are now."""
+        if part != "buffers":
+            return Formula(self.base, self.message, self.against, self.scale)
+        return Formula("zero", "x", None, 1.0) if self.against is None else Formula("x", "x", "x", self.scale)
 
-    def _weights_in_use(self, data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return every edge's factor in the sum, [E], and which nodes keep their model, [K], if some do."""
-        if self.against is None or in_use is None:
-            weight, keeps = weights_in_use(data, in_use)
-        else:
-            weight, keeps = data.edge_weight.masked_fill(~in_use, 0), ~data.trains
-            weight = weight.masked_fill(keeps[data.edge_index[1]], 0)
-        return (weight if self.scale == 1 else self.scale * weight), keeps
+    def _sum(self, data: Data, env: Env, ways: Ways, part: str) -> Tensor:
+        """Return s Σ w m at every place, [places, P_part]; of b + s (m − a) where places belong to many nodes."""
+        base, message, against, scale = self._formula(part)
+        sent = _term(data, message, part)
+        if not self.route.shares_base:
+            return ways.sum(env, sent, scale)
+        if against is not None:
+            sent = sent - _term(data, against, part)
+        sent = sent if scale == 1 else scale * sent
+        return ways.sum(env, sent if base == "zero" else _term(data, base, part) + sent)
 
-    def _without_loops(self, values: Tensor, edge_index: Tensor) -> Tensor:
-        return values.masked_fill(edge_index[0] == edge_index[1], 0) if self.neighbors_only else values
-
-
-def _against(mixed: Tensor, own: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
-    """Return Σ_j w_ij (m_j - a_i), [K, P_part], given Σ_j w_ij m_j and a."""
-    total = scatter(weight, edge_index[1], dim_size=len(own))
-    return torch.addcmul(mixed, own, total[:, None].to(own.dtype), value=-1)
-
-
-def _unless(keeps: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
-    """Return the new rows, but the old ones of nodes that keep theirs."""
-    return new if keeps is None else torch.where(keeps[:, None], old, new)
+    def _with_base(self, data: Data, ways: Ways, part: str, mixed: Tensor) -> Tensor:
+        """Return b_i + s Σ w (m − a_i), [K, P_part], given s Σ w m; base and a are in it where they are shared."""
+        if self.route.shares_base:
+            return mixed
+        base, _, against, scale = self._formula(part)
+        if against is not None:
+            total = scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
+            total = total if ways.home is None else total[ways.home]
+            mixed = torch.addcmul(mixed, _term(data, against, part), total[:, None].to(mixed.dtype), value=-1)
+        return mixed if base == "zero" else mixed + _term(data, base, part)
 
 
 def _term(data: Data, name: str, part: str) -> Tensor:
     """Return one of the terms of an exchange, [K, P_part]."""
     if name == "update":
         return data.x.part(part) - data.x_start.part(part)
-    return data[name].part(part)
+    rows: Tensor = data[name].part(part)
+    return rows

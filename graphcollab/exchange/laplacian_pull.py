@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-import math
 import warnings
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torch_geometric.data import Data
 
 from graphcollab.exchange.exchange import Exchange
 from graphcollab.ops import laplacian_bound, laplacian_radius
+from graphcollab.piece import Field
+from graphcollab.settings import NonNegative, Positive
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -21,7 +22,7 @@ __all__ = ["LaplacianPull"]
 
 @dataclass(frozen=True)
 class LaplacianPull(Exchange):
-    r"""A step along the weighted Laplacian at the round's start, on top of the local update.
+    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large.
 
     From `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
     <https://arxiv.org/abs/2409.05539>`_, eq. 2 and 4:
@@ -35,38 +36,26 @@ class LaplacianPull(Exchange):
     the number. Nodes that are late or away pull at nobody.
 
     Args:
-        part: Part of the model that is pulled.
-        buffers: ``"keep"``: every node keeps its running statistics; ``"average"``: they are pulled with the same
-            strength, as they are after the local step.
-        rho: ρ.
+        scale: ηρ.
         lr: η, the local step's.
         smoothness: L, where it is known. Default: 0, with which only the pull's own part is judged.
 
-    Raises:
-        ValueError: If ρ or η is not a positive finite number, or L is negative.
-
     Example:
-        >>> LaplacianPull(rho=0.5, lr=0.1).scale
-        0.05
+        >>> pull = LaplacianPull(scale=0.05, lr=0.1)
+        >>> pull.base, pull.message, pull.against
+        ('x', 'x_start', 'x_start')
     """
 
-    base: str = field(default="x", init=False, repr=False)
-    message: str = field(default="x_start", init=False, repr=False)
-    neighbors_only: bool = field(default=False, init=False, repr=False)
-    against: str | None = field(default="x_start", init=False, repr=False)
-    scale: float = field(default=1.0, init=False, repr=False)
-    rho: float = 0.05
-    lr: float = 0.01
-    smoothness: float = 0.0
+    base: Literal["zero", "x", "x_start", "update"] = "x"
+    message: Literal["x", "x_start", "update"] = "x_start"
+    against: Literal["x", "x_start", "update"] | None = "x_start"
+    scale: Positive = 5e-4
+    lr: Positive = 0.01
+    smoothness: NonNegative = 0.0
 
-    def __post_init__(self) -> None:
-        for name in ("rho", "lr"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be a positive finite number, got {getattr(self, name)}")
-        if not 0 <= self.smoothness < math.inf:
-            raise ValueError(f"smoothness must be a finite number that is not negative, got {self.smoothness}")
-        object.__setattr__(self, "scale", self.lr * self.rho)
-        super().__post_init__()
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("pull_warned", "scalar", "whether the warning about the step size has been given"),
+    )
 
     def init(self, data: Data, env: Env) -> Data:
         """Check the part, and the step size on the graph as it is at first."""
@@ -80,9 +69,10 @@ class LaplacianPull(Exchange):
 
     def _check_step(self, data: Data) -> Data:
         """Warn, once in a run, if the step size is outside the bound."""
+        rho = self.scale / self.lr
 
         def reach(eigenvalue: float) -> float:
-            return self.lr * (self.smoothness + self.rho * eigenvalue)
+            return self.lr * self.smoothness + self.scale * eigenvalue
 
         if data.pull_warned or reach(laplacian_bound(data.edge_index, data.edge_weight, data.num_nodes)) < 2:
             return data
@@ -92,7 +82,7 @@ class LaplacianPull(Exchange):
         if reach(largest) < 2:
             return data
         warnings.warn(
-            f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {self.rho:g} · {largest:g}) = "
+            f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {rho:g} · {largest:g}) = "
             f"{reach(largest):.3g} is not below 2, the bound of stability (λ: the largest eigenvalue of the graph's "
             f"Laplacian): models may diverge; use rho below {max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a "
             "smaller lr",

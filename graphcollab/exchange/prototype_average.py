@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import torch
@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphcollab.control.allowed import check_incomplete, server_groups
 from graphcollab.engine import Rows
-from graphcollab.exchange.server_average import connect_servers, linked, places
+from graphcollab.exchange.servers import places
+from graphcollab.exchange.through_server import ThroughServer
 from graphcollab.local.fit_to_prototypes import with_prototypes
-from graphcollab.piece import Exchanger
+from graphcollab.piece import Exchanger, Field
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -51,10 +51,8 @@ class PrototypeAverage(Exchanger):
       of equal prototypes; here weights sum to 1.
 
     Args:
-        weights: ``"counts"``, the paper's, as above; ``"uniform"``, of the authors' code: nodes that have the class
-            count alike.
-        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share prototypes although not all of
-            them are allowed to hear each other.
+        route: The way to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"``, of the
+            authors' code: nodes that have the class count alike.
 
     Shapes:
         Writes ``prototypes`` [K, C, d_z], what every node has received, and ``prototype_known`` [K, C], for which
@@ -62,24 +60,25 @@ class PrototypeAverage(Exchanger):
         down.
 
     Raises:
-        ValueError: If ``weights`` is neither, models have no latents, latents or outputs differ in size between
-            architectures, targets are not class labels, or nodes that are connected may not hear each other.
+        ValueError: If models have no latents, latents or outputs differ in size between architectures, targets are not
+            class labels, or nodes that are connected may not hear each other.
     """
 
-    weights: str = "counts"
-    incomplete: str = "refuse"
-    part: ClassVar[str] = "all"
-    along_edges: ClassVar[bool] = False
-    embeds: ClassVar[bool] = True
+    route: ThroughServer = field(default_factory=ThroughServer)
 
-    def __post_init__(self) -> None:
-        check_incomplete(self.incomplete)
-        if self.weights not in ("counts", "uniform"):
-            raise ValueError(f"weights must be 'counts' or 'uniform', got {self.weights!r}")
+    embeds: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("prototypes", "per_node", "the class prototypes every node has received, [K, C, d_z]", known_to="owner"),
+        Field("prototype_known", "per_node", "for which classes it has received one, [K, C]", known_to="owner"),
+    )
+    travels: ClassVar[str] = (
+        "nodes at work: 4 · d_z bytes for every class that the node has, up, and for every class that has a prototype, "
+        "down; numbers of samples are not counted"
+    )
 
     def init(self, data: Data, env: Env) -> Data:
         """Connect every node to its server, and begin without prototypes."""
-        return connect_servers(with_prototypes(data, env), env, server_groups(data, env, incomplete=self.incomplete))
+        return self.route.init(with_prototypes(data, env), env)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Average up, send down."""
@@ -88,7 +87,7 @@ class PrototypeAverage(Exchanger):
             return data
         _, classes, width = data.prototypes.shape
         means, counts = class_means(data, env, nodes, classes, width)
-        weight = counts if self.weights == "counts" else (counts > 0).to(counts.dtype)
+        weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
         place, servers = places(data.server)[nodes], data.server.size[1]
         total = weight.new_zeros(servers, classes).index_add_(0, place, weight)
         total = env.comm.reduce(total)  # [G, C]
@@ -101,7 +100,7 @@ class PrototypeAverage(Exchanger):
 
     def at_server(self, data: Data) -> Tensor:
         """Nodes at work that have a server."""
-        return data.trains & data.serves & linked(data)
+        return self.route.at_server(data)
 
     def _send_down(self, data: Data, env: Env, nodes: Tensor, sent: Tensor, average: Tensor, heard: Tensor) -> Data:
         """Return the graph in which all but isolated nodes have the new averages [G, C, d_z] of classes heard of."""

@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.at_work import edges_in_use, weights_in_use
-from graphcollab.ops import mix
-from graphcollab.piece import Exchanger
+from graphcollab.exchange.route import AlongEdges, Ways
+from graphcollab.piece import Exchanger, Field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from graphcollab.typing import Env
 
 __all__ = ["Receive"]
+
+ROUTE = AlongEdges(neighbors_only=True)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Receive(Exchanger):
         r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
 
     The models ``x`` stay as they are. `graphcollab.local.FitThroughMixture` starts the next round from
-    :math:`\alpha_{ii} x_i + r_i`.
+    :math:`\alpha_{ii} x_i + r_i`. (To mix at the end of the round, and judge nodes by their models before that, is not
+    the same for nodes at rest and for isolated ones, who keep their own model here.)
 
     A node at rest keeps what it received last; what a node would have given senders that do not serve is its own. The
     first round finds what came along the edges before it: the models at the start of the phase. These are not charged,
@@ -43,7 +46,18 @@ class Receive(Exchanger):
     """
 
     part: str = "all"
+
     along_edges: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("received", "rows", "what neighbours sent last, weighted, [K, P_part]", known_to="owner"),
+        Field("own_share", "per_node", "the weight left for the node's own model", known_to="receiver"),
+    )
+    travels: ClassVar[str] = ROUTE.travels
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part."""
+        return {"part": self.part}
 
     def init(self, data: Data, env: Env) -> Data:
         """Receive the models at the start."""
@@ -55,24 +69,16 @@ class Receive(Exchanger):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Receive the models of this round, and count them."""
-        data, weight = self._receive(data, env)
-        sender, receiver = data.edge_index
-        crossing = (sender != receiver) & (weight != 0)
-        return env.comm.count(data, sender[crossing], data.received.shape[1])
+        data, ways = self._receive(data, env)
+        return ROUTE.charge(data, env, ways, data.received.shape[1])
 
-    def at_server(self, data: Data) -> Tensor | None:
-        """Models travel along the edges."""
-        return None
-
-    def _receive(self, data: Data, env: Env) -> tuple[Data, Tensor]:
-        """Return the data with what has been received, and the weights in use, [E]."""
-        edge_index = data.edge_index
-        weight, keeps = weights_in_use(data, edges_in_use(data))
+    def _receive(self, data: Data, env: Env) -> tuple[Data, Ways]:
+        """Return the data with what has been received, and the ways it took."""
         sent = data.x.part(self.part)
-        weight = weight.to(sent.dtype).masked_fill(edge_index[0] == edge_index[1], 0)
-        received = mix(env.comm.halo(sent, edge_index), weight, edge_index, data.num_nodes)
-        given = torch.zeros_like(data.own_share).index_add_(0, edge_index[1], weight)
+        ways = ROUTE.ways(data)
+        ways = ways._replace(weight=ways.weight.to(sent.dtype))
+        given = torch.zeros_like(data.own_share).index_add_(0, ways.edge_index[1], ways.weight)
         data = copy.copy(data)
-        data.received = received if keeps is None else torch.where(keeps[:, None], data.received, received)
-        data.own_share = 1 - given if keeps is None else torch.where(keeps, data.own_share, 1 - given)
-        return data, weight
+        data.received = ways.unless_kept(ways.sum(env, sent), data.received)
+        data.own_share = 1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given)
+        return data, ways

@@ -21,10 +21,10 @@ class JudgedBy(Judge):
     """A node serves, and is judged by, the model that one field has for it.
 
     Args:
-        field: ``"x"``: its model after the exchange; ``"x_local"``: before it, as methods ask that mix first and train
-            then; ``"x_personal"``: the one that `FitPersonal` trains beside it; ``"best_x"``: the best that
-            `EarlyStopping` has kept; or another field with a model per node that a piece of the method keeps. Where
-            nothing has been mixed yet, models before mixing are the models.
+        field: ``"x"``: its model after the exchange; ``"x_local"``: its model before mixing, as its last local update
+            left it, for methods that mix first and train then; ``"x_personal"``: the one that `FitPersonal` trains
+            beside it; ``"best_x"``: the best that `EarlyStopping` has kept; or another field with a model per node that
+            a piece of the method keeps. Where there is no such field yet, nodes are judged by ``"x"``.
 
     Example:
         >>> JudgedBy("x_local").reads

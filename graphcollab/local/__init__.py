@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcollab.local.clipped_mean import ClippedMean
 from graphcollab.local.cross_gradients import Combine, CrossGradients
 from graphcollab.local.fit import Fit
-from graphcollab.local.fit_personal import FitPersonal, PersonalModel
+from graphcollab.local.fit_personal import FitPersonal
 from graphcollab.local.fit_through_mixture import FitThroughMixture
 from graphcollab.local.fit_to_prototypes import FitToPrototypes
 from graphcollab.local.projected_gradient import ProjectedGradient
@@ -18,6 +18,5 @@ __all__ = [
     "FitPersonal",
     "FitThroughMixture",
     "FitToPrototypes",
-    "PersonalModel",
     "ProjectedGradient",
 ]

@@ -100,6 +100,11 @@ class CrossGradients(Local):
 
     crosses: ClassVar[bool] = True
 
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part} if self.mixed else {}
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
         self._fit(self.optimizer)

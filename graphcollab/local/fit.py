@@ -70,6 +70,11 @@ class Fit(Local):
         check_whole(epochs=self.epochs, batch_size=self.batch_size)
         check_whole(optional=True, steps=self.steps)
 
+    @property
+    def embeds(self) -> bool:  # type: ignore[override]
+        """Whether the objective reads latents."""
+        return self.objective is not None and self.objective.embeds
+
     def init(self, data: Data, env: Env) -> Data:
         """Check batches and models, and create the optimiser's state where it is kept.
 

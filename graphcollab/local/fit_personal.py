@@ -5,20 +5,19 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch_geometric.data import Data
 
 from graphcollab.engine.objective import Proximal
 from graphcollab.local.fit import Fit
-from graphcollab.piece import Judge
-from graphcollab.stack import Stacks
+from graphcollab.piece import Field
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["FitPersonal", "PersonalModel"]
+__all__ = ["FitPersonal"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,17 @@ class FitPersonal(Fit):
     lam: float = 1.0
     part: str = "all"
 
+    keeps: ClassVar[tuple[Field, ...]] = (
+        *Fit.keeps,
+        Field("x_personal", "rows", "personal models", known_to="owner"),
+        Field("personal_*", "rows", "the state of their optimisers, where it is kept", known_to="owner"),
+    )
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.lam < math.inf:
@@ -91,22 +101,3 @@ class FitPersonal(Fit):
         pull = Proximal(self.lam, self.part)
         settings = {f.name: getattr(self, f.name) for f in fields(Fit)}
         return Fit(**{**settings, "objective": pull if self.objective is None else self.objective + pull})
-
-
-@dataclass(frozen=True)
-class PersonalModel(Judge):
-    """A node serves the shared model, and is judged by the personal one that `FitPersonal` trains."""
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that personal models are trained.
-
-        Raises:
-            ValueError: If nothing trains them.
-        """
-        if "x_personal" not in data:
-            raise ValueError("PersonalModel needs the models that FitPersonal trains: use local=FitPersonal()")
-        return data
-
-    def __call__(self, data: Data, env: Env) -> Stacks:
-        """Return ``data.x_personal``."""
-        return data.x_personal

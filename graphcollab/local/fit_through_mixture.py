@@ -47,6 +47,11 @@ class FitThroughMixture(Fit):
 
     part: str = "all"
 
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part}
+
     def __call__(self, data: Data, env: Env) -> Data:
         """Take the round's local steps, from the mixtures."""
         if "received" not in data:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from graphcollab.exchange import Exchange
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.piece import Weigher
 from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers
-from graphcollab.stop import BestModel, EarlyStopping
+from graphcollab.stop import EarlyStopping
 from graphcollab.weigh import (
     PeerWeights,
     SampleCounts,
@@ -66,4 +67,4 @@ def peer_method(
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=rewire,
     )
-    return method if patience is None else method.replace(stop=EarlyStopping(patience), personal=BestModel())
+    return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=JudgedBy("best_x"))

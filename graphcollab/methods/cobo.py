@@ -70,11 +70,12 @@ def cobo(
         >>> cobo(sampling="mixed").weigh.sampling
         PairSampling(kind='mixed', switch=80, decay=0.5)
     """
+    check_setting("rho", Positive, rho)
     pairs = PairSampling(sampling) if isinstance(sampling, str) else sampling
     return Method(
         "cobo",
         local=fit(lr, 1, 1, batch_size, "sgd", momentum, weight_decay, keep_state=momentum > 0),
         weigh=GradientAlignment(gamma, domain, pairs, batch_size, part=part, own=own),
-        exchange=LaplacianPull(part=part, buffers=buffers, rho=rho, lr=lr, smoothness=smoothness),
+        exchange=LaplacianPull(part=part, buffers=buffers, scale=lr * rho, lr=lr, smoothness=smoothness),
         prepare=WithSelfLoops() if own else None,
     )

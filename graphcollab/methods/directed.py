@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from graphcollab.exchange import KeepOwn, Receive
+from graphcollab.exchange import NoExchange, Receive
 from graphcollab.local import FitThroughMixture
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
@@ -106,7 +106,7 @@ def directed(
         "directed",
         local=local,
         weigh=trial,
-        exchange=KeepOwn(part),
+        exchange=NoExchange(shown=part),
         rewire=EveryRound(Threshold(ANY_WEIGHT)),
         prepare=WithSelfLoops(),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from graphcollab.exchange import ServerAverage
-from graphcollab.local import FitPersonal, PersonalModel
+from graphcollab.exchange import Exchange, ThroughServer
+from graphcollab.judge import JudgedBy
+from graphcollab.local import FitPersonal
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, make_optimizer, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -60,8 +61,7 @@ def ditto(
     return Method(
         "ditto",
         local=FitPersonal(epochs, steps, batch_size, update, lam=lam, part=part),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        personal=PersonalModel(),
-        global_state=True,
+        judge=JudgedBy("x_personal"),
     )

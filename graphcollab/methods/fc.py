@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from graphcollab.exchange.keep_own import KeepOwn
+from graphcollab.exchange import NoExchange
 from graphcollab.local.clipped_mean import ClippedMean
 from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.method import Method
@@ -66,6 +66,6 @@ def fc(
         "fc",
         local=CrossGradients(ClippedMean(tau, quantile, iterations), batch_size, update, part),
         weigh=KeepWeights(),
-        exchange=KeepOwn(part),
+        exchange=NoExchange(shown=part),
         prepare=WithSelfLoops(),
     )

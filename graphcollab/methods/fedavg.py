@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphcollab.exchange import ServerAverage
+from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -56,7 +56,6 @@ def fedavg(
     return Method(
         "fedavg_in_clusters" if within else "fedavg",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, within=within, incomplete=incomplete),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, within, incomplete)),
         rewire=sample_nodes(fraction),
-        global_state=True,
     )

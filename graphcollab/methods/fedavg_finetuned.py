@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphcollab.exchange import ServerAverage
+from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import FineTuned
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
@@ -45,7 +45,7 @@ def fedavg_finetuned(
         part: Part of the model that is averaged; all of the model is fine-tuned.
 
     Example:
-        >>> fedavg_finetuned(finetune_steps=40).personal.local.steps
+        >>> fedavg_finetuned(finetune_steps=40).judge.local.steps
         40
     """
     local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
@@ -53,8 +53,7 @@ def fedavg_finetuned(
     return Method(
         "fedavg_finetuned",
         local=local,
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        personal=FineTuned(replace(local, epochs=finetune_epochs, steps=finetune_steps, optimizer=update)),
-        global_state=True,
+        judge=FineTuned(replace(local, epochs=finetune_epochs, steps=finetune_steps, optimizer=update)),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphcollab.engine import Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
-from graphcollab.exchange import ServerAverage
+from graphcollab.exchange import Exchange, ThroughServer
+from graphcollab.judge import JudgedBy
 from graphcollab.method import Method
 from graphcollab.methods._method import BETAS, Optimizer, Weights, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -60,9 +61,8 @@ def fedclassavg(
       ends the backbone.
     - A pass of local training comes before its first round, after which classifiers are set back to their beginning. In
       the first round here the same training is followed by averaging.
-    - It judges nodes by the classifiers that they have trained in a round, before averaging. A method with
-      ``personal=FineTuned(method.local)`` judges them by what they are to send next, which comes to the same
-      (`graphcollab.judge.FineTuned`).
+
+    As there, nodes are judged by the classifiers that they trained last, before averaging (`JudgedBy`).
 
     Args:
         lr: Step size. The authors' is for CIFAR-10; they have 6e-4 for Fashion-MNIST. Small networks learn faster with
@@ -90,7 +90,7 @@ def fedclassavg(
     return Method(
         "fedclassavg",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, **more),
-        exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        global_state=True,
+        judge=JudgedBy("x_local"),
     )

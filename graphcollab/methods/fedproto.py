@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from graphcollab.engine import PrototypeDistance
-from graphcollab.exchange import PrototypeAverage
-from graphcollab.judge import NearestPrototype
+from graphcollab.exchange import PrototypeAverage, ThroughServer
+from graphcollab.judge import JudgedBy, NearestPrototype
 from graphcollab.local import FitToPrototypes
-from graphcollab.method import Method, OwnModel
+from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, make_optimizer, method
 from graphcollab.rewire.sample_nodes import sample_nodes
 from graphcollab.settings import Count, Incomplete, Momentum, NonNegative, Share
@@ -63,8 +63,7 @@ def fedproto(
     return Method(
         "fedproto",
         local=FitToPrototypes(epochs, steps, batch_size, update, PrototypeDistance(lam)),
-        exchange=PrototypeAverage(weights, incomplete),
+        exchange=PrototypeAverage(ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        personal=NearestPrototype() if predict == "prototype" else OwnModel(),
-        global_state=True,
+        judge=NearestPrototype() if predict == "prototype" else JudgedBy(),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graphcollab.exchange import ServerAverage
+from dataclasses import replace
+
+from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -55,10 +57,10 @@ def fedsim(
         >>> fedsim(weights="uniform").exchange.part
         'head'
     """
+    average = Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete))
     return Method(
         "fedsim",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
-        exchange=ServerAverage(part, buffers, weights, lr=server_lr, incomplete=incomplete),
+        exchange=average if server_lr == 1 else replace(average, base="x_start", message="update", scale=server_lr),
         rewire=sample_nodes(fraction),
-        global_state=True,
     )

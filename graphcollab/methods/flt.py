@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.exchange import NeighborhoodAverage
+from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.peers import Encoder, Reduce
@@ -75,7 +75,6 @@ def flt(
         "flt",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
         weigh=SampleCounts() if weights == "counts" else Uniform(),
-        exchange=NeighborhoodAverage(part, buffers),
+        exchange=Exchange(part=part, buffers=buffers, route=NeighborhoodMeans()),
         rewire=TaskPeers(encoder, centers, reduce, threshold, window, groups, sample_nodes(fraction)),
-        global_state=True,
     )

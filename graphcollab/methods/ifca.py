@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from graphcollab.exchange import CenterAverage
+from graphcollab.exchange import Exchange, ThroughCenters
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire import ChooseCenter
@@ -75,16 +75,15 @@ def ifca(
         ValueError: If ``least_share`` is more than an equal share, or centres are given and redraws asked for.
 
     Example:
-        >>> ifca(clusters=4, divide="all", steps=1).exchange.divide
+        >>> ifca(clusters=4, divide="all", steps=1).exchange.route.divide
         'all'
     """
     also = sample_nodes(fraction)
     return Method(
         "ifca",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
-        exchange=CenterAverage(part=part, buffers=buffers, weights=weights, divide=divide),
+        exchange=Exchange(part=part, buffers=buffers, route=ThroughCenters(weights, divide)),
         rewire=ChooseCenter(
             clusters, part, buffers, centers, samples, redraws, least_share, patience, also, incomplete
         ),
-        global_state=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from graphcollab.engine import Adam, AdamW, RowOptimizer
-from graphcollab.exchange import Exchange
+from graphcollab.exchange import AlongEdges, Exchange
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.piece import Rewiring
@@ -69,7 +69,7 @@ def l2c(
         variant: Which form of eq. 2.
 
     Example:
-        >>> l2c(variant="algorithm").exchange.neighbors_only
+        >>> l2c(variant="algorithm").exchange.route.neighbors_only
         True
     """
     return Method(
@@ -90,7 +90,7 @@ def mixer_optimizer(lr: float, weight_decay: float, decoupled: bool) -> RowOptim
 def update_exchange(variant: Variant, part: str, buffers: Buffers) -> Exchange:
     """Return the exchange of updates in one of the paper's three forms."""
     base, neighbors_only = VARIANTS[variant]
-    return Exchange(base, "update", part, neighbors_only=neighbors_only, buffers=buffers)
+    return Exchange(base, "update", part, buffers, route=AlongEdges(neighbors_only))
 
 
 def drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Rewiring:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from graphcollab.judge import JudgedBy
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.settings import Count, Momentum, NonNegative
-from graphcollab.stop import BestModel, EarlyStopping
+from graphcollab.stop import EarlyStopping
 
 __all__ = ["local"]
 
@@ -29,4 +30,4 @@ def local(
         0.1
     """
     alone = Method("local", local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay))
-    return alone if patience is None else alone.replace(stop=EarlyStopping(patience), personal=BestModel())
+    return alone if patience is None else alone.replace(stop=EarlyStopping(patience), judge=JudgedBy("best_x"))

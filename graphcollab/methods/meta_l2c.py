@@ -82,5 +82,4 @@ def meta_l2c(
         exchange=update_exchange(variant, part, buffers),
         rewire=drop_weakest(drop_round, drop_fraction, drop_count),
         prepare=WithSelfLoops(),
-        global_state=True,
     )

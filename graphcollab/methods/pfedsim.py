@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from graphcollab.exchange import ServerAverage, ServerMix
+from graphcollab.exchange import AtServer, Exchange, ThroughServer
+from graphcollab.judge import JudgedBy
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.phases import Phases
@@ -53,8 +54,8 @@ def pfedsim(
     The averages of the warm-up are then over connected components, whose nodes must all be allowed to hear each other.
 
     Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone;
-    under client sampling a mixture is of the nodes at work, not of what others sent long ago; nodes are judged by their
-    models after mixing, as under all methods here, not before; a node's own classifier is not sent back to it.
+    under client sampling a mixture is of the nodes at work, not of what others sent long ago; a node's own classifier is
+    not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`JudgedBy`).
 
     Args:
         warmup: Rounds of FedAvg. The paper plays half of all rounds so.
@@ -73,10 +74,10 @@ def pfedsim(
         "pfedsim",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
         weigh=HeadAffinity(part, head, cap),
-        exchange=ServerMix(part, buffers),
+        exchange=Exchange(part=part, buffers=buffers, route=AtServer()),
         rewire=sample_nodes(fraction),
         prepare=WithSelfLoops(),
-        global_state=True,
+        judge=JudgedBy("x_local"),
     )
     if warmup == 0:
         return personalised
@@ -84,8 +85,8 @@ def pfedsim(
     average = Method(
         "pfedsim",
         local=personalised.local,
-        exchange=ServerAverage(every, buffers, incomplete=incomplete),
+        exchange=Exchange(part=every, buffers=buffers, route=ThroughServer(incomplete=incomplete)),
         rewire=personalised.rewire,
-        global_state=True,
+        judge=JudgedBy("x_local"),
     )
     return Phases(average, warmup, personalised)

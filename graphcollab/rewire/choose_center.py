@@ -12,8 +12,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import server_groups
+from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
-from graphcollab.exchange.server_average import connect_servers, parts_that_travel, places
+from graphcollab.exchange.servers import connect_servers, places
 from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.at_round import Keep
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
@@ -96,6 +97,11 @@ class ChooseCenter(Rewiring):
     also: Rewiring = field(default_factory=Keep)
     incomplete: Incomplete = "refuse"
 
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part, and what else must be the exchange's."""
+        return {"part": self.part, "buffers": self.buffers}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.least_share is not None and self.least_share > 1 / self.clusters:
@@ -128,7 +134,7 @@ class ChooseCenter(Rewiring):
         data = self.also.init(copy.copy(data), env)
         group = server_groups(data, env, incomplete=self.incomplete)
         many = self.clusters * max(int(group.max()) + 1, 1)
-        parts = parts_that_travel(data.x, self.part, self.buffers)
+        parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
         wanted = {name: (many, data.x.part(name).shape[1]) for name in parts}
         known = {name: tuple(rows.shape) for name, rows in data.get("centers", {}).items()}
         centers = data.centers if self.centers is None and known == wanted else self._begin(data, env, group)
@@ -173,7 +179,7 @@ class ChooseCenter(Rewiring):
             centers = {self.part: draw_centers(start, self.part, self.clusters, env.seed, attempt)}
         else:
             centers = {self.part: self.centers.to(start.tensors[0])}
-        if "buffers" in parts_that_travel(start, self.part, self.buffers):
+        if buffers_travel(start, self.buffers):
             centers["buffers"] = start.part("buffers")[:1].expand(self.clusters, -1)
         return centers
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from graphcollab.stop.early_stopping import BestModel, EarlyStopping
+from graphcollab.stop.early_stopping import EarlyStopping
 
-__all__ = ["BestModel", "EarlyStopping"]
+__all__ = ["EarlyStopping"]

@@ -19,7 +19,7 @@ from graphcollab.stack import Stacks
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["BestModel", "EarlyStopping"]
+__all__ = ["EarlyStopping"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class EarlyStopping(Stop):
     loss. A node that stops takes its best model back, neither trains nor merges any more, and goes on serving that
     model to others (*With a Little Help from My Friends*, chapter 3, which keeps the model of the highest validation
     accuracy and stops by the loss; here one criterion serves for both, and accuracy on a hundred samples has many
-    ties). Use it with `BestModel` as the models that nodes are judged by.
+    ties). Use it with `JudgedBy("best_x")`.
 
     Args:
         patience: Rounds without a better model after which a node stops. The thesis' is 50.
@@ -98,22 +98,3 @@ class EarlyStopping(Stop):
             data.best_x = data.best_x.where(better, data.x)
             data.best_start = data.best_start.where(better, data.x_start)
         return data, better
-
-
-@dataclass(frozen=True)
-class BestModel(Judge):
-    """A node serves, and is judged by, the best model that `EarlyStopping` has kept."""
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that best models are kept.
-
-        Raises:
-            ValueError: If nothing keeps them.
-        """
-        if "best_x" not in data:
-            raise ValueError("BestModel needs the models that EarlyStopping keeps: use stop=EarlyStopping()")
-        return data
-
-    def __call__(self, data: Data, env: Env) -> Stacks:
-        """Return ``data.best_x``."""
-        return data.best_x

@@ -1,7 +1,7 @@
 """The contract of methods, as checks that any method can be put to, also those of extensions.
 
 Every check takes a method, plays it on a small scene, and raises ``AssertionError`` with a message if it does not hold.
-None asks which method it is: where a rule does not apply to all, the method declares it (``global_state``, ``part``),
+None asks which method it is: where a rule does not apply to all, the method declares it (``beyond_edges``, ``part``),
 and also what models it needs (``embeds``). A check that says nothing about a method raises `NotApplicable`.
 """
 
@@ -175,7 +175,7 @@ def check_absent_nodes(method: AnyMethod) -> None:
     Raises:
         NotApplicable: If the method has global state: what a server sends may reach nodes at rest.
     """
-    if method.global_state:
+    if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which may reach nodes that are away")
     for attend in (Stragglers(drop=0.3, late=0.3), Membership(joins={1: 2}, leaves={4: 2})):
         data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)

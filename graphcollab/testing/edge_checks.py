@@ -76,7 +76,7 @@ def check_reach(method: AnyMethod) -> None:
     Raises:
         NotApplicable: If the method refuses paths, or has global state, which all nodes of a path share.
     """
-    if method.global_state:
+    if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which reaches all connected nodes at once")
     scene, edges = _path(method)
     rounds = rounds_of(method)
@@ -105,7 +105,7 @@ def local_only(method: AnyMethod) -> AnyMethod:
     if isinstance(method, Phases):
         return Phases(_plain(local_only(method.method)), method.until, local_only(method.next))
     rewire = Keep() if method.finds_peers else method.rewire
-    return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire, global_state=False)
+    return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire)
 
 
 def _plain(method: AnyMethod) -> Method:

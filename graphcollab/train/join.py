@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.comm import Comm
+from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
 from graphcollab.engine.copy_module import copy_module
-from graphcollab.method import settle
+from graphcollab.control.guard import settle
 from graphcollab.ops import mix
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
@@ -111,7 +112,7 @@ def join(
         nonlocal new
         for _ in range(rounds):
             new.x_start = new.x
-            new = settle(method.local(new, env), env)
+            new = settle(method.local(new, env), method.local, env)
             new.round = new.round + 1
 
     train(warmup)

@@ -7,7 +7,7 @@ import torch
 
 from graphcollab.comm import Relation
 from graphcollab.control.at_work import count_messages
-from graphcollab.exchange import NoExchange, ServerAverage
+from graphcollab.exchange import NoExchange, ThroughServer
 
 EDGES = ((0, 1, 2, 2, 1, 0), (0, 0, 0, 1, 2, 2))  # 0 hears itself, 1 and 2; 1 hears 2; 2 hears 1 and 0
 
@@ -44,6 +44,6 @@ def test_a_server_is_sent_one_and_sends_one(data):
     assert count_messages(data, NoExchange().at_server(data)).messages_sent.tolist() == [10, 0, 0]  # there is none
     data.server = Relation(torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.ones(3), (3, 1))
     data.trains = torch.tensor([True, False, True])
-    assert count_messages(data, ServerAverage().at_server(data)).messages_sent.tolist() == [12, 0, 2]
+    assert count_messages(data, ThroughServer().at_server(data)).messages_sent.tolist() == [12, 0, 2]
     data.server = Relation(torch.tensor([[0, 1], [0, 0]]), torch.ones(2), (3, 1))  # node 2 has none
-    assert count_messages(data, ServerAverage().at_server(data)).messages_sent.tolist() == [12, 0, 0]
+    assert count_messages(data, ThroughServer().at_server(data)).messages_sent.tolist() == [12, 0, 0]

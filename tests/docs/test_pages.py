@@ -130,7 +130,7 @@ def test_design_names_every_folder_and_part():
     exported = {
         folder: importlib.import_module(f"graphcollab.{folder}").__all__ for folder in (*slot_folders, "transforms")
     }
-    assert parts <= {name for names in exported.values() for name in names} | {"OwnModel"}
+    assert parts <= {name for names in exported.values() for name in names}
     assert {name for name in exported["weigh"] if name[0].isupper() and "Fixed" not in name} - {
         "SIMILARITIES",
         "AllPeers",

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.exchange import CenterAverage, Exchange, LaplacianPull, ServerAverage
+from graphcollab.exchange import Exchange, LaplacianPull
 from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.rewire import ChooseCenter
 from graphcollab.stack import ParamSpec, Stacks
 
 
-@pytest.mark.parametrize("kind", [Exchange, LaplacianPull, ServerAverage, CenterAverage, ChooseCenter])
+@pytest.mark.parametrize("kind", [Exchange, LaplacianPull, ChooseCenter])
 def test_the_setting_is_checked(kind):
     with pytest.raises(ValueError, match="buffers must be 'keep' or 'average', got 'mix'"):
         kind(buffers="mix")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from graphcollab.comm import Relation
-from graphcollab.exchange import Exchange, NoExchange, ServerAverage
+from graphcollab.exchange import AlongEdges, Exchange, NoExchange, ThroughServer
 from graphcollab.stack import ParamSpec, Stacks
 
 # L2C's hand case: node 0 hears itself and nodes 1 and 2; Δ = ((1,0), (0,1), (-1,0)), weights (1/4, 1/2, 1/4).
@@ -13,6 +13,8 @@ START = [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
 LOCAL = [[-1.0, 0.0], [0.0, -1.0], [1.0, 0.0]]
 EDGES = [[0, 1, 2], [0, 0, 0]]
 WEIGHT = torch.tensor([0.25, 0.5, 0.25])
+
+SERVED = Exchange(route=ThroughServer())
 
 
 @pytest.fixture
@@ -23,9 +25,9 @@ def hand_case(make_graph):
 @pytest.mark.parametrize(
     ("exchange", "expected"),
     [
-        (Exchange("x", "update", neighbors_only=True), [-0.75, -0.5]),  # first line of eq. 2
+        (Exchange("x", "update", route=AlongEdges(neighbors_only=True)), [-0.75, -0.5]),  # first line of eq. 2
         (Exchange("x_start", "update"), [0.0, -0.5]),  # second line
-        (Exchange("x_start", "update", neighbors_only=True), [0.25, -0.5]),  # line 16 of algorithm 1
+        (Exchange("x_start", "update", route=AlongEdges(neighbors_only=True)), [0.25, -0.5]),  # line 16 of algorithm 1
     ],
 )
 def test_three_forms_of_equation_2(hand_case, make_env, exchange, expected):
@@ -55,7 +57,7 @@ def test_gradient_with_respect_to_weights_is_closed_form_autograd_and_finite_dif
 
 
 def test_self_loops_that_are_left_out_have_no_gradient(hand_case, make_env):
-    exchange, env = Exchange("x_start", "update", neighbors_only=True), make_env()
+    exchange, env = Exchange("x_start", "update", route=AlongEdges(neighbors_only=True)), make_env()
     gradient = exchange.weight_gradient(exchange(hand_case, env), env, torch.ones(3, 2))
     assert gradient.tolist() == [0.0, -1.0, 1.0]
 
@@ -80,8 +82,8 @@ def test_bytes_are_charged_to_senders_along_edges_in_use(make_graph, make_env):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"base": "y"}, "base must be one of"),
-        ({"message": "zero"}, "message one of"),
+        ({"base": "y"}, "base must be 'zero', 'x', 'x_start' or 'update', got 'y'"),
+        ({"message": "zero"}, "message must be 'x', 'x_start' or 'update', got 'zero'"),
         ({"buffers": "both"}, "buffers must be 'keep' or 'average', got 'both'"),
     ],
 )
@@ -135,7 +137,7 @@ def test_gradient_with_nodes_at_rest(make_graph, make_env, loops, neighbors_only
     data = make_graph(start, now, edges, edge_weight=weight)
     data.trains = torch.tensor([True, True, False, True, False])
     data.serves = torch.tensor([True, False, False, True, False])
-    exchange = Exchange("x_start", "update", neighbors_only=neighbors_only)
+    exchange = Exchange("x_start", "update", route=AlongEdges(neighbors_only))
 
     def loss(weight):
         moved = data.clone().update({"edge_weight": weight})
@@ -157,8 +159,8 @@ def test_no_exchange(hand_case, make_env):
 
 def test_server_average_is_the_mean_by_sample_counts(make_graph, make_env):
     env = make_env([1, 3])
-    data = ServerAverage().init(make_graph([[0.0, 1.0], [4.0, 5.0]]), env)
-    after = ServerAverage()(data, env)
+    data = SERVED.init(make_graph([[0.0, 1.0], [4.0, 5.0]]), env)
+    after = SERVED(data, env)
     assert after.x.part("all").tolist() == [[3.0, 4.0], [3.0, 4.0]]
     assert after.bytes_sent.tolist() == [16.0, 16.0]  # two floats up and two down
     assert data.x.part("all").tolist() == [[0.0, 1.0], [4.0, 5.0]]
@@ -167,51 +169,51 @@ def test_server_average_is_the_mean_by_sample_counts(make_graph, make_env):
 @pytest.mark.parametrize("mask", ["trains", "serves"])
 def test_server_hears_only_nodes_at_work_and_tells_all(make_graph, make_env, mask):
     env = make_env([1, 1, 2])
-    data = ServerAverage().init(make_graph([[0.0], [3.0], [6.0]]), env)
+    data = SERVED.init(make_graph([[0.0], [3.0], [6.0]]), env)
     data[mask] = torch.tensor([False, True, True])
-    after = ServerAverage()(data, env)
+    after = SERVED(data, env)
     assert after.x.part("all").tolist() == [[5.0]] * 3
     assert after.bytes_sent.tolist() == [0.0, 8.0, 8.0]
 
 
 def test_server_that_hears_nobody_changes_nothing(make_graph, make_env):
     env = make_env([1, 1])
-    data = ServerAverage().init(make_graph([[0.0], [3.0]]), env)
+    data = SERVED.init(make_graph([[0.0], [3.0]]), env)
     data.trains = torch.zeros(2, dtype=torch.bool)
-    after = ServerAverage()(data, env)
+    after = SERVED(data, env)
     assert after.x.part("all").tolist() == [[0.0], [3.0]]
     assert after.bytes_sent.tolist() == [0.0, 0.0]
 
 
 def test_isolated_nodes_keep_their_model(make_graph, make_env):
     env = make_env([1, 1, 1])
-    data = ServerAverage().init(make_graph([[0.0], [2.0], [9.0]]), env)
+    data = SERVED.init(make_graph([[0.0], [2.0], [9.0]]), env)
     data.isolated = torch.tensor([False, False, True])
     data.trains = data.serves = ~data.isolated
-    assert ServerAverage()(data, env).x.part("all").tolist() == [[1.0], [1.0], [9.0]]
+    assert SERVED(data, env).x.part("all").tolist() == [[1.0], [1.0], [9.0]]
 
 
 def test_several_servers_average_their_own_nodes(make_graph, make_env):
     env = make_env([1, 1, 1])
     data = make_graph([[0.0], [2.0], [9.0]])
     data.server = Relation(torch.tensor([[0, 1, 2], [0, 0, 1]]), torch.ones(3), (3, 2))
-    assert ServerAverage()(data, env).x.part("all").tolist() == [[1.0], [1.0], [9.0]]
+    assert SERVED(data, env).x.part("all").tolist() == [[1.0], [1.0], [9.0]]
 
 
 def test_server_average_refuses():
     with pytest.raises(ValueError, match="buffers must be"):
-        ServerAverage(buffers="drop")
+        Exchange(buffers="drop", route=ThroughServer())
 
 
 @pytest.mark.parametrize("buffers", ["keep", "average"])
-@pytest.mark.parametrize("exchange", [Exchange, ServerAverage])
-def test_running_statistics_are_kept_or_averaged(make_graph, make_env, exchange, buffers):
+@pytest.mark.parametrize("route", [AlongEdges(), ThroughServer()])
+def test_running_statistics_are_kept_or_averaged(make_graph, make_env, route, buffers):
     data, env = make_graph([[0.0]] * 2, edges=[[0, 1, 0, 1], [0, 0, 1, 1]]), make_env([1, 1])
     spec = ParamSpec.from_module(nn.BatchNorm1d(1))  # weight and bias, then mean, variance and count
     rows = torch.tensor([[0.0, 0.0, 2.0, 4.0, 6.0], [2.0, 4.0, 0.0, 0.0, 2.0]])
     data.x = data.x_start = data.x_init = Stacks.single(spec, rows)
     data.edge_weight = torch.full((4,), 0.5)
-    stage = exchange(buffers=buffers)
+    stage = Exchange(buffers=buffers, route=route)
     after = stage(stage.init(data, env), env).x
     assert after.part("all").tolist() == [[1.0, 2.0]] * 2
     expected = [[1.0, 2.0, 4.0]] * 2 if buffers == "average" else rows[:, 2:].tolist()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.exchange import KeepOwn, Receive
+from graphcollab.exchange import NoExchange, Receive
 
 EDGES = ((0, 1, 2, 2), (0, 0, 0, 1))  # 0 hears itself, 1 and 2; 1 hears 2
 X = [[1.0, 0.0], [10.0, 2.0], [100.0, 4.0]]
@@ -49,7 +49,7 @@ def test_nodes_at_rest_keep_what_they_received_last(graph):
 
 def test_keep_own_changes_nothing(graph):
     data, env = graph
-    part = KeepOwn()
+    part = NoExchange(shown="all")
     assert part(part.init(data, env), env) is data
     assert part.weight_gradient(data, env, None).tolist() == [0.0] * 4
     assert part.along_edges

@@ -19,7 +19,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.typing import Embedded
 
-METHOD = Method("m", FitToPrototypes(), exchange=PrototypeAverage(), personal=NearestPrototype(), global_state=True)
+METHOD = Method("m", FitToPrototypes(), exchange=PrototypeAverage(), judge=NearestPrototype())
 
 
 def logits(prototypes, known, latent):
@@ -142,9 +142,9 @@ def test_heads_that_prototypes_cannot_replace(model, message):
 
 def test_a_part_that_is_not_there():
     with pytest.raises(KeyError, match="no part 'classifier'"):
-        Scene.small(embeds=True).begin(METHOD.replace(personal=NearestPrototype("classifier")))
+        Scene.small(embeds=True).begin(METHOD.replace(judge=NearestPrototype("classifier")))
 
 
 def test_nothing_collects_prototypes():
     with pytest.raises(ValueError, match="needs the prototypes that PrototypeAverage averages"):
-        Scene.small(embeds=True).begin(Method("m", Fit(), personal=NearestPrototype()))
+        Scene.small(embeds=True).begin(Method("m", Fit(), judge=NearestPrototype()))

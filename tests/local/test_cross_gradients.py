@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.transforms import BaseTransform, Compose
 
 from graphcollab.engine import SGD, Adam
-from graphcollab.exchange import Exchange, KeepOwn
+from graphcollab.exchange import Exchange, NoExchange
 from graphcollab.local import ClippedMean, CrossGradients, Fit, ProjectedGradient
 from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.ops import bundle_sum
@@ -50,7 +50,7 @@ class Only(BaseTransform):
 def method(combine=MEAN, batch_size=100, optimizer=PLAIN, part="all", exchange=None, edges=None, **settings):
     local = CrossGradients(combine, batch_size, optimizer, part, **settings)
     prepare = WithSelfLoops() if edges is None else Compose([Only(torch.as_tensor(edges)), WithSelfLoops()])
-    return Method("cross", local, KeepWeights(), exchange or KeepOwn(part), prepare=prepare)
+    return Method("cross", local, KeepWeights(), exchange or NoExchange(shown=part), prepare=prepare)
 
 
 def gradient(scene, data, model, owner, part):

@@ -7,7 +7,7 @@ from graphcollab.testing import Scene, differences
 def test_it_trains_as_fedavg_does():
     settings = {"lr": 0.1, "batch_size": 4, "fraction": 0.5, "weights": "uniform", "steps": 3, "momentum": 0.5}
     tuned, plain = fedavg_finetuned(**settings), fedavg(**settings)
-    assert tuned.replace(name="fedavg", personal=plain.personal) == plain
+    assert tuned.replace(name="fedavg", judge=plain.judge) == plain
     scene = Scene.small()
     assert differences(scene.play(tuned)[0], scene.play(plain)[0]) == []
 

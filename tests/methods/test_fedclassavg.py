@@ -88,7 +88,7 @@ def test_three_steps_on_all_samples_against_modules_of_their_own(settings, backe
     """The proximal term acts from the second step on."""
     lr = 0.02
     method = fedclassavg(steps=3, batch_size=20, lr=lr, augment=double_second, **settings).replace(
-        exchange=NoExchange(), global_state=False
+        exchange=NoExchange()
     )
     scene = Scene.small(shared_head=True, embeds=True).replace(backend=backend)
     start, env = scene.begin(method)
@@ -130,7 +130,7 @@ def test_contract_of_the_options(settings):
 def test_judged_by_classifiers_that_were_trained_once_more():
     """That is the model the next round sends, where all samples are one batch."""
     method = fedclassavg(**{**QUICK, "batch_size": 20})
-    method = method.replace(personal=FineTuned(method.local))
+    method = method.replace(judge=FineTuned(method.local))
     scene = Scene.small(embeds=True)
     data, env = scene.play(method, rounds=1)
     judged = method.models(data, env)

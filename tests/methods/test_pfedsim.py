@@ -118,7 +118,7 @@ def test_contract_after_the_warm_up(warmup, changed, check):
 
 def test_models_travel_along_edges_only():
     """With all nodes at work the server adds nothing to what the edges say."""
-    check_contract(pfedsim(warmup=0, **SETTINGS).replace(global_state=False))
+    check_contract(pfedsim(warmup=0, **SETTINGS))
 
 
 def test_runs_without_a_graph():

@@ -8,12 +8,13 @@ import torch
 from graphcollab import run
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import local, oracle, random_peers
 from graphcollab.phases import Phases
 from graphcollab.rewire import RandomPeers
-from graphcollab.stop import BestModel, EarlyStopping
+from graphcollab.stop import EarlyStopping
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import PeerWeights, Uniform
@@ -29,7 +30,7 @@ def stopping(patience, lr=0.5, exchange=True):
         exchange=Exchange("zero", "x"),
         prepare=WithSelfLoops(),
         stop=EarlyStopping(patience),
-        personal=BestModel(),
+        judge=JudgedBy("best_x"),
     )
 
 
@@ -76,14 +77,13 @@ def test_early_stopping_needs_validation_data():
     scene = Scene.small(torch.float32)
     tasks = scene.tasks.hold_out(0)
     tasks = type(tasks)(tasks.pools, {"train": tasks.splits["train"]})
-    with pytest.raises(ValueError, match="'val' samples, which random_peers needs to tell when"):
+    with pytest.raises(ValueError, match="'val' samples, which random_peers needs for its EarlyStopping"):
         run(random_peers(samples=2, patience=5), tasks, list(scene.modules), rounds=1)
 
 
 def test_best_models_need_somebody_who_keeps_them():
-    method = local().replace(personal=BestModel())
-    with pytest.raises(ValueError, match="use stop=EarlyStopping"):
-        Scene.small().begin(method)
+    with pytest.raises(ValueError, match="judges nodes by the field 'best_x', which none of its pieces keeps"):
+        local().replace(judge=JudgedBy("best_x"))
 
 
 def test_stopped_nodes_meet_nobody_but_are_met():
@@ -104,4 +104,4 @@ def test_stopped_nodes_meet_nobody_but_are_met():
 
 
 def test_the_oracle_judges_by_best_models_when_it_stops_early():
-    assert isinstance(oracle(patience=50).personal, BestModel)
+    assert oracle(patience=50).judge == JudgedBy("best_x")

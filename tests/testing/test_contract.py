@@ -11,10 +11,11 @@ import torch
 from graphcollab.engine import SupervisedContrast, Views
 from graphcollab.exchange import Exchange, NoExchange
 from graphcollab.local import Fit
-from graphcollab.method import Method, OwnModel
+from graphcollab.method import Method
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
 from graphcollab.phases import Phases
+from graphcollab.piece import Judge
 from graphcollab.testing import (
     CONTRACT,
     NotApplicable,
@@ -43,7 +44,7 @@ from graphcollab.weigh import Metropolis
 class Broken(NoExchange):
     """An exchange that does what it is told to the models [K, P]."""
 
-    change: object
+    change: object = None
 
     def __call__(self, data, env):
         data = copy.copy(data)
@@ -52,11 +53,11 @@ class Broken(NoExchange):
 
 
 def broken(change, **slots):
-    return local(lr=0.1).replace(exchange=Broken(change), **slots)
+    return local(lr=0.1).replace(exchange=Broken(change=change), **slots)
 
 
 @dataclass(frozen=True)
-class Serve(OwnModel):
+class Serve(Judge):
     """Serves models of its own making."""
 
     change: object
@@ -73,7 +74,7 @@ class Latents(Serve):
 
 
 def serving(change):
-    return local(lr=0.1).replace(personal=Serve(change))
+    return local(lr=0.1).replace(judge=Serve(change))
 
 
 def count_in_place(x, data):
@@ -119,14 +120,14 @@ def two_edges(x, data):
 
 
 @dataclass(frozen=True)
-class ServeMeans(OwnModel):
+class ServeMeans(Judge):
     """Nodes are judged by everybody's mean, though they keep their own models."""
 
     def __call__(self, data, env):
         return data.x.map(lambda rows: rows.mean(0).expand_as(rows))
 
 
-serving_means = local(lr=0.1).replace(personal=ServeMeans())
+serving_means = local(lr=0.1).replace(judge=ServeMeans())
 twice = broken(two_edges)
 
 
@@ -215,7 +216,7 @@ def test_scenes_have_the_models_a_method_needs():
     assert contrasting().embeds
     assert Phases(local(), 1, contrasting()).embeds
     assert Phases(contrasting(), 1, local()).embeds
-    assert local().replace(personal=Latents(None)).embeds
+    assert local().replace(judge=Latents(None)).embeds
     assert not local().embeds
     assert not Phases(local(), 1, fedavg()).embeds
     assert [type(module) for module in Scene.small().modules] == [MLP]

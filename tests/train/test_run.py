@@ -15,8 +15,9 @@ from torch import nn
 
 from graphcollab import fedavg, l2c, local, meta_l2c, run
 from graphcollab.engine import SGD
+from graphcollab.judge import JudgedBy
 from graphcollab.local import Fit
-from graphcollab.method import Method, NonFiniteLossError, OwnModel
+from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
@@ -353,7 +354,7 @@ def test_isolation_survives_a_resume(tmp_path):
 # warnings of the start
 
 
-class Warns(OwnModel):
+class Warns(JudgedBy):
     """Has something to say when it is started."""
 
     def init(self, data, env):
@@ -362,7 +363,7 @@ class Warns(OwnModel):
 
 
 def test_a_resumed_run_does_not_repeat_what_its_start_said(tmp_path):
-    method = local(**QUICK).replace(personal=Warns())
+    method = local(**QUICK).replace(judge=Warns())
     with pytest.warns(RuntimeWarning, match="round 0: something is odd") as said:
         run(method, small(), make, rounds=1, checkpoint=tmp_path)
     assert len(said) == 1
@@ -373,7 +374,7 @@ def test_a_resumed_run_does_not_repeat_what_its_start_said(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_a_later_phase_warns_when_its_time_comes(tmp_path):
-    method = Phases(local(**QUICK), 2, local(**QUICK).replace(personal=Warns()))
+    method = Phases(local(**QUICK), 2, local(**QUICK).replace(judge=Warns()))
     run(method, small(), make, rounds=2, checkpoint=tmp_path)
     with pytest.warns(RuntimeWarning, match="round 2: something is odd") as said:
         run(method, small(), make, rounds=3, checkpoint=tmp_path)
@@ -387,7 +388,7 @@ def test_a_later_phase_warns_when_its_time_comes(tmp_path):
 BROKEN = "GRAPHCOLLAB_TEST_BROKEN_ROUND"  # in the environment: values that code reads itself are part of what a run is
 
 
-class Fragile(OwnModel):
+class Fragile(JudgedBy):
     """Cannot be judged after some round as long as the world is broken."""
 
     def __call__(self, data, env):
@@ -409,7 +410,7 @@ class FailsAt(Callback):
 @pytest.mark.parametrize("patience", [None, 2])
 @pytest.mark.parametrize(("rounds", "broken"), [(6, 4), (4, 4), (5, 5)])
 def test_an_error_while_judging_loses_no_round(tmp_path, monkeypatch, way, patience, rounds, broken):
-    method = local(epochs=1, lr=0.3, batch_size=4).replace(personal=Fragile())
+    method = local(epochs=1, lr=0.3, batch_size=4).replace(judge=Fragile())
     settings = {"rounds": rounds, "evaluate_every": 2, "checkpoint_every": 10, "patience": patience}
     straight = run(method, small(), make, **settings)
     assert broken in straight.history.rounds
@@ -463,21 +464,21 @@ def test_personal_models_are_the_ones_judged():
         def __call__(self, data, env):
             return data.x.map(torch.zeros_like)
 
-    result = run(Method("zero", Fit(optimizer=SGD(lr=0.1)), personal=Zero()), small(), make, rounds=2, patience=1)
+    result = run(Method("zero", Fit(optimizer=SGD(lr=0.1)), judge=Zero()), small(), make, rounds=2, patience=1)
     assert all(not bool(p.any()) for module in result.models().values() for p in module.parameters())
     assert result.history.last("val_loss").tolist() == pytest.approx([math.log(3)] * 6)
     assert bool(result.data.x.tensors[0].any())
 
 
 def test_models_are_made_once_however_often_they_are_asked_for():
-    class Count(OwnModel):
+    class Count(JudgedBy):
         made = 0
 
         def __call__(self, data, env):
             Count.made += 1
             return data.x
 
-    result = run(local(**QUICK).replace(personal=Count()), small(), make, rounds=1)
+    result = run(local(**QUICK).replace(judge=Count()), small(), make, rounds=1)
     Count.made = 0
     models = result.models()
     assert result.graph().x is not None

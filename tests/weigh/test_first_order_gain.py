@@ -202,7 +202,7 @@ def test_losses_are_computed_where_the_data_is():
 def test_bad_settings():
     with pytest.raises(ValueError, match="norm must be 'l2' or 'l1', got 'max'"):
         FirstOrderGain(norm="max")
-    with pytest.raises(ValueError, match="its weigher compares 'head'"):
+    with pytest.raises(ValueError, match="its FirstOrderGain says 'head'"):
         fomo().replace(weigh=FirstOrderGain(part="head"))
     without = Scene.small()
     splits = {"train": without.tasks.splits["train"]}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphcollab.engine import SGD, Rows
-from graphcollab.exchange import KeepOwn
+from graphcollab.exchange import NoExchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.metrics import Accuracy
@@ -22,7 +22,7 @@ def learn(lr=0.5, **settings):
     """Models stay where they are; mixtures take one step of size ½, half of the way to the node's training target."""
     trial = TrialMixtures(steps=1, batch_size=1, optimizer=SGD(lr=lr), **settings)
     still = Fit(steps=1, batch_size=1, optimizer=SGD(lr=0.0))
-    return Method("learn", still, trial, KeepOwn(), EveryRound(Threshold(1e-12)), prepare=WithSelfLoops())
+    return Method("learn", still, trial, NoExchange(shown="all"), EveryRound(Threshold(1e-12)), prepare=WithSelfLoops())
 
 
 def graph(data):
@@ -158,7 +158,7 @@ def test_small_noisy_nodes_listen_to_large_clean_ones_and_not_the_other_way(seed
         "learn",
         Fit(epochs=5, batch_size=10, optimizer=optimizer),
         TrialMixtures(optimizer=optimizer),
-        KeepOwn(),
+        NoExchange(shown="all"),
         prepare=WithSelfLoops(),
     )
     data, _ = Scene(tasks, [torch.nn.Linear(5, 1)]).play(method, rounds=5)

@@ -7,11 +7,12 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.comm import Comm
-from graphcollab.exchange import NeighborhoodAverage
+from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Env
 
 ENV = Env(None, Comm(), 0)
+MEANS = Exchange(route=NeighborhoodMeans())
 
 
 def graph(rows, edges, weight=None):
@@ -43,7 +44,7 @@ def flat(data):
 
 
 def play(data):
-    return NeighborhoodAverage()(data, ENV)
+    return MEANS(data, ENV)
 
 
 def test_everybody_averages_what_was_sent():
@@ -118,7 +119,7 @@ def test_weight_gradient(resting):
     edges = [[0, 1, 0, 1, 2, 1, 2], [0, 0, 1, 1, 1, 2, 2]]
     data = graph([[0.0, 1.0], [4.0, -2.0], [9.0, 5.0]], edges, [1, 3, 1, 3, 2, 3, 2])
     data.trains = data.serves = torch.tensor([k not in resting for k in range(3)])
-    exchange = NeighborhoodAverage()
+    exchange = MEANS
     after = exchange(data, ENV)
     rows = data.x.tensors[0]
     weight = data.edge_weight.clone().requires_grad_()
@@ -134,9 +135,9 @@ def test_weight_gradient_of_those_that_hear_nobody_is_zero():
     data = graph([[0.0], [6.0]], blocks([0], [1]))
     data.trains = data.serves = torch.tensor([True, False])
     after = play(data)
-    assert NeighborhoodAverage().weight_gradient(after, ENV, after.x.tensors[0]).tolist() == [0.0, 0.0]
+    assert MEANS.weight_gradient(after, ENV, after.x.tensors[0]).tolist() == [0.0, 0.0]
 
 
 def test_refusals():
     with pytest.raises(ValueError, match="buffers must be 'keep' or 'average', got 'drop'"):
-        NeighborhoodAverage(buffers="drop")
+        Exchange(buffers="drop", route=NeighborhoodMeans())

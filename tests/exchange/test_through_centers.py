@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.exchange import CenterAverage
+from graphcollab.exchange import Exchange, ThroughCenters
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import ifca
@@ -72,7 +72,7 @@ def test_running_statistics(divide, buffers):
 
 
 def test_centres_must_have_been_drawn():
-    method = Method("m", Fit(), exchange=CenterAverage(), rewire=EveryRound(Ring()), global_state=True)
+    method = Method("m", Fit(), exchange=Exchange(route=ThroughCenters()), rewire=EveryRound(Ring()))
     with pytest.raises(ValueError, match=r"use rewire=ChooseCenter\(\.\.\.\) of the same part"):
         Scene.small().play(method)
 
@@ -84,4 +84,4 @@ def test_nodes_cannot_stop_one_by_one():
 
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="divide must be 'all' or 'cluster', got 'none'"):
-        CenterAverage(divide="none")
+        ThroughCenters(divide="none")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.exchange import Exchange, ServerMix
+from graphcollab.exchange import AlongEdges, AtServer, Exchange
 from graphcollab.stack import ParamSpec, Stacks
 
 EDGES = [[0, 1, 1, 2, 2], [0, 0, 1, 1, 2]]
@@ -17,7 +17,7 @@ def line(make_graph):
     return make_graph([[0.0]] * 3, [[4.0], [8.0], [16.0]], EDGES, edge_weight=WEIGHT)
 
 
-def mixed(data, env, exchange=ServerMix()):  # noqa: B008
+def mixed(data, env, exchange=Exchange(route=AtServer())):  # noqa: B008
     return exchange(exchange.init(data, env), env)
 
 
@@ -47,7 +47,7 @@ def test_buffers_that_are_mixed_are_counted(line, make_env):
 
     rows = torch.tensor([[4.0, 0.0, 4.0], [8.0, 4.0, 8.0], [16.0, 0.0, 0.0]])
     line.x = Stacks.single(ParamSpec.from_module(WithBuffer()), rows)
-    after = mixed(line, make_env([1, 1, 1]), ServerMix(buffers="average"))
+    after = mixed(line, make_env([1, 1, 1]), Exchange(buffers="average", route=AtServer()))
     assert after.x.tensors[0].tolist() == [[7.0, 3.0, 7.0], [8.0, 4.0, 8.0], [16.0, 0.0, 0.0]]
     assert after.bytes_sent.tolist() == [24.0] * 3
     kept = mixed(line, make_env([1, 1, 1]))
@@ -55,9 +55,10 @@ def test_buffers_that_are_mixed_are_counted(line, make_env):
     assert kept.bytes_sent.tolist() == [8.0] * 3
 
 
-def test_settings():
-    assert repr(ServerMix("head")).startswith("ServerMix(part='head', buffers='keep'")
-    with pytest.raises(ValueError, match="buffers must be 'keep' or 'average'"):
-        ServerMix(buffers="drop")
-    with pytest.raises(TypeError, match="base"):
-        ServerMix(base="x")
+def test_any_formula_can_be_computed_at_a_server(line, make_env):
+    """Only the account changes."""
+    env = make_env([1, 1, 1])
+    for settings in ({"base": "x_start", "message": "update"}, {"base": "x", "against": "x", "scale": 0.5}):
+        served, edges = (Exchange(**settings, route=route) for route in (AtServer(), AlongEdges()))
+        assert mixed(line, env, served).x.tensors[0].tolist() == edges(line, env).x.tensors[0].tolist()
+        assert mixed(line, env, served).bytes_sent.tolist() == [8.0, 8.0, 8.0]

@@ -1,0 +1,43 @@
+"""Whether the pieces of a method fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from graphcollab.control.state import LOOP
+from graphcollab.piece import Exchanger, Field, Judge, Piece
+
+__all__ = ["check_agreement", "check_judge"]
+
+
+def check_agreement(name: str, exchange: Exchanger, pieces: Iterable[Piece]) -> None:
+    """Check that all pieces of a method say of the exchange's settings what it says.
+
+    Raises:
+        ValueError: If one is about another part of the model, or does something else with buffers.
+    """
+    wanted = exchange.agrees
+    for piece in pieces:
+        for setting, value in piece.agrees.items():
+            if setting in wanted and value != wanted[setting]:
+                what = "exchanges the part" if setting == "part" else f"exchanges with {setting}"
+                raise ValueError(
+                    f"{name} {what} {wanted[setting]!r}, and its {type(piece).__name__} says {value!r}: give both the "
+                    f"same {setting}"
+                )
+
+
+def check_judge(name: str, judge: Judge, fields: Collection[Field]) -> None:
+    """Check that nodes are judged by models that some piece of the method, or the loop, keeps.
+
+    Raises:
+        ValueError: If none does.
+    """
+    models = [field for field in fields if field.kind == "rows"]
+    for read in judge.reads:
+        if not any(field.covers(read) for field in (*LOOP, *models)):
+            own = "".join(f", {field.name!r}" for field in models)
+            raise ValueError(
+                f"{name} judges nodes by the field {read!r}, which none of its pieces keeps: use a piece that does, or "
+                f"judge them by one of 'x', 'x_local'{own}"
+            )

@@ -1,0 +1,163 @@
+"""The routes that models take: who gets what came from whom, and who pays for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.control.allowed import components, without_the_alone
+from graphcollab.control.at_work import edges_in_use, has_neighbors, weights_in_use
+from graphcollab.exchange.servers import SERVER, connect_servers
+from graphcollab.ops import mix
+from graphcollab.piece import Field, Piece
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
+
+__all__ = ["AlongEdges", "AtServer", "Route", "Ways"]
+
+
+class Ways(NamedTuple):
+    """The ways of one round: models go from nodes to places, are added up there, and the sums go to nodes.
+
+    Args:
+        edge_index: The sending node and the place, [2, L].
+        weight: The factor in the place's sum, [L].
+        places: Number of places.
+        home: The place whose sum a node gets, [K]. None: every node is a place of its own.
+        keeps: Nodes that keep their model, [K]. None: there are none.
+    """
+
+    edge_index: Tensor
+    weight: Tensor
+    places: int
+    home: Tensor | None = None
+    keeps: Tensor | None = None
+
+    def sum(self, env: Env, rows: Tensor, scale: float = 1.0) -> Tensor:
+        """Add up rows [K, P] at every place, [places, P]."""
+        weight = self.weight if scale == 1 else scale * self.weight
+        return mix(env.comm.halo(rows, self.edge_index), weight, self.edge_index, self.places)
+
+    def gather(self, sums: Tensor) -> Tensor:
+        """Return what every node gets of the places' sums, [K, P]; what is one for all is stored once."""
+        if self.home is None:
+            return sums
+        return sums.expand(len(self.home), -1) if self.places == 1 else sums[self.home]
+
+    def unless_kept(self, new: Tensor, old: Tensor) -> Tensor:
+        """Return new rows [K, P], but the old ones of nodes that keep theirs."""
+        if self.keeps is None or (self.places == 1 and not bool(self.keeps.any())):
+            return new
+        return torch.where(self.keeps[:, None], old, new)
+
+
+@dataclass(frozen=True)
+class Route(Piece):
+    """Base of what says which way models take. What it costs follows from the way."""
+
+    along_edges: ClassVar[bool] = True
+    """Whether models are mixed along the graph's edges."""
+    shares_base: ClassVar[bool] = False
+    """Whether the base of an exchange is mixed like its message, since a place belongs to many nodes."""
+    serves_rest: ClassVar[bool] = False
+    """Whether nodes at rest are given models too."""
+
+    def parts(self, part: str) -> list[str]:
+        """List the parts of a model that travel one by one, of the part that is exchanged."""
+        return [part]
+
+    def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
+        """Return what every edge counts for in this round, [E], and which nodes keep their models, [K], if some do.
+
+        Args:
+            data: The graph.
+            pulls: Whether edges pull at the receiver's model; those that are not in use then pull at nothing.
+        """
+        raise NotImplementedError
+
+    def ways(self, data: Data, pulls: bool = False) -> Ways:
+        """Return the ways of this round."""
+        raise NotImplementedError
+
+    def land(self, data: Data, sums: Mapping[str, Tensor]) -> tuple[Data, Mapping[str, Tensor]]:
+        """Return the graph after sums, by part, have come to their places, and what the places give to nodes."""
+        return data, sums
+
+    def at_server(self, data: Data) -> Tensor | None:
+        """Return who sends to a server in this round, [K]; None if models travel along edges."""
+        return None
+
+    def comes_down(self, data: Data) -> int:
+        """Return how many models a node that sends one to a server gets back."""
+        return 1
+
+    def charge(self, data: Data, env: Env, ways: Ways, width: int) -> Data:
+        """Count what has travelled, with models of ``width`` floats.
+
+        A sender pays for every edge to another node that weighs something; or, where a server stands between them,
+        once for its model and for what comes down to it.
+        """
+        sends = self.at_server(data)
+        if sends is not None:
+            return env.comm.count(data, sends.nonzero().flatten(), (1 + self.comes_down(data)) * width)
+        sender, receiver = ways.edge_index
+        return env.comm.count(data, sender[(sender != receiver) & (ways.weight != 0)], width)
+
+
+@dataclass(frozen=True)
+class AlongEdges(Route):
+    """Models travel along the graph's edges, with the weights that the weigher gives them.
+
+    Nodes at rest take no part. What a node would have given senders that do not serve goes to its own model, if it has
+    a self-loop, else its other weights grow in proportion; where edges pull, such senders pull at nothing. A node that
+    does not train keeps its model.
+
+    Args:
+        neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalisation).
+    """
+
+    neighbors_only: bool = False
+
+    travels: ClassVar[str] = "4 · P bytes for every receiver whose weight for it is not 0; P is the part that is mixed"
+
+    def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
+        """Return the edges' weights, with those of senders at rest given to others."""
+        in_use = edges_in_use(data)
+        if pulls and in_use is not None:
+            keeps: Tensor | None = ~data.trains
+            weight = data.edge_weight.masked_fill(~in_use | ~data.trains[data.edge_index[1]], 0)
+        else:
+            weight, keeps = weights_in_use(data, in_use)
+        loop = data.edge_index[0] == data.edge_index[1]
+        return (weight.masked_fill(loop, 0) if self.neighbors_only else weight), keeps
+
+    def ways(self, data: Data, pulls: bool = False) -> Ways:
+        """Return the edges."""
+        weight, keeps = self.shares(data, pulls)
+        return Ways(data.edge_index, weight, data.num_nodes, keeps=keeps)
+
+
+@dataclass(frozen=True)
+class AtServer(AlongEdges):
+    """Models are mixed along the graph's edges, but at a server that all of them go up to.
+
+    The server knows the weights, so a node sends its model once, whoever is to hear it, and gets one mixture back.
+    Nodes at work (those that both train and serve) pay for both, if they have a neighbour; edges cost nothing.
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
+    travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and a mixture down"
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Connect every node that may have neighbours to the server."""
+        return connect_servers(data, env, without_the_alone(components(data, mutual=False)))
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have neighbours."""
+        return data.trains & data.serves & has_neighbors(data)
