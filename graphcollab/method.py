@@ -164,7 +164,6 @@ class Method:
         data = self.stop.before(data, env)
         data = self.weigh(data, env)
         data = self.exchange(count_messages(data, self.exchange.at_server(data)), env)
-        local_models = data.get("x_local", data.x).where(~data.trains, held)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)

@@ -69,9 +69,6 @@ class Piece:
     embeds: ClassVar[bool] = False
     """Whether it reads latents, which models must have then (`SplitModel` does)."""
 
-    beyond_edges: ClassVar[bool] = False
-    """Whether connected nodes share more than what travels along edges (a server's average, common encoders)."""
-
     def __post_init__(self) -> None:
         check_settings(self)
 
@@ -79,6 +76,11 @@ class Piece:
     def needs(self) -> tuple[str, ...]:
         """Splits that every node must have samples in."""
         return ()
+
+    @property
+    def beyond_edges(self) -> bool:
+        """Whether connected nodes share more than what travels along edges (a server's average, common encoders)."""
+        return False
 
     @property
     def agrees(self) -> Mapping[str, object]:

@@ -258,7 +258,7 @@ BAD = {
         "exchanges the part 'head', and its FitPersonal says 'all': give both the same part",
     ),
     "part of centres": (
-        lambda: ifca(part="head").replace(exchange=Exchange(buffers="mix", route=ThroughCenters())),
+        lambda: ifca(part="head").replace(exchange=Exchange(buffers="average", route=ThroughCenters())),
         "exchanges the part 'all', and its ChooseCenter says 'head': give both the same part",
     ),
     "buffers of centres": (

@@ -70,7 +70,6 @@ def cobo(
         >>> cobo(sampling="mixed").weigh.sampling
         PairSampling(kind='mixed', switch=80, decay=0.5)
     """
-    check_setting("rho", Positive, rho)
     pairs = PairSampling(sampling) if isinstance(sampling, str) else sampling
     return Method(
         "cobo",

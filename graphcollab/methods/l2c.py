@@ -18,7 +18,11 @@ __all__ = ["l2c"]
 
 Variant: TypeAlias = Literal["consistent", "neighbors", "algorithm"]
 
-VARIANTS = {"consistent": ("x_start", False), "neighbors": ("x", True), "algorithm": ("x_start", True)}
+VARIANTS: dict[str, tuple[Literal["x", "x_start"], bool]] = {
+    "consistent": ("x_start", False),
+    "neighbors": ("x", True),
+    "algorithm": ("x_start", True),
+}
 
 
 @method

@@ -97,11 +97,6 @@ class ChooseCenter(Rewiring):
     also: Rewiring = field(default_factory=Keep)
     incomplete: Incomplete = "refuse"
 
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part, and what else must be the exchange's."""
-        return {"part": self.part, "buffers": self.buffers}
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.least_share is not None and self.least_share > 1 / self.clusters:

@@ -12,9 +12,8 @@ from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
 from graphcollab.metrics import metric_of, score_rows
-from graphcollab.piece import Field, Judge, Stop
+from graphcollab.piece import Field, Stop
 from graphcollab.settings import Count
-from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env

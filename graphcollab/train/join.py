@@ -12,7 +12,6 @@ from graphcollab.comm import Comm
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
 from graphcollab.engine.copy_module import copy_module
-from graphcollab.control.guard import settle
 from graphcollab.ops import mix
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks

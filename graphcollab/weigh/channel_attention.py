@@ -72,7 +72,6 @@ class ChannelAttention(Weigher):
         Field("mixer_step", "scalar", "steps of the encoders so far"),
     )
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
-    beyond_edges: ClassVar[bool] = True
 
     part: str = "all"
     hidden: Count = 10
@@ -82,11 +81,6 @@ class ChannelAttention(Weigher):
     scale: Literal["sum", "mean"] = "sum"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part, and what else must be the exchange's."""
-        return {"part": self.part}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,7 +98,7 @@ class ChannelAttention(Weigher):
         return {"part": self.part}
 
     @property
-    def beyond_edges(self) -> bool:  # type: ignore[override]
+    def beyond_edges(self) -> bool:
         """Whether nodes train encoders together."""
         return self.learns
 

@@ -93,11 +93,6 @@ class GradientAlignment(Weigher):
     part: str = "all"
     own: bool = False
 
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part, and what else must be the exchange's."""
-        return {"part": self.part}
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.own and self.domain != "simplex":

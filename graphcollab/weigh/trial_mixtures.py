@@ -101,11 +101,6 @@ class TrialMixtures(Weigher):
     worth: Literal["share", "odds"] = "share"
     part: str = "all"
 
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part, and what else must be the exchange's."""
-        return {"part": self.part}
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.minimum > self.start:

@@ -31,7 +31,7 @@ def three_parts(make_graph):
     return data
 
 
-def server(part="all", buffers="mix", scale=1.0):
+def server(part="all", buffers="average", scale=1.0):
     """A server's average; one whose step size is not 1 goes from where the round began."""
     formula = ("zero", "x") if scale == 1 else ("x_start", "update")
     return Exchange(*formula, part, buffers, scale=scale, route=ThroughServer())
