@@ -49,8 +49,8 @@ def pfedsim(
     The averages of the warm-up are then over connected components, whose nodes must all be allowed to hear each other.
 
     Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone;
-    under client sampling a mixture is of the nodes at work, not of what others sent long ago; a node's own classifier is
-    not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`JudgedBy`).
+    under client sampling a mixture is of the nodes at work, not of what others sent long ago; a node's own classifier
+    is not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`JudgedBy`).
 
     Args:
         warmup: Rounds of FedAvg. The paper plays half of all rounds so.
