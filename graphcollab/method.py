@@ -24,6 +24,7 @@ from graphcollab.exchange import NoExchange
 from graphcollab.judge import JudgedBy
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.rewire import EveryRound, Keep
+from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
@@ -50,6 +51,7 @@ class Method:
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
 
     Raises:
+        SettingError: If a slot holds something else than a piece of its kind.
         ValueError: If pieces do not agree on the part of the model that is exchanged or on what becomes of buffers,
             nodes are judged by models that no piece keeps, or nodes that stop would be given models all the same.
     """
@@ -66,6 +68,7 @@ class Method:
     def __post_init__(self) -> None:
         if isinstance(self.rewire, BaseTransform):
             object.__setattr__(self, "rewire", EveryRound(self.rewire))
+        check_settings(self)
         if self.stops and self.exchange.serves_rest:
             raise ValueError(
                 f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.keyed import keyed_uniform
+from graphcollab.settings import Count, Fraction, check_settings
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -24,7 +25,14 @@ _DROP_STREAM, _LATE_STREAM = 121, 122
 
 @dataclass(frozen=True)
 class Everyone:
-    """Every node takes part in every round. Base of what says otherwise."""
+    """Every node takes part in every round. Base of what says otherwise.
+
+    Raises:
+        SettingError: If a setting is not what its annotation says.
+    """
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def check(self, data: Data) -> None:
         """Check that what is said of nodes fits the graph."""
@@ -52,8 +60,7 @@ class Membership(Everyone):
         leaves: First round without them of nodes that leave, by ``node_id``.
 
     Raises:
-        ValueError: If a node or a round is not a whole number, a round is not at least 1, or a node leaves before it
-            has played one.
+        ValueError: If a node leaves before it has played a round.
 
     Example:
         >>> data = Data(node_id=torch.arange(3), isolated=torch.zeros(3).bool())
@@ -62,24 +69,15 @@ class Membership(Everyone):
         [[True, True, False], [True, True, True], [False, True, True]]
     """
 
-    joins: Mapping[int, int] = field(default_factory=dict)
-    leaves: Mapping[int, int] = field(default_factory=dict)
+    joins: Mapping[int, Count] = field(default_factory=dict)
+    leaves: Mapping[int, Count] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what in ("joins", "leaves"):
-            given = getattr(self, what)
-            if not isinstance(given, Mapping):
-                raise ValueError(f"{what} must map node_id to round, got {given!r}")
-            rounds = {}
-            for node, round_ in given.items():
-                known, when = _whole(node), _whole(round_)
-                if known is None:
-                    raise ValueError(f"{what} must name nodes by their node_id, a whole number, got {node!r}")
-                if when is None or when < 1:
-                    raise ValueError(
-                        f"node {node} {what} in a round, a whole number of at least 1 (counted from 0), got {round_!r}"
-                    )
-                rounds[known] = when
+        for what, given in (("joins", self.joins), ("leaves", self.leaves)):
+            if isinstance(given, Mapping):
+                object.__setattr__(self, what, {_plain(node): _plain(round_) for node, round_ in given.items()})
+        super().__post_init__()
+        for what, rounds in (("joins", self.joins), ("leaves", self.leaves)):
             object.__setattr__(self, what, dict(sorted(rounds.items())))
         for node in self.joins.keys() & self.leaves.keys():
             if self.leaves[node] <= self.joins[node]:
@@ -119,23 +117,20 @@ class Stragglers(Everyone):
         among: Who belongs to the collaboration: everyone, or a `Membership`.
 
     Raises:
-        ValueError: If a probability is not in [0, 1], or ``among`` are stragglers again.
+        ValueError: If ``among`` are stragglers again.
 
     Example:
         >>> Stragglers(drop=0.1, late=0.2)
         Stragglers(drop=0.1, late=0.2, among=Everyone())
     """
 
-    drop: float = 0.0
-    late: float = 0.0
+    drop: Fraction = 0.0
+    late: Fraction = 0.0
     among: Everyone = field(default_factory=Everyone)
 
     def __post_init__(self) -> None:
-        for name in ("drop", "late"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise ValueError(f"{name} must be a probability, from 0 to 1, got {value!r}")
-        if not isinstance(self.among, Everyone) or isinstance(self.among, Stragglers):
+        super().__post_init__()
+        if isinstance(self.among, Stragglers):
             raise ValueError(
                 f"among must be Everyone() or Membership(...), who of them are stragglers is said once, got "
                 f"{self.among!r}"
@@ -157,12 +152,12 @@ class Stragglers(Everyone):
         return trains & there, serves & there & in_time
 
 
-def _whole(value: object) -> int | None:
-    """Return an integer of any kind as a plain one; None for what is none, such as True or 2.0."""
+def _plain(value: object) -> object:
+    """Return an integer of any kind, such as a tensor, as a plain one; anything else as it is."""
     try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+        return value if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        return None
+        return value
 
 
 def attend(data: Data, env: Env) -> Data:

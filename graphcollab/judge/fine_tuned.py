@@ -1,4 +1,4 @@
-"""The personal slot of fine-tuning: nodes are judged by what they make of their model on their own data."""
+"""The judge slot of fine-tuning: nodes are judged by what they make of their model on their own data."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class FineTuned(Judge):
     local: Fit = field(default_factory=Fit)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.local.keep_state:
             raise ValueError("fine-tuning starts anew every time and keeps no state: use keep_state=False")
 

@@ -1,4 +1,4 @@
-"""FedProto's personal slot: the nearest class prototype decides."""
+"""FedProto's judge slot: the nearest class prototype decides."""
 
 from __future__ import annotations
 

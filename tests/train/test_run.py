@@ -21,6 +21,7 @@ from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
+from graphcollab.piece import Judge
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
@@ -457,10 +458,7 @@ def test_evaluate_does_not_train():
 
 
 def test_personal_models_are_the_ones_judged():
-    class Zero:
-        def init(self, data, env):
-            return data
-
+    class Zero(Judge):
         def __call__(self, data, env):
             return data.x.map(torch.zeros_like)
 
