@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import check_incomplete, server_groups
 from graphcollab.engine import Rows
+from graphcollab.engine.prototypes import with_prototypes
 from graphcollab.exchange.server_average import connect_servers, linked, places
-from graphcollab.local.fit_to_prototypes import with_prototypes
 from graphcollab.piece import Exchanger
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ class Receive(Exchanger):
     .. math::
         r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
 
-    The models ``x`` stay as they are. `graphcollab.local.FitThroughMixture` starts the next round from
+    The models ``x`` stay as they are. `graphcollab.local.Mixture` starts the next round from
     :math:`\alpha_{ii} x_i + r_i`.
 
     A node at rest keeps what it received last; what a node would have given senders that do not serve is its own. The

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcollab.checks import check_whole
 from graphcollab.engine import SGD
 from graphcollab.exchange import KeepOwn, Receive
-from graphcollab.local import Fit, FitThroughMixture
+from graphcollab.local import Fit, Mixture
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.rewire import EveryRound
@@ -47,7 +47,7 @@ def directed(
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`FitThroughMixture`). Whether j hears i says nothing about whether i hears j: the graph is directed.
+    (`Mixture`). Whether j hears i says nothing about whether i hears j: the graph is directed.
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
@@ -109,7 +109,7 @@ def directed(
     )
     train = Method(
         "directed",
-        local=FitThroughMixture(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=fast, part=part),
+        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=fast, through=Mixture(part)),
         weigh=KeepWeights(),
         exchange=Receive(part),
     )

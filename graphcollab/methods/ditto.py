@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphcollab.engine import SGD
 from graphcollab.exchange import ServerAverage
-from graphcollab.local import FitPersonal, PersonalModel
+from graphcollab.local import Fit, FitPersonal, PersonalModel
 from graphcollab.method import Method
 from graphcollab.rewire.sample_nodes import sample_nodes
 
@@ -63,7 +63,7 @@ def ditto(
     optimizer = SGD(lr=lr, weight_decay=weight_decay, momentum=momentum)
     return Method(
         "ditto",
-        local=FitPersonal(epochs, steps, batch_size, optimizer, lam=lam, part=part),
+        local=FitPersonal(Fit(epochs, steps, batch_size, optimizer), lam, part),
         exchange=ServerAverage(part=part, buffers=buffers, weights=weights, incomplete=incomplete),
         rewire=sample_nodes(fraction),
         personal=PersonalModel(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcollab.engine import SGD, PrototypeDistance
 from graphcollab.exchange import PrototypeAverage
 from graphcollab.judge import NearestPrototype
-from graphcollab.local import FitToPrototypes
+from graphcollab.local import Fit
 from graphcollab.method import Method, OwnModel
 from graphcollab.rewire.sample_nodes import sample_nodes
 
@@ -67,7 +67,7 @@ def fedproto(
         raise ValueError(f"predict must be 'prototype' or 'head', got {predict!r}")
     return Method(
         "fedproto",
-        local=FitToPrototypes(
+        local=Fit(
             epochs=epochs,
             steps=steps,
             batch_size=batch_size,

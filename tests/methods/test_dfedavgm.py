@@ -60,7 +60,7 @@ def test_without_momentum_it_is_dpsgd_with_local_epochs():
 
 
 def test_refusals(points):
-    with pytest.raises(ValueError, match="momentum must be finite and must not be negative, got -1"):
+    with pytest.raises(ValueError, match="momentum must be a number of at least 0 and below 1, got -1"):
         dfedavgm(momentum=-1)
     with pytest.raises(ValueError, match="steps must be a whole number of at least 1, got 0"):
         dfedavgm(steps=0)
