@@ -20,7 +20,7 @@ from graphcollab.control.at_work import count_messages
 from graphcollab.control.guard import judge
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange, ServerAverage
-from graphcollab.piece import Exchanger, Judge, Local, Rewiring, Stop, Weigher
+from graphcollab.piece import Exchanger, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.rewire import EveryRound, Keep
 from graphcollab.stack import Stacks
 from graphcollab.stop.watch import NoWatch
@@ -191,6 +191,9 @@ class Method:
         if not isinstance(self.exchange, NoExchange):  # it names a part for the weigher only
             if getattr(self.local, "mixed", True):  # CrossGradients says so where models and gradients go together
                 others.append(("part", self.local, "its local update shares"))
+            if isinstance(self.local, Piece):
+                nested = (piece for piece in self.local.walk() if "part" in piece.agrees)
+                others += [("part", piece, "its local update shares") for piece in nested]
             others.append(("buffers", self.weigh, "its weigher judges"))
             others += [(name, self.rewire, "its rewiring says") for name in ("part", "buffers")]
         for name, slot, does in others:

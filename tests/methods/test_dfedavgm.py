@@ -62,7 +62,7 @@ def test_without_momentum_it_is_dpsgd_with_local_epochs():
 def test_refusals(points):
     with pytest.raises(ValueError, match="momentum must be a number of at least 0 and below 1, got -1"):
         dfedavgm(momentum=-1)
-    with pytest.raises(ValueError, match="steps must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="steps must be a whole number of at least 1 or None, got 0"):
         dfedavgm(steps=0)
     directed = points([[[0.0]], [[4.0]]], edges=[[0], [1]])
     with pytest.raises(ValueError, match="undirected"):
