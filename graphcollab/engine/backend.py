@@ -114,26 +114,28 @@ class Backend(ABC):
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        anchor: Tensor | None = None,
         out: Tensor | None = None,
-        scale: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps.
 
         Args:
             flat: Models, [r, columns]; not changed.
-            feed: Their batches.
+            feed: Their batches, and what else they are given.
             optimizer: The update.
             objective: What is minimised.
             state: Optimiser state by slot, [r, P]; not changed.
             step: Optimiser steps taken before, [r].
-            anchor: Parameters to stay close to, [r, P].
             out: Where to put the new models, [r, columns]. Default: a new tensor.
-            scale: By part, the share of a row's own model in what the loss is of, [r]; see `RowOptimizer.update_share`.
 
         Returns:
             New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
         """
+
+    def _split(self, values: Tensor) -> list[Tensor]:
+        """Split numbers [..., P] into one view per parameter."""
+        count = self.spec.num_named_parameters
+        pieces = values.split(self.spec.sizes[:count], dim=-1)
+        return [p.unflatten(-1, s) if s else p[..., 0] for p, s in zip(pieces, self.spec.shapes[:count], strict=True)]
 
     def _shares(self, scale: Mapping[str, Tensor] | None) -> list[Tensor] | None:
         """Return the own model's share in every parameter, [r, 1, ...] each, which is 1 outside of the parts."""

@@ -115,7 +115,7 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
     zero = torch.zeros(2, dtype=torch.int64, device=flat.device)
     state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
     optimizer = SGD(lr=RATE, momentum=0.9)
-    after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero, anchor)
+    after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero)
     return reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
 
 

@@ -16,7 +16,7 @@ from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
 from graphcollab.engine.row_order import entries, first_bad, in_order, view
 from graphcollab.engine.row_results import BatchGradient, FitState, Fitted, Outputs
 from graphcollab.engine.rows import Rows
-from graphcollab.engine.samples import take_samples
+from graphcollab.engine.samples import few_samples, take_samples
 from graphcollab.engine.views import Views
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks, local_steps, make_schedule
@@ -55,7 +55,7 @@ class Engine:
     ) -> None:
         self.tasks = tasks
         self.objective = as_objective(tasks.loss)
-        sample, pairs = _sample(tasks), list(zip(modules, specs, strict=True))
+        sample, pairs = few_samples(tasks), list(zip(modules, specs, strict=True))
         if plans is None:
             plans = [make_plan(module, spec, sample, self.objective, backend, chunk) for module, spec in pairs]
         else:
@@ -105,6 +105,7 @@ class Engine:
         layout = [(s, where, self.backends[s]) for s, where in self._stacks(rows)]
         models = [rows.source.tensors[s].new_empty(len(where), b.spec.num_columns) for s, where, b in layout]
         slots = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        before = slots if state is None else {slot: many.tensors for slot, many in state.slots.items()}
         loss = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
         bad = torch.full_like(rows.node, -1)
         for place, (s, where, backend) in enumerate(layout):
@@ -114,19 +115,13 @@ class Engine:
                 nodes = rows.node[take]
                 schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, *plan)
                 index = split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position)
-                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, entries(given, take))
-                flat = rows.parameters(s, take)
-                old = {
-                    slot: flat.new_zeros(len(take), width)
-                    if state is None
-                    else state.slots[slot].tensors[place][local, :width]
-                    for slot in slots
-                }
                 near = None if anchor is None else anchor.tensors[place][local][:, :width]
+                more = entries(given, take), near, entries(scale, take)
+                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more)
+                flat = rows.parameters(s, take)
+                old = {slot: before[slot][place][local, :width] for slot in slots}
                 out = view(models[place], local)
-                new, moved, losses = backend.fit(
-                    flat, feed, optimizer, objective, old, taken[take], near, out, entries(scale, take)
-                )
+                new, moved, losses = backend.fit(flat, feed, optimizer, objective, old, taken[take], out)
                 if out is None:
                     models[place][local] = new
                 for slot, values in moved.items():
@@ -190,10 +185,9 @@ class Engine:
         if not found:
             raise ValueError("there are no rows to compute gradients of")
         order, losses, gradients, rests = zip(*found, strict=True)
-        one = len({rest.shape[1] for rest in rests}) == 1 and sum(1 for _ in self._stacks(rows)) == 1
-        return BatchGradient(
-            in_order(losses, order), in_order(gradients, order), in_order(rests, order) if one else None
-        )
+        several = sum(1 for _ in self._stacks(rows)) > 1
+        buffers = None if several else in_order(rests, order)
+        return BatchGradient(in_order(losses, order), in_order(gradients, order), buffers)
 
     def grad(
         self,
@@ -319,13 +313,3 @@ class Engine:
         order = work.argsort(descending=True, stable=True)
         pieces = -(-len(order) // self.plans[stack].chunk)
         yield from order.tensor_split(pieces) if pieces else ()
-
-
-def _sample(tasks: Tasks) -> tuple[Tensor, Tensor]:
-    """Return up to two training samples of the node with the fewest, but one if possible, and three of the largest."""
-    split = tasks.splits["train"]
-    pool, sizes = tasks.pools[split.pool], split.sizes
-    several = torch.where(sizes > 1, sizes, sizes.max() + 1)
-    few, many = int(several.argmin()), int(sizes.argmax())
-    index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
-    return pool.inputs[index], pool.targets[index]

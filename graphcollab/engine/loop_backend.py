@@ -88,9 +88,7 @@ class LoopBackend(Backend):
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        anchor: Tensor | None = None,
         out: Tensor | None = None,
-        scale: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps, row after row; see `Backend.fit`."""
         self.module.train()
@@ -98,11 +96,11 @@ class LoopBackend(Backend):
         new.copy_(flat)
         moments = {slot: values.detach().clone() for slot, values in state.items()}
         sizes, first, idents = feed.schedule.size.tolist(), step.tolist(), feed.node_id.tolist()
-        losses, shares = flat.new_full((len(feed.schedule), len(flat)), float("nan")), self._shares(scale)
+        losses, shares = flat.new_full((len(feed.schedule), len(flat)), float("nan")), self._shares(feed.scale)
         for r, row in enumerate(new):
             params = self._bind(row)
             moved = {slot: self._split(values[r]) for slot, values in moments.items()}
-            near = None if anchor is None else anchor[r]
+            near = None if feed.anchor is None else feed.anchor[r]
             own = None if shares is None else [share[r] for share in shares]
             seen = []
             randomness = keyed_layers(feed.seed, idents[r], feed.round_)
@@ -161,9 +159,3 @@ class LoopBackend(Backend):
         for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
             if name in buffers:
                 view.copy_(buffers[name])
-
-    def _split(self, values: Tensor) -> list[Tensor]:
-        """Split a row's [P] numbers into one view per parameter."""
-        count = self.spec.num_named_parameters
-        pieces = values.split(self.spec.sizes[:count])
-        return [piece.view(shape) for piece, shape in zip(pieces, self.spec.shapes[:count], strict=True)]

@@ -173,10 +173,7 @@ class Sum(Objective):
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Add the terms."""
-        total = self.terms[0](outputs, targets, context)
-        for term in self.terms[1:]:
-            total = total + term(outputs, targets, context)
-        return total
+        return functools.reduce(operator.add, (term(outputs, targets, context) for term in self.terms))
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         """Check by every term."""
@@ -185,10 +182,7 @@ class Sum(Objective):
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Add the terms of many nodes at once."""
-        total = self.terms[0].rows(outputs, targets, context)
-        for term in self.terms[1:]:
-            total = total + term.rows(outputs, targets, context)
-        return total
+        return functools.reduce(operator.add, (term.rows(outputs, targets, context) for term in self.terms))
 
 
 @dataclass(frozen=True)

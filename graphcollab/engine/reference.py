@@ -115,7 +115,8 @@ class Reference:
         index = torch.tensor(PLACES, device=device)[:, None] % len(self.inputs)
         one = torch.ones(2, dtype=torch.int64, device=device)
         schedule = Schedule(index, torch.tensor(SIZES, device=device)[:, None], one)
-        return Feed(Pool(self.inputs.clone(), self.targets.clone()), index, schedule, torch.arange(2).to(device), 0, 0)
+        pool, nodes = Pool(self.inputs.clone(), self.targets.clone()), torch.arange(2, device=device)
+        return Feed(pool, index, schedule, nodes, 0, 0, anchor=self.anchor)
 
     def numbers(self) -> Numbers:
         """Compute everything by plain PyTorch, one model at a time, without padding."""

@@ -102,9 +102,7 @@ class VmapBackend(Backend):
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        anchor: Tensor | None = None,
         out: Tensor | None = None,
-        scale: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps, all rows in lockstep; see `Backend.fit`."""
         self.module.train()
@@ -116,7 +114,7 @@ class VmapBackend(Backend):
         apart = flat.device.type != "cpu" or count < len(self.spec.names)
         leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
-        anchors, shares = self._anchor(anchor), self._shares(scale)
+        anchors, shares = self._anchor(feed.anchor), self._shares(feed.scale)
         sizes = feed.schedule.size.cpu()
         whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
         losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
@@ -194,12 +192,6 @@ class VmapBackend(Backend):
         for n in range(self.first_buffer, len(views)):
             views[n] = _own(views[n])
         return views
-
-    def _split(self, values: Tensor) -> Leaves:
-        """Split [r, P] into one view per parameter."""
-        count = self.spec.num_named_parameters
-        pieces = values.split(self.spec.sizes[:count], dim=-1)
-        return [p.unflatten(-1, s) if s else p[..., 0] for p, s in zip(pieces, self.spec.shapes[:count], strict=True)]
 
     def _anchor(self, anchor: Tensor | None) -> Leaves | None:
         return None if anchor is None else self._split(anchor)
