@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from graphcollab.comm import Comm
-from graphcollab.engine import SGD, Engine
+from graphcollab.engine import SGD, CrossEntropy, Engine, Proximal
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import JudgedBy
 from graphcollab.local import ClippedMean, CrossGradients, Fit, FitPersonal
@@ -172,6 +172,13 @@ def test_slots_that_share_different_things_may_name_different_parts():
     assert Method("m", FitPersonal(part="head")).part == "all"
     with pytest.raises(ValueError, match="m exchanges the part 'all', and its CrossGradients says 'head'"):
         Method("m", replace(gradients, mixed=True), exchange=Exchange())
+
+
+def test_objectives_pull_the_part_that_is_exchanged():
+    pull = Fit(objective=CrossEntropy() + 0.1 * Proximal(1.0, "head"))
+    assert fedavg(part="head").replace(local=pull).part == "head"
+    with pytest.raises(ValueError, match="fedavg exchanges the part 'all', and its local update shares 'head'"):
+        fedavg().replace(local=pull)
 
 
 def test_slots_are_played_in_order():

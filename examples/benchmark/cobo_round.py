@@ -18,7 +18,7 @@ from _measure import arguments, interleave, machine, write  # type: ignore
 
 from graphcollab import Tasks, build_model, methods
 from graphcollab.comm import Comm
-from graphcollab.engine import Engine, Rows, batch_gradient
+from graphcollab.engine import Engine, Rows
 from graphcollab.method import Method
 from graphcollab.models import MODELS
 from graphcollab.stack import ParamSpec
@@ -77,7 +77,7 @@ def main() -> None:
             pairs.append(cobo.data.pairs_compared - cobo.before.pairs_compared)
             node = torch.arange(2 * pairs[-1], device=args.device) % args.nodes
             for few in node.split(env.engine.plans[0].chunk):
-                batch_gradient(env.engine, Rows.own(cobo.data.x, few), seed=1, round_=0, batch_size=args.batch_size)
+                env.engine.batch_gradient(Rows.own(cobo.data.x, few), seed=1, round_=0, batch_size=args.batch_size)
 
         print(f"{name}: {specs[0].num_parameters:,} parameters, {args.nodes} nodes, batches of {args.batch_size}")
         timed = interleave(

@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
+
+from graphcollab.piece import Piece
+from graphcollab.settings import Fraction, NonNegative, Positive, Real, Share
 
 __all__ = ["AddNoise", "ImageAugment"]
 
 
 @dataclass(frozen=True)
-class AddNoise:
+class AddNoise(Piece):
     """Adds normally distributed noise: an augmentation for samples that are not images.
 
     Args:
         std: Standard deviation of the noise, in the samples' own unit.
 
     Raises:
-        ValueError: If it is negative or not finite. When called: if samples are whole numbers.
+        ValueError: When called, if samples are whole numbers.
 
     Example:
         >>> AddNoise(0.0)(torch.ones(2, 3)).tolist()
         [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
 
-    std: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.std < math.inf:
-            raise ValueError(f"std must be a finite number that is not negative, got {self.std}")
+    std: NonNegative = 0.1
 
     def __call__(self, samples: Tensor) -> Tensor:
         """Return noisy samples [n, ...]."""
@@ -44,7 +43,7 @@ class AddNoise:
 
 
 @dataclass(frozen=True)
-class ImageAugment:
+class ImageAugment(Piece):
     """Random crops, colours, grey tones, blur and flips of images, by kornia.
 
     The augmentations of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et
@@ -68,34 +67,28 @@ class ImageAugment:
         flip: Probability of a horizontal flip; 0 where left and right have a meaning, as with digits.
 
     Raises:
-        ValueError: If a setting is out of its range. When called: if samples are not images with 1 or 3 channels.
+        ValueError: If the least is greater than the greatest; when called, if samples are not images with 1 or 3
+            channels.
         ModuleNotFoundError: When called, if kornia is not installed.
     """
 
-    crop: tuple[float, float] = (0.2, 1.0)
-    brightness: float = 0.4
-    contrast: float = 0.4
-    saturation: float = 0.4
-    hue: float = 0.1
-    jitter: float = 0.8
-    gray: float = 0.2
-    blur: float = 0.5
-    sigma: tuple[float, float] = (0.1, 2.0)
-    flip: float = 0.5
+    crop: tuple[Share, Share] = (0.2, 1.0)
+    brightness: Fraction = 0.4
+    contrast: Fraction = 0.4
+    saturation: Fraction = 0.4
+    hue: Annotated[float, Real(least=0, most=0.5)] = 0.1
+    jitter: Fraction = 0.8
+    gray: Fraction = 0.2
+    blur: Fraction = 0.5
+    sigma: tuple[Positive, Positive] = (0.1, 2.0)
+    flip: Fraction = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("jitter", "gray", "blur", "flip"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be a probability, got {getattr(self, name)}")
-        for name, most in (("brightness", 1.0), ("contrast", 1.0), ("saturation", 1.0), ("hue", 0.5)):
-            if not 0 <= getattr(self, name) <= most:
-                raise ValueError(f"{name} must be in [0, {most:g}], got {getattr(self, name)}")
-        if not 0 < self.crop[0] <= self.crop[1] <= 1:
-            raise ValueError(f"crop must be two shares of the area in (0, 1], the least first, got {self.crop}")
-        if not 0 < self.sigma[0] <= self.sigma[1] < math.inf:
-            raise ValueError(f"sigma must be two positive numbers, the least first, got {self.sigma}")
-        object.__setattr__(self, "crop", tuple(self.crop))
-        object.__setattr__(self, "sigma", tuple(self.sigma))
+        super().__post_init__()
+        for name in ("crop", "sigma"):
+            least, greatest = getattr(self, name)
+            if least > greatest:
+                raise ValueError(f"{name} must be two numbers, the least first, got {(least, greatest)}")
 
     def __call__(self, samples: Tensor) -> Tensor:
         """Return changed images [n, C, H, W]."""

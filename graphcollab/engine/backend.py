@@ -13,23 +13,14 @@ from torch import Tensor, nn
 
 from graphcollab.engine.copy_module import copy_module
 from graphcollab.engine.feed import Feed
-from graphcollab.engine.latents import embed_arguments, has_latents
+from graphcollab.engine.layer_traits import padding_by_type
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
-__all__ = [
-    "Backend",
-    "Key",
-    "batch_groups",
-    "draws_keyed",
-    "is_random",
-    "padding_by_type",
-    "training_failure",
-    "used",
-]
+__all__ = ["Backend", "Key", "batch_groups", "draws_keyed", "take_step"]
 
 _JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
 
@@ -107,11 +98,11 @@ class Backend(ABC):
         objective: Objective,
         anchor: Tensor | None = None,
         key: Key | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P]; ``weight`` [r, m] as in `Context`.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return losses [r], gradients [r, P], and the buffers [r, columns - P] after the pass.
 
-        They are of evaluation mode, or, with a key for randomness inside layers, of training mode. Buffers stay as
-        they are.
+        They are of evaluation mode, or, with a key for randomness inside layers, of training mode. The models stay as
+        they are, with their buffers; ``weight`` [r, m] is as in `Context`.
         """
 
     @abstractmethod
@@ -123,24 +114,37 @@ class Backend(ABC):
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        anchor: Tensor | None = None,
         out: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps.
 
         Args:
             flat: Models, [r, columns]; not changed.
-            feed: Their batches.
+            feed: Their batches, and what else they are given.
             optimizer: The update.
             objective: What is minimised.
             state: Optimiser state by slot, [r, P]; not changed.
             step: Optimiser steps taken before, [r].
-            anchor: Parameters to stay close to, [r, P].
             out: Where to put the new models, [r, columns]. Default: a new tensor.
 
         Returns:
             New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
         """
+
+    def _split(self, values: Tensor) -> list[Tensor]:
+        """Split numbers [..., P] into one view per parameter."""
+        count = self.spec.num_named_parameters
+        pieces = values.split(self.spec.sizes[:count], dim=-1)
+        return [p.unflatten(-1, s) if s else p[..., 0] for p, s in zip(pieces, self.spec.shapes[:count], strict=True)]
+
+    def _shares(self, scale: Mapping[str, Tensor] | None) -> list[Tensor] | None:
+        """Return the own model's share in every parameter, [r, 1, ...] each, which is 1 outside of the parts."""
+        if scale is None:
+            return None
+        count, ones = self.spec.num_named_parameters, torch.ones_like(next(iter(scale.values())))
+        own = {name: share for part, share in scale.items() for name in self.spec.names_in(part)}
+        pairs = zip(self.spec.names[:count], self.spec.shapes[:count], strict=True)
+        return [own.get(name, ones).view(-1, *[1] * len(shape)) for name, shape in pairs]
 
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.autocast)
@@ -187,58 +191,22 @@ def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice
     return [((size == length).nonzero().flatten().to(like.device), length, None) for length in lengths]
 
 
-def used(
-    params: Sequence[Tensor], grads: Sequence[Tensor | None], state: Mapping[str, Sequence[Tensor]]
-) -> tuple[list[Tensor], list[Tensor], dict[str, list[Tensor]]]:
-    """Return parameters, gradients and optimiser state of what the loss depends on.
+def take_step(
+    optimizer: RowOptimizer,
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    state: State,
+    step: Tensor | int,
+    shares: Sequence[Tensor] | None = None,
+) -> None:
+    """Change what the loss depends on, in place, by an optimiser's step, and its state with it.
 
     The others rest, as in ``torch.optim``, which skips parameters without a gradient: they do not even decay.
     """
     some = [n for n, grad in enumerate(grads) if grad is not None]
-    kept = {slot: [values[n] for n in some] for slot, values in state.items()}
-    return [params[n] for n in some], [grad for grad in grads if grad is not None], kept
-
-
-def padding_by_type(module: nn.Module, spec: ParamSpec) -> str:
-    """Return where batches may be padded as far as the types of layers tell; see `Backend`.
-
-    Batch normalisation looks across the batch in training, and without running statistics in evaluation too. Whatever
-    has buffers may average over the batch.
-    """
-    norms = [
-        m
-        for m in module.modules()
-        if isinstance(m, nn.modules.batchnorm._NormBase) and not isinstance(m, nn.modules.instancenorm._InstanceNorm)
-    ]
-    if any(m.running_mean is None or m.running_var is None for m in norms):
-        return "never"
-    return "evaluation" if norms or "buffers" in spec.parts else "always"
-
-
-def is_random(module: nn.Module, inputs: Tensor) -> bool:
-    """Tell whether the module draws random numbers in training mode, judged by one forward pass of a copy, to latents.
-
-    Shapes:
-        inputs: [B, ...]; two samples or more, for batch normalisation.
-    """
-    with keyed_layers(_JUDGING):
-        embeds = has_latents(module, inputs)
-    with keyed_layers(0) as randomness, torch.no_grad():
-        copy_module(module).train()(inputs, **embed_arguments(embeds))
-    return randomness.draws > 0
-
-
-def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) -> str | None:
-    """Return why a copy of a module cannot take inputs [B, ...] in training mode, None where it can.
-
-    Args:
-        module: The module.
-        inputs: The inputs.
-        embeds: Whether latents are asked for.
-    """
-    try:
-        with keyed_layers(0), torch.no_grad():
-            copy_module(module).train()(inputs, **embed_arguments(embeds))
-    except (RuntimeError, ValueError, IndexError) as error:
-        return str(error)
-    return None
+    mine, kept = [params[n] for n in some], {slot: [values[n] for n in some] for slot, values in state.items()}
+    slopes = [grad for grad in grads if grad is not None]
+    if shares is None:
+        optimizer.update(mine, slopes, kept, step)
+    else:
+        optimizer.update_share(mine, slopes, kept, step, [shares[n] for n in some])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.engine.objective import Context, Objective, Wrapped
+from graphcollab.engine.objective import Context, Objective, Reads, Wrapped
+from graphcollab.settings import Positive
 
 __all__ = ["FirstView", "PrototypeContrast", "PrototypeUniformity", "SupervisedContrast"]
-
-REDUCTIONS = ("mean", "sum")
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,15 @@ class SupervisedContrast(Objective):
         reduction: ``"mean"`` or ``"sum"`` over the views of the batch.
         normalize: False: u is p itself, as in the code of FedClassAvg's authors.
         of: ``"projection"`` or ``"latent"``: what is compared.
-
-    Raises:
-        ValueError: If the temperature is not a positive finite number, or form, reduction or ``of`` is unknown.
     """
 
-    temperature: float = 0.5
-    form: str = "out"
-    reduction: str = "mean"
+    temperature: Positive = 0.5
+    form: Literal["out", "in"] = "out"
+    reduction: Literal["mean", "sum"] = "mean"
     normalize: bool = True
-    of: str = "projection"
-    embeds = True  # and it compares samples, so a split's gradient is computed on all at once: it counts as a penalty
+    of: Literal["projection", "latent"] = "projection"
 
-    def __post_init__(self) -> None:
-        _check_temperature(self.temperature)
-        for name, known in (("form", ("out", "in")), ("reduction", REDUCTIONS), ("of", ("projection", "latent"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+    reads: ClassVar[Reads] = Reads(latents=True, whole=True)  # samples are compared
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the loss of a batch of views."""
@@ -94,18 +86,13 @@ class PrototypeContrast(Objective):
         normalize: False: the prototypes keep their length and :math:`\tau = 1`, as what the authors' code amounts to,
             where the temperature cancels.
         name: Name of the parameter [C, d_p].
-
-    Raises:
-        ValueError: If the temperature is not a positive finite number.
     """
 
-    temperature: float = 0.5
+    temperature: Positive = 0.5
     normalize: bool = True
     name: str = "prototypes"
-    embeds = True
 
-    def __post_init__(self) -> None:
-        _check_temperature(self.temperature)
+    reads: ClassVar[Reads] = Reads(latents=True, whole=True)  # the prototypes are parameters
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the views of the batch."""
@@ -138,19 +125,11 @@ class PrototypeUniformity(Objective):
             cosine, of prototypes of any length.
         temperature: τ of ``"exp"``.
         name: Name of the parameter [C, d_p].
-
-    Raises:
-        ValueError: If the form is unknown or the temperature is not a positive finite number.
     """
 
-    form: str = "cosine"
-    temperature: float = 100.0
+    form: Literal["cosine", "exp"] = "cosine"
+    temperature: Positive = 100.0
     name: str = "prototypes"
-
-    def __post_init__(self) -> None:
-        _check_temperature(self.temperature)
-        if self.form not in ("cosine", "exp"):
-            raise ValueError(f"form must be 'cosine' or 'exp', got {self.form!r}")
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the loss of the prototypes; samples play no part."""
@@ -171,8 +150,6 @@ class FirstView(Wrapped):
     Args:
         term: The objective.
     """
-
-    term: Objective
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the objective of the views that come first."""
@@ -223,8 +200,3 @@ def _prototypes(context: Context, name: str) -> Tensor:
             f"the model has no parameter {name!r} with one prototype per class: use graphcollab.models.SplitModel"
         )
     return context.params[name]
-
-
-def _check_temperature(temperature: float) -> None:
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be a positive finite number, got {temperature}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcollab.engine.backend import Backend, padding_by_type
+from graphcollab.engine.backend import Backend
+from graphcollab.engine.layer_traits import padding_by_type
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.reference import JUDGED, RATE, SIZES, TRAINED, Numbers, Reference
 
@@ -52,7 +53,7 @@ def padding_of(reference: Reference, expected: Numbers) -> str:
     by_type = padding_by_type(reference.module, reference.spec)
     if by_type == "never":
         return "never"
-    weight = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]).to(reference.flat) if reference.objective.weighs else None
+    weight = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]).to(reference.flat) if not reference.objective.reads.alike else None
     batch = reference.pick(AMONG)
     if batch[0].is_floating_point():
         batch[0][2] = 0.3 * batch[0][2] + 0.7 * batch[0][1]  # one that there is not
@@ -103,18 +104,18 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
         outputs += torch.cat([part.reshape(*part.shape[:2], -1) for part in parts], 2).unbind()
     outputs = [part[:size] for part, size in zip(outputs, SIZES, strict=True)]
     pairs = []
-    for r in [slice(0, 2)] if objective.weighs and backend.padding == "always" else [slice(0, 1), slice(1, 2)]:
+    for r in [slice(0, 2)] if not objective.reads.alike and backend.padding == "always" else [slice(0, 1), slice(1, 2)]:
         sizes = torch.tensor(SIZES[r], device=flat.device)[:, None]
         width = int(sizes.max())
         weight = (torch.arange(width, device=flat.device) < sizes) / sizes.to(flat.dtype) if len(sizes) > 1 else None
         near = None if anchor is None else anchor[r]
         batch, labels = inputs[r, :width].clone(), targets[r, :width].clone()
-        pairs.append(backend.gradient(flat[r], batch, labels, weight, objective, near))
+        pairs.append(backend.gradient(flat[r], batch, labels, weight, objective, near)[:2])
     loss, gradient = (torch.cat(pieces) for pieces in zip(*pairs, strict=True))
     zero = torch.zeros(2, dtype=torch.int64, device=flat.device)
     state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
     optimizer = SGD(lr=RATE, momentum=0.9)
-    after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero, anchor)
+    after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero)
     return reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
 
 

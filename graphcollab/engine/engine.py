@@ -1,4 +1,4 @@
-"""The row primitives ``loss``, ``grad``, ``fit`` and ``predict`` that all methods are built on."""
+"""The row primitives ``fit``, ``grad``, ``batch_gradient``, ``predict`` and ``loss`` that all methods are built on."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.backend import Backend
+from graphcollab.engine.backend import Backend, batch_groups
 from graphcollab.engine.feed import Feed
+from graphcollab.engine.local_steps import LocalSteps
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context, Objective
-from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
-from graphcollab.engine.row_results import Fitted, Outputs
+from graphcollab.engine.row_order import entries, first_bad, in_order, view
+from graphcollab.engine.row_results import BatchGradient, FitState, Fitted, Outputs
 from graphcollab.engine.rows import Rows
-from graphcollab.engine.samples import take_samples
+from graphcollab.engine.samples import few_samples, take_samples
 from graphcollab.engine.views import Views
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
+from graphcollab.tasks import Tasks, local_steps, make_schedule
 
 __all__ = ["Engine"]
 
@@ -54,7 +55,7 @@ class Engine:
     ) -> None:
         self.tasks = tasks
         self.objective = as_objective(tasks.loss)
-        sample, pairs = _sample(tasks), list(zip(modules, specs, strict=True))
+        sample, pairs = few_samples(tasks), list(zip(modules, specs, strict=True))
         if plans is None:
             plans = [make_plan(module, spec, sample, self.objective, backend, chunk) for module, spec in pairs]
         else:
@@ -69,79 +70,124 @@ class Engine:
     def fit(
         self,
         rows: Rows,
+        steps: LocalSteps,
         *,
-        optimizer: RowOptimizer,
         seed: int,
         round_: int,
-        batch_size: int,
-        epochs: int = 1,
-        steps: int | None = None,
         objective: Objective | None = None,
         anchor: Stacks | None = None,
-        state: Mapping[str, Stacks] | None = None,
-        step: Tensor | None = None,
-        views: Views | None = None,
         given: Mapping[str, Tensor] | None = None,
+        views: Views | None = None,
+        state: FitState | None = None,
+        scale: Mapping[str, Tensor] | None = None,
     ) -> Fitted:
         """Train every row on its node's training samples.
 
         Args:
             rows: What to train, on whose data.
-            optimizer: The update.
+            steps: How many steps, on how many samples, and the update.
             seed: Seed of the run.
             round_: Round; with the seed and the node's identity it fixes the batches.
-            batch_size: B; the last batch of a pass may be shorter.
-            epochs: Passes over the node's training samples.
-            steps: Number of local steps, instead of ``epochs``.
             objective: What is minimised. Default: the task's loss.
             anchor: One anchor per row, where the objective asks for one.
-            state: Optimiser state by slot, one row each. Default: zero.
-            step: Optimiser steps taken before, [R]. Default: zero.
-            views: Augmented views of the samples.
             given: What the objective is given beside the samples, by name, [R, ...] each.
+            views: Augmented views of the samples.
+            state: The optimiser's state. Default: none, as at the start.
+            scale: For some parts of the model, the share s [R] that a row's own model has in it: it is s h + r with r
+                fixed, and h is trained (`RowOptimizer.update_share`). Default: all is the row's own.
         """
-        objective = objective or self.objective
+        objective, optimizer = objective or self.objective, steps.optimizer
         split = self.tasks.splits["train"]
-        counts = split.sizes[rows.node]
-        taken = torch.zeros_like(rows.node) if step is None else step
-        models = [rows.source.tensors[s].new_empty(n, backend.spec.num_columns) for s, n, backend in self._layout(rows)]
+        pool, counts = self.tasks.pools[split.pool], split.sizes[rows.node]
+        plan = steps.batch_size, steps.epochs, steps.steps
+        planned = local_steps(counts, *plan)
+        taken = torch.zeros_like(rows.node) if state is None else state.step
+        layout = [(s, where, self.backends[s]) for s, where in self._stacks(rows)]
+        models = [rows.source.tensors[s].new_empty(len(where), b.spec.num_columns) for s, where, b in layout]
         slots = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        before = slots if state is None else {slot: many.tensors for slot, many in state.slots.items()}
         loss = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
         bad = torch.full_like(rows.node, -1)
-        members: list[Tensor] = []
-        planned = local_steps(counts, batch_size, epochs, steps)
-        for place, (s, where) in enumerate(self._stacks(rows)):
-            members.append(where)
+        for place, (s, where, backend) in enumerate(layout):
+            width = backend.spec.num_parameters
             for local in self._chunks(s, planned[where]):
                 take = where[local]
                 nodes = rows.node[take]
-                schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, batch_size, epochs, steps)
+                schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, *plan)
                 index = split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position)
-                extra = None if given is None else {name: value[take] for name, value in given.items()}
-                pool = self.tasks.pools[split.pool]
-                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, extra)
-                flat = rows.parameters(s, take)
-                width = self.backends[s].spec.num_parameters
-                old = {
-                    slot: flat.new_zeros(len(take), width)
-                    if state is None
-                    else state[slot].tensors[place][local, :width]
-                    for slot in optimizer.slots
-                }
                 near = None if anchor is None else anchor.tensors[place][local][:, :width]
-                out = _view(models[place], local)
-                new, moved, losses = self.backends[s].fit(flat, feed, optimizer, objective, old, taken[take], near, out)
+                more = entries(given, take), near, entries(scale, take)
+                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more)
+                flat = rows.parameters(s, take)
+                old = {slot: before[slot][place][local, :width] for slot in slots}
+                out = view(models[place], local)
+                new, moved, losses = backend.fit(flat, feed, optimizer, objective, old, taken[take], out)
                 if out is None:
                     models[place][local] = new
                 for slot, values in moved.items():
                     slots[slot][place][local, :width] = values
                 loss[take] = losses.nansum(0) / schedule.steps
-                bad[take] = _first_bad(losses, schedule, new)
-        specs = tuple(self.backends[s].spec for s, _, _ in self._layout(rows))
-        new_models = Stacks(specs, tuple(models), tuple(members))
-        return Fitted(
-            new_models, loss, bad, {slot: new_models.like(many) for slot, many in slots.items()}, taken + planned
-        )
+                bad[take] = first_bad(losses, schedule, new)
+        specs, members = tuple(b.spec for _, _, b in layout), tuple(where for _, where, _ in layout)
+        fitted = Stacks(specs, tuple(models), members)
+        after = FitState({slot: fitted.like(many) for slot, many in slots.items()}, taken + planned)
+        return Fitted(fitted, loss, bad, after)
+
+    def batch_gradient(
+        self,
+        rows: Rows,
+        *,
+        seed: int,
+        round_: int,
+        batch_size: int,
+        part: str = "all",
+        objective: Objective | None = None,
+    ) -> BatchGradient:
+        """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
+
+        It is the gradient that the first local step of a round would take: in training mode, of the batch that seed,
+        node and round fix. All gradients asked for exist at once: ask for a chunk of rows at a time (``plans``) where
+        they are only to be reduced.
+
+        Args:
+            rows: Models and whose data they meet; their running statistics stay as they are.
+            seed: Seed of the batches; another one than the run's draws other batches than the local steps'.
+            round_: Round.
+            batch_size: B; nodes with fewer samples take all of them.
+            part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
+            objective: Default: the task's loss.
+
+        Example:
+            >>> tasks = Tasks.from_samples([(torch.ones(4, 1), torch.zeros(4))], loss="mse")
+            >>> module = nn.Linear(1, 1, bias=False)
+            >>> spec = ParamSpec.from_module(module)
+            >>> engine, models = Engine(tasks, [module], [spec]), Stacks.single(spec, torch.tensor([[3.0]]))
+            >>> engine.batch_gradient(Rows.own(models), seed=0, round_=0, batch_size=2).gradient.tolist()
+            [[6.0]]
+        """
+        objective = objective or self.objective
+        split = self.tasks.splits["train"]
+        pool = self.tasks.pools[split.pool]
+        # One batch per node, however many rows meet its data: index [N, B] and sizes [N]
+        nodes, place = rows.node.unique(return_inverse=True)
+        schedule = make_schedule(split.sizes[nodes], self.tasks.ids[nodes], seed, round_, batch_size, steps=1)
+        index, sizes = split.gather(nodes, schedule.position[:, 0]), schedule.size[:, 0]
+        found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        for s, take in self.chunks(rows, sizes[place]):
+            backend, flat = self.backends[s], rows.parameters(s, take)
+            together = backend.samplewise and not objective.reads.alike
+            for some, width, weight in batch_groups(sizes[place[take]], together, flat):
+                own, shape = index[place[take[some]], :width].flatten(), (len(take[some]), width)
+                inputs, targets = (p.index_select(0, own).unflatten(0, shape) for p in (pool.inputs, pool.targets))
+                key = seed, self.tasks.ids[rows.node[take[some]]], round_
+                loss, gradient, rest = backend.gradient(flat[some], inputs, targets, weight, objective, key=key)
+                found.append((take[some], loss, gradient[:, backend.spec.columns(part)], rest))
+        if not found:
+            raise ValueError("there are no rows to compute gradients of")
+        order, losses, gradients, rests = zip(*found, strict=True)
+        several = sum(1 for _ in self._stacks(rows)) > 1
+        buffers = None if several else in_order(rests, order)
+        return BatchGradient(in_order(losses, order), in_order(gradients, order), buffers)
 
     def grad(
         self,
@@ -220,7 +266,7 @@ class Engine:
 
     def losses_of(self, chunk: Outputs) -> Tensor:
         """Return the task's loss of outputs already computed, one per row, [r]."""
-        if not self.objective.weighs:
+        if self.objective.reads.alike:
             losses = []
             for r, (o, t, m) in enumerate(zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)):
                 own = Context(None, {name: values[r] for name, values in chunk.params.items()}, spec=chunk.spec)
@@ -236,17 +282,18 @@ class Engine:
         nodes = rows.node[take]
         counts = self.tasks.sizes(split)[nodes]
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
-        if objective.weighs and backend.samplewise:
-            whole, shared = objective.penalizes, backend.only_reads and not objective.embeds
+        if backend.samplewise and not objective.reads.alike:
+            whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
             for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole, shared):
-                value, part = backend.gradient(flat, inputs, targets, mask / counts[:, None].to(flat.dtype), objective)
+                weight = mask / counts[:, None].to(flat.dtype)
+                value, part, _ = backend.gradient(flat, inputs, targets, weight, objective)
                 loss += value
                 grads += part
             return loss, grads
         for count in counts.unique().tolist():
             group = (counts == count).nonzero().flatten()
             inputs, targets, _ = next(take_samples(self.tasks, nodes[group], split, whole=True))
-            loss[group], grads[group] = backend.gradient(flat[group], inputs, targets, None, objective)
+            loss[group], grads[group], _ = backend.gradient(flat[group], inputs, targets, None, objective)
         return loss, grads
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -261,38 +308,8 @@ class Engine:
         for s, where, _ in rows.source.locate(owner):
             yield s, where
 
-    def _layout(self, rows: Rows) -> list[tuple[int, int, Backend]]:
-        """List architecture, number of rows and backend of the stacks among the rows."""
-        return [(s, len(where), self.backends[s]) for s, where in self._stacks(rows)]
-
     def _chunks(self, stack: int, work: Tensor) -> Iterator[Tensor]:
         """Cut rows, those with most work first, into chunks of nearly equal length."""
         order = work.argsort(descending=True, stable=True)
         pieces = -(-len(order) // self.plans[stack].chunk)
         yield from order.tensor_split(pieces) if pieces else ()
-
-
-def _sample(tasks: Tasks) -> tuple[Tensor, Tensor]:
-    """Return up to two training samples of the node with the fewest, but one if possible, and three of the largest."""
-    split = tasks.splits["train"]
-    pool, sizes = tasks.pools[split.pool], split.sizes
-    several = torch.where(sizes > 1, sizes, sizes.max() + 1)
-    few, many = int(several.argmin()), int(sizes.argmax())
-    index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
-    return pool.inputs[index], pool.targets[index]
-
-
-def _view(values: Tensor, rows: Tensor) -> Tensor | None:
-    """Return some rows as a view where they follow each other, else None."""
-    first = int(rows[0])
-    if bool((rows == torch.arange(first, first + len(rows), device=rows.device)).all()):
-        return values[first : first + len(rows)]
-    return None
-
-
-def _first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:
-    """Return the first step whose loss is not finite, [r], -1 where all are and the model is finite."""
-    took = torch.arange(len(losses), device=losses.device)[:, None] < schedule.steps
-    bad = took & ~torch.isfinite(losses)
-    after = torch.where(torch.isfinite(models.sum(1)), -1, schedule.steps)
-    return torch.where(bad.any(0), bad.int().argmax(0), after)

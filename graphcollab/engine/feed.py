@@ -1,4 +1,4 @@
-"""Batches by index: which samples, or views of them, rows meet at their local steps."""
+"""Batches by index: which samples, or views of them, rows meet at their local steps, and what else they are given."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class Feed:
         round_: Round.
         views: Augmented views of the samples. Default: the samples themselves.
         given: What the objective is given beside the samples, by name, [R, ...] each.
+        anchor: Parameters to stay close to, [R, P].
+        scale: By part, the share of a row's own model in what the loss is of, [R]; see `RowOptimizer.update_share`.
     """
 
     pool: Pool
@@ -45,6 +47,8 @@ class Feed:
     round_: int
     views: Views | None = None
     given: Mapping[str, Tensor] | None = None
+    anchor: Tensor | None = None
+    scale: Mapping[str, Tensor] | None = None
     _drawn: dict[int, tuple[int, Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property

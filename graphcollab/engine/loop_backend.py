@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.backend import Backend, Key, draws_keyed, used
+from graphcollab.engine.backend import Backend, Key, draws_keyed, take_step
 from graphcollab.engine.feed import Feed
 from graphcollab.engine.latents import embed_arguments
 from graphcollab.engine.objective import Context, Objective
@@ -60,19 +60,23 @@ class LoopBackend(Backend):
         objective: Objective,
         anchor: Tensor | None = None,
         key: Key | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P]; see `Backend.gradient`."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return losses [r], gradients [r, P] and buffers [r, columns - P]; see `Backend.gradient`."""
         self.module.eval() if key is None else self.module.train()
-        losses, grads = [], flat.new_empty(len(flat), self.spec.num_parameters)
+        losses, width, rest = [], self.spec.num_parameters, []
+        grads = flat.new_empty(len(flat), width)
         for r, row in enumerate(flat):
-            params = self._bind(row.clone())
+            own = row.clone()
+            params = self._bind(own)
             near = None if anchor is None else anchor[r]
             with self.keyed() if key is None else self.keyed(key[0], int(key[1][r]), key[2]):
                 loss = self._loss(params, inputs[r], targets[r], None if weight is None else weight[r], objective, near)
                 parts = torch.autograd.grad(loss, params, materialize_grads=True)
             torch.cat([g.flatten() for g in parts], out=grads[r])
             losses.append(loss.detach())
-        return torch.stack(losses), grads
+            self._unbind(own)
+            rest.append(own[width:])
+        return torch.stack(losses), grads, torch.stack(rest)
 
     @torch.enable_grad()
     @draws_keyed
@@ -84,7 +88,6 @@ class LoopBackend(Backend):
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        anchor: Tensor | None = None,
         out: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps, row after row; see `Backend.fit`."""
@@ -93,11 +96,12 @@ class LoopBackend(Backend):
         new.copy_(flat)
         moments = {slot: values.detach().clone() for slot, values in state.items()}
         sizes, first, idents = feed.schedule.size.tolist(), step.tolist(), feed.node_id.tolist()
-        losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
+        losses, shares = flat.new_full((len(feed.schedule), len(flat)), float("nan")), self._shares(feed.scale)
         for r, row in enumerate(new):
             params = self._bind(row)
             moved = {slot: self._split(values[r]) for slot, values in moments.items()}
-            near = None if anchor is None else anchor[r]
+            near = None if feed.anchor is None else feed.anchor[r]
+            own = None if shares is None else [share[r] for share in shares]
             seen = []
             randomness = keyed_layers(feed.seed, idents[r], feed.round_)
             for s, size in enumerate(sizes[r]):
@@ -108,7 +112,7 @@ class LoopBackend(Backend):
                     loss = self._loss(params, inputs, targets, None, objective, near, feed.given_to(r), feed.num_views)
                 grads = torch.autograd.grad(loss, params, allow_unused=True)
                 with torch.no_grad():
-                    optimizer.update(*used(params, grads, moved), first[r] + s)
+                    take_step(optimizer, params, grads, moved, first[r] + s, own)
                 seen.append(loss.detach())
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)
@@ -127,9 +131,10 @@ class LoopBackend(Backend):
     ) -> Tensor:
         names = self.spec.names[: len(params)]
         near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
+        embeds = objective.reads.latents
         with self._autocast(inputs.device):
-            outputs = self._whole(self.module(inputs, **embed_arguments(objective.embeds)))
-        logits, latent, projection = outputs if objective.embeds else (outputs, None, None)
+            outputs = self._whole(self.module(inputs, **embed_arguments(embeds)))
+        logits, latent, projection = outputs if embeds else (outputs, None, None)
         own = dict(zip(names, params, strict=True))
         context = Context(weight, own, near, latent, projection, given, views, self.spec)
         return objective(logits, targets, context)
@@ -148,13 +153,9 @@ class LoopBackend(Backend):
 
     def _unbind(self, row: Tensor) -> None:
         """Copy the module's buffers back into a row."""
+        if "buffers" not in self.spec.parts:
+            return
         buffers = dict(self.module.named_buffers())
         for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
             if name in buffers:
                 view.copy_(buffers[name])
-
-    def _split(self, values: Tensor) -> list[Tensor]:
-        """Split a row's [P] numbers into one view per parameter."""
-        count = self.spec.num_named_parameters
-        pieces = values.split(self.spec.sizes[:count])
-        return [piece.view(shape) for piece, shape in zip(pieces, self.spec.shapes[:count], strict=True)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Context, Objective, Reads
 
 __all__ = ["BinaryCrossEntropy", "CrossEntropy", "SquaredError", "UserLoss", "as_objective"]
 
@@ -20,7 +20,7 @@ __all__ = ["BinaryCrossEntropy", "CrossEntropy", "SquaredError", "UserLoss", "as
 class CrossEntropy(Objective):
     """Cross-entropy of logits [B, C] and labels [B]."""
 
-    penalizes = False
+    reads: ClassVar[Reads] = Reads()
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the samples."""
@@ -54,7 +54,7 @@ class CrossEntropy(Objective):
 class SquaredError(Objective):
     """Mean squared error; outputs [B] or [B, 1] fit targets [B]."""
 
-    penalizes = False
+    reads: ClassVar[Reads] = Reads()
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over samples and components."""
@@ -76,7 +76,7 @@ class SquaredError(Objective):
 class BinaryCrossEntropy(Objective):
     """Binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B]."""
 
-    penalizes = False
+    reads: ClassVar[Reads] = Reads()
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the mean over the samples."""
@@ -102,8 +102,8 @@ class UserLoss(Objective):
     """
 
     function: Callable[[Tensor, Tensor], Any]
-    weighs = False
-    penalizes = False
+
+    reads: ClassVar[Reads] = Reads(alike=True)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Call the function."""

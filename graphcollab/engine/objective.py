@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
+import functools
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
+from graphcollab.piece import Piece
+from graphcollab.settings import NonNegative
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Context", "Objective", "Proximal", "Scaled", "Sum", "Wrapped"]
-
+__all__ = ["Context", "Objective", "Proximal", "Reads", "Scaled", "Sum", "Wrapped"]
 
 Params = Mapping[str, Tensor]
 
@@ -30,8 +33,8 @@ class Context:
         anchor: Parameters to stay close to, by name, where the objective asks for them.
         latent: Latents of the samples, [B, d_z], where the objective asks for them.
         projection: Projected latents, [B, d_p], likewise.
-        given: What the local update gives to the objective beside the samples, by name, such as class prototypes that
-            were received.
+        given: The node's entries of the fields of the ``Data`` that the objective reads, by name, such as class
+            prototypes that were received.
         views: V, where the batch is V augmented views of B / V samples, one view behind the other.
         spec: The node's architecture, which says what belongs to which part.
     """
@@ -61,25 +64,54 @@ class Context:
         return found
 
 
-class Objective(ABC):
+@dataclass(frozen=True)
+class Reads:
+    """What an objective reads besides the outputs and targets of samples one by one; a sum reads what its terms do.
+
+    Args:
+        anchor: ``context.anchor``.
+        latents: ``context.latent`` or ``context.projection``, which models have whose ``forward(inputs, embed=True)``
+            returns `graphcollab.typing.Embedded`.
+        whole: More than a mean over samples: parameters, the anchor, or samples beside each other. The gradient of a
+            split is computed on all its samples at once then, since a penalty must not be added once for every few.
+        alike: Batches of one length: it averages by itself, not with ``context.mean``. Nodes are grouped by batch
+            length then; otherwise batches of unequal length are computed together, padded with samples of weight zero.
+        fields: Fields of the ``Data`` with an entry per node, which are given to it as ``context.given`` by name.
+    """
+
+    anchor: bool = False
+    latents: bool = False
+    whole: bool = False
+    alike: bool = False
+    fields: tuple[str, ...] = ()
+
+    def __or__(self, other: Reads) -> Reads:
+        """Return what either reads."""
+        return Reads(
+            anchor=self.anchor or other.anchor,
+            latents=self.latents or other.latents,
+            whole=self.whole or other.whole,
+            alike=self.alike or other.alike,
+            fields=tuple(dict.fromkeys(self.fields + other.fields)),
+        )
+
+
+@dataclass(frozen=True)
+class Objective(Piece, ABC):
     """A loss of one node: ``objective(outputs, targets, context) -> scalar``. It knows nothing of K.
 
     Objectives add with ``+``, and are scaled by ``2.0 * objective``.
-
-    Attributes:
-        weighs: Whether it averages with ``context.mean``. Then batches of unequal length are computed together, padded
-            with samples of weight zero; otherwise nodes are grouped by batch length.
-        anchored: Whether it reads ``context.anchor``.
-        embeds: Whether it reads ``context.latent`` or ``context.projection``, which models have whose
-            ``forward(inputs, embed=True)`` returns `graphcollab.typing.Embedded`.
-        penalizes: Whether it reads ``context.params`` or the anchor. Then the gradient of a split is computed on all
-            its samples at once, since a penalty must not be added once for every few of them.
     """
 
-    weighs: bool = True
-    anchored: bool = False
-    embeds: bool = False
-    penalizes: bool = True
+    @property
+    def reads(self) -> Reads:
+        """What it reads besides samples one by one. The default is right for penalties, and safe for all."""
+        return Reads(whole=True)
+
+    @property
+    def embeds(self) -> bool:  # type: ignore[override]
+        """Whether it reads latents."""
+        return self.reads.latents
 
     @abstractmethod
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
@@ -100,7 +132,7 @@ class Objective(ABC):
         stacked: Callable[..., Tensor] = vmap(one, randomness="different")
         return stacked(outputs, targets, context.tensors())
 
-    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:  # noqa: B027
+    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         """Check, before training, that a split's targets can be judged against a model's outputs.
 
         Args:
@@ -119,7 +151,7 @@ class Objective(ABC):
 
     def __rmul__(self, scale: float) -> Objective:
         """Return the objective times a number."""
-        return Scaled(scale, self)
+        return Scaled(self, scale)
 
 
 @dataclass(frozen=True)
@@ -128,32 +160,20 @@ class Sum(Objective):
 
     terms: tuple[Objective, ...]
 
-    @property
-    def weighs(self) -> bool:  # type: ignore[override]
-        """All terms do."""
-        return all(term.weighs for term in self.terms)
+    @cached_property
+    def reads(self) -> Reads:
+        """What any term reads."""
+        return functools.reduce(operator.or_, (term.reads for term in self.terms))
 
-    @property
-    def anchored(self) -> bool:  # type: ignore[override]
-        """Any term does."""
-        return any(term.anchored for term in self.terms)
-
-    @property
-    def embeds(self) -> bool:  # type: ignore[override]
-        """Any term does."""
-        return any(term.embeds for term in self.terms)
-
-    @property
-    def penalizes(self) -> bool:  # type: ignore[override]
-        """Any term does."""
-        return any(term.penalizes for term in self.terms)
+    def walk(self) -> Iterator[Piece]:
+        """Yield the sum, its terms and all that they hold."""
+        yield self
+        for term in self.terms:
+            yield from term.walk()
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Add the terms."""
-        total = self.terms[0](outputs, targets, context)
-        for term in self.terms[1:]:
-            total = total + term(outputs, targets, context)
-        return total
+        return functools.reduce(operator.add, (term(outputs, targets, context) for term in self.terms))
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         """Check by every term."""
@@ -162,36 +182,19 @@ class Sum(Objective):
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Add the terms of many nodes at once."""
-        total = self.terms[0].rows(outputs, targets, context)
-        for term in self.terms[1:]:
-            total = total + term.rows(outputs, targets, context)
-        return total
+        return functools.reduce(operator.add, (term.rows(outputs, targets, context) for term in self.terms))
 
 
+@dataclass(frozen=True)
 class Wrapped(Objective):
-    """An objective made of one other, ``term``, which needs what that needs."""
+    """An objective made of one other, ``term``, which reads what that reads."""
 
     term: Objective
 
     @property
-    def weighs(self) -> bool:  # type: ignore[override]
+    def reads(self) -> Reads:
         """As the term."""
-        return self.term.weighs
-
-    @property
-    def anchored(self) -> bool:  # type: ignore[override]
-        """As the term."""
-        return self.term.anchored
-
-    @property
-    def embeds(self) -> bool:  # type: ignore[override]
-        """As the term."""
-        return self.term.embeds
-
-    @property
-    def penalizes(self) -> bool:  # type: ignore[override]
-        """As the term."""
-        return self.term.penalizes
+        return self.term.reads
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         """Check by the term."""
@@ -200,18 +203,9 @@ class Wrapped(Objective):
 
 @dataclass(frozen=True)
 class Scaled(Wrapped):
-    """An objective times a number.
-
-    Raises:
-        ValueError: If the number is not finite.
-    """
+    """An objective times a number."""
 
     scale: float
-    term: Objective
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.scale):
-            raise ValueError(f"the scale of an objective must be a finite number, got {self.scale}")
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Scale the term."""
@@ -228,15 +222,21 @@ class Proximal(Objective):
 
     Args:
         mu: Strength of the pull.
-        part: Part of the model that is pulled.
+        part: Part of the model that is pulled, which must be the one that is exchanged.
 
     Raises:
         ValueError: When called, if the context has no anchor, or no architecture to look the part up in.
     """
 
-    mu: float
+    mu: NonNegative
     part: str = "all"
-    anchored = True
+
+    reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part."""
+        return {"part": self.part}
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the penalty; outputs and targets play no part."""

@@ -7,38 +7,39 @@ rules of the ``torch.optim`` classes of the same name.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
+from graphcollab.piece import Piece
+from graphcollab.settings import NonNegative, Positive, Real, SettingError
+
 __all__ = ["SGD", "Adam", "AdamW", "RowOptimizer", "as_row_optimizer"]
 
-State = Mapping[str, Sequence[Tensor]]
+State: TypeAlias = Mapping[str, Sequence[Tensor]]
+Decay: TypeAlias = Annotated[float, Real(least=0, below=1)]
 
 
 @dataclass(frozen=True)
-class RowOptimizer(ABC):
+class RowOptimizer(Piece, ABC):
     """An elementwise update of parameters whose leading dimension, if any, is rows.
 
     Args:
-        lr: Step size.
+        lr: Step size. With 0 nothing moves, which leaves what the rest of a method does to be looked at.
         weight_decay: Coefficient of the L2 penalty.
     """
 
-    lr: float = 0.01
-    weight_decay: float = 0.0
+    lr: NonNegative = 0.01
+    weight_decay: NonNegative = 0.0
 
-    def __post_init__(self) -> None:
-        if not (0 <= self.lr < math.inf and 0 <= self.weight_decay < math.inf):
-            raise ValueError(
-                f"lr and weight_decay must be finite and must not be negative, got {self.lr} and {self.weight_decay}"
-            )
+    decoupled: ClassVar[bool] = False
+    """Whether parameters decay beside the step, instead of through the gradient."""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -56,6 +57,44 @@ class RowOptimizer(ABC):
             step: Steps taken so far: a number, or one per row [R].
         """
 
+    def update_share(
+        self,
+        params: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        state: State,
+        step: Tensor | int,
+        share: Sequence[Tensor],
+    ) -> None:
+        r"""Take a step of h where the loss is of h̄ = s h + r, for a fixed r; parameters and gradients are h̄'s.
+
+        .. math::
+            \nabla_h L(s h + r) = s \nabla L(\bar h), \qquad \bar h \leftarrow \bar h + s\, \Delta h
+
+        so plain SGD moves h̄ by :math:`-s^2 \eta \nabla L(\bar h)`. Where s is 1 this is `update`, bit for bit, and
+        where it is 0 nothing moves. Weight decay in the gradient is part of the loss and so acts on h̄.
+
+        Args:
+            params: As for `update`, and so are the next three.
+            grads: Their gradients.
+            state: The optimiser's state.
+            step: Steps taken so far.
+            share: s of every parameter, of a shape that broadcasts to the parameter's.
+
+        Example:
+            >>> x = [torch.tensor([[1.5]])]  # 0.5 h + 1.5 at h = 0; the gradient of ½ (h̄ − 1)² is 0.5 there
+            >>> SGD(lr=1.0).update_share(x, [torch.tensor([[0.5]])], {}, 0, [torch.tensor([[0.5]])])
+            >>> x[0].item()
+            1.375
+        """
+        params, grads, inner = list(params), list(grads), self
+        if self.weight_decay and not self.decoupled:
+            grads = list(torch._foreach_add(grads, params, alpha=self.weight_decay))
+            inner = dataclasses.replace(self, weight_decay=0.0)
+        moved = [param.clone() for param in params]
+        inner.update(params, torch._foreach_mul(grads, list(share)), state, step)
+        torch._foreach_lerp_(moved, params, list(share))  # exact at both ends, unlike old + s (new - old)
+        torch._foreach_copy_(params, moved)
+
 
 @dataclass(frozen=True)
 class SGD(RowOptimizer):
@@ -68,13 +107,13 @@ class SGD(RowOptimizer):
         [[0.5], [1.5]]
     """
 
-    momentum: float = 0.0
+    momentum: Decay = 0.0
     nesterov: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.momentum < math.inf:
-            raise ValueError(f"momentum must be finite and must not be negative, got {self.momentum}")
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov=True is a form of momentum: give a momentum above 0 with it, got momentum=0")
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -101,10 +140,9 @@ class SGD(RowOptimizer):
 class Adam(RowOptimizer):
     """Adam (Kingma, Ba, 2015) with weight decay coupled into the gradient, as ``torch.optim.Adam``."""
 
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    decoupled: bool = field(default=False, init=False, repr=False)
+    lr: NonNegative = 1e-3
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
+    eps: Positive = 1e-8
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -134,8 +172,8 @@ class Adam(RowOptimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov, Hutter, 2019), as ``torch.optim.AdamW``."""
 
-    weight_decay: float = 0.01
-    decoupled: bool = field(default=True, init=False, repr=False)
+    weight_decay: NonNegative = 0.01
+    decoupled: ClassVar[bool] = True
 
 
 def _per_row(value: Tensor | float, like: Tensor) -> Tensor | float:
@@ -155,33 +193,47 @@ def as_row_optimizer(
 
     Args:
         optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, ``torch.optim.SGD`` and so on, or a `RowOptimizer` or its class.
-        settings: Its settings, such as ``lr``. Default: those of the class named.
+            One that is made already is returned as it is.
+        settings: Its settings, such as ``lr``. Default: those of the class named. Where it does not have one, 0 (no
+            momentum) is the same as leaving it out.
 
     Raises:
         ValueError: If its update is not elementwise or it has no row form; it is refused by name.
-        TypeError: If it is anything else, such as an optimiser that already holds parameters.
+        SettingError: If it is anything else, such as an optimiser that already holds parameters, or has no such
+            setting.
 
     Example:
         >>> as_row_optimizer(torch.optim.SGD, lr=0.1).lr
         0.1
-    """
+        >>> as_row_optimizer("adam", momentum=0.9)
+        Traceback (most recent call last):
+        graphcollab.settings.SettingError: momentum must be left out, since Adam has no momentum (it has lr, weight_decay, betas and eps), got 0.9
+    """  # noqa: E501
     if isinstance(optimizer, RowOptimizer):
         return optimizer
     kind = inspect.isclass(optimizer) and issubclass(optimizer, torch.optim.Optimizer | RowOptimizer)
     if not isinstance(optimizer, str) and not kind:
-        raise TypeError(
-            "expected the name of an optimiser, a torch.optim class or a RowOptimizer, got "
-            f"{type(optimizer).__name__}: pass for example Adam(lr=0.001) of graphcollab.local"
-        )
+        what = "the name of an optimiser, a torch.optim class or a RowOptimizer, for example Adam(lr=0.001)"
+        raise SettingError("optimizer", what, optimizer)
     if not isinstance(optimizer, str) and issubclass(optimizer, RowOptimizer):
-        return optimizer(**settings)
+        return _make(optimizer, settings)
     name = optimizer if isinstance(optimizer, str) else optimizer.__name__
     if name.lower() not in _ELEMENTWISE or (kind and optimizer is not getattr(torch.optim, name, None)):
         raise ValueError(
-            f"{name} is not available for stacked models: an optimiser must be elementwise with state per row; "
-            f"available are {', '.join(kind.__name__ for kind in _ELEMENTWISE.values())}"
+            f"optimizer {name} is not available for stacked models: an optimiser must be elementwise with state per "
+            f"row; available are {', '.join(kind.__name__ for kind in _ELEMENTWISE.values())}"
         )
     if not isinstance(optimizer, str):
         own = inspect.signature(optimizer).parameters
         settings = {key: own[key].default for key in ("lr", "weight_decay")} | settings
-    return _ELEMENTWISE[name.lower()](**settings)
+    return _make(_ELEMENTWISE[name.lower()], settings)
+
+
+def _make(kind: type[RowOptimizer], settings: Mapping[str, Any]) -> RowOptimizer:
+    """Make an optimiser, and refuse settings that it does not have unless they are 0."""
+    *first, last = own = [field.name for field in dataclasses.fields(kind)]
+    for name, value in settings.items():
+        if name not in own and value:
+            what = f"left out, since {kind.__name__} has no {name} (it has {', '.join(first)} and {last})"
+            raise SettingError(name, what, value)
+    return kind(**{name: value for name, value in settings.items() if name in own})

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
+from torch_geometric.data import Data
 
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Context, Objective, Reads
+from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
+from graphcollab.piece import Field
+from graphcollab.settings import NonNegative
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
 
 __all__ = ["PrototypeDistance"]
 
@@ -31,35 +38,35 @@ class PrototypeDistance(Objective):
         lam: λ.
 
     Shapes:
-        Reads ``context.latent`` [B, d_z], and in ``context.given`` the ``prototypes`` [C, d_z] and which of them are
-        ``known`` [C].
+        Reads ``context.latent`` [B, d_z], and the node's ``prototypes`` [C, d_z] and ``prototype_known`` [C]. It
+        begins a run with no class known, unless an earlier phase has left some.
 
     Raises:
-        ValueError: If λ is negative or not finite; when called, if latents or prototypes are not there.
+        ValueError: When called, if latents or prototypes are not there.
 
     Example:
         >>> import torch
-        >>> given = {"prototypes": torch.tensor([[1.0, 1.0], [0.0, 0.0]]), "known": torch.tensor([True, False])}
+        >>> prototypes, known = torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.tensor([True, False])
+        >>> given = {"prototypes": prototypes, "prototype_known": known}
         >>> context = Context(None, {}, latent=torch.tensor([[1.0, 4.0], [7.0, 7.0], [1.0, 1.0]]), given=given)
         >>> PrototypeDistance()(torch.zeros(3, 2), torch.tensor([0, 1, 0]), context)  # (9 / 2 + 0 + 0) / 3
         tensor(1.5000)
     """
 
-    lam: float = 1.0
-    embeds = True
-    penalizes = False
+    lam: NonNegative = 1.0
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.lam < math.inf:
-            raise ValueError(f"lam must be a finite number that is not negative, got {self.lam}")
+    keeps: ClassVar[tuple[Field, ...]] = PROTOTYPES
+    reads: ClassVar[Reads] = Reads(latents=True, fields=tuple(field.name for field in PROTOTYPES))
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check models and labels, and begin without prototypes."""
+        return with_prototypes(data, env)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return λ times the mean over the samples of the batch."""
         if context.latent is None or context.given is None:
-            raise ValueError(
-                "PrototypeDistance reads latents and class prototypes that were received: train by FitToPrototypes"
-            )
-        prototypes, known = context.given["prototypes"], context.given["known"]
+            raise ValueError("PrototypeDistance reads latents and class prototypes that were received: train by Fit")
+        prototypes, known = context.given["prototypes"], context.given["prototype_known"]
         place = targets.clamp(0, len(prototypes) - 1)  # a label that is no class has no prototype either
         counts = known[place] & (targets == place)
         error = (context.latent - prototypes[place]).square().mean(1)

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from graphcollab.engine.backend import is_random
 from graphcollab.engine.copy_module import copy_module
 from graphcollab.engine.feed import Feed
 from graphcollab.engine.latents import embed_arguments, has_latents
+from graphcollab.engine.layer_traits import is_random
 from graphcollab.engine.memory import changed, memory_of
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
@@ -56,7 +56,7 @@ class _Lookups(TorchFunctionMode):
 class _AskForLatents(Objective):
     """Adds nothing to a loss but that the forward pass goes on to latents, as other objectives may ask for."""
 
-    embeds = True
+    reads = Reads(latents=True)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         return outputs.new_zeros(())
@@ -102,7 +102,7 @@ class Reference:
     @property
     def anchor(self) -> Tensor | None:
         """Anchors of the two models, [2, P], where the objective asks for them."""
-        return self.flat[:, : self.spec.num_parameters] if self.objective.anchored else None
+        return self.flat[:, : self.spec.num_parameters] if self.objective.reads.anchor else None
 
     def batches(self) -> tuple[Tensor, Tensor]:
         """Return inputs [2, 4, ...] and targets [2, 4, ...], the second node's padded."""
@@ -115,7 +115,8 @@ class Reference:
         index = torch.tensor(PLACES, device=device)[:, None] % len(self.inputs)
         one = torch.ones(2, dtype=torch.int64, device=device)
         schedule = Schedule(index, torch.tensor(SIZES, device=device)[:, None], one)
-        return Feed(Pool(self.inputs.clone(), self.targets.clone()), index, schedule, torch.arange(2).to(device), 0, 0)
+        pool, nodes = Pool(self.inputs.clone(), self.targets.clone()), torch.arange(2, device=device)
+        return Feed(pool, index, schedule, nodes, 0, 0, anchor=self.anchor)
 
     def numbers(self) -> Numbers:
         """Compute everything by plain PyTorch, one model at a time, without padding."""
@@ -157,7 +158,7 @@ class Reference:
         named = dict(module.named_parameters())
         params = {name: named[name] for name in self.spec.names[: self.spec.num_named_parameters]}
         anchors = self.spec.views(self.flat[model])
-        anchor = dict(zip(params, anchors, strict=False)) if self.objective.anchored else None
+        anchor = dict(zip(params, anchors, strict=False)) if self.objective.reads.anchor else None
         key = model if key is None else key
         with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups:
             found = module(batch[0].clone(), **embed_arguments(self.embeds))

@@ -1,4 +1,4 @@
-"""What the row primitives return."""
+"""What the row primitives return, and what they go on from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ from torch import Tensor
 
 from graphcollab.stack import ParamSpec, Stacks
 
-__all__ = ["Fitted", "Outputs"]
+__all__ = ["BatchGradient", "FitState", "Fitted", "Outputs"]
+
+
+@dataclass(frozen=True)
+class FitState:
+    """The optimiser's state of R rows.
+
+    Args:
+        slots: By slot, zero in the columns of buffers; position r is row r.
+        step: Optimiser steps taken, [R].
+    """
+
+    slots: Mapping[str, Stacks]
+    step: Tensor
 
 
 @dataclass(frozen=True)
@@ -21,15 +34,29 @@ class Fitted:
         loss: Mean training loss over a row's steps, [R].
         bad_step: First step whose loss was not finite, [R]; -1 where all were. It is the number of steps where all
             losses were finite but the last step left a model that is not.
-        state: Optimiser state by slot, zero in the columns of buffers.
-        step: Optimiser steps taken, [R].
+        state: The optimiser's state.
     """
 
     models: Stacks
     loss: Tensor
     bad_step: Tensor
-    state: Mapping[str, Stacks]
-    step: Tensor
+    state: FitState
+
+
+@dataclass(frozen=True)
+class BatchGradient:
+    """What `Engine.batch_gradient` returns for R rows.
+
+    Args:
+        loss: Loss on the batch, [R].
+        gradient: Its gradient, [R, P_part].
+        buffers: What models hold behind their parameters (running statistics) after the pass, [R, columns - P]; None
+            where rows are of several architectures.
+    """
+
+    loss: Tensor
+    gradient: Tensor
+    buffers: Tensor | None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Samples of many nodes as one padded batch."""
+"""Samples of many nodes as one padded batch, and a few to try models on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcollab.tasks import Tasks
 
-__all__ = ["take_samples"]
+__all__ = ["few_samples", "take_samples"]
 
 CPU_BATCH_BYTES = 16 * 2**20
 VIEW_FACTOR = 4  # samples that need not be copied may be taken so many more at a time
@@ -45,6 +45,16 @@ def take_samples(
         index = everything[:, start : start + width]
         inputs = _take(pool.inputs, index) if shared else _copy(pool.inputs, index)
         yield inputs, _copy(pool.targets, index), place < counts[:, None]
+
+
+def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:
+    """Return up to two training samples of the node with the fewest, but one if possible, and three of the largest."""
+    split = tasks.splits["train"]
+    pool, sizes = tasks.pools[split.pool], split.sizes
+    several = torch.where(sizes > 1, sizes, sizes.max() + 1)
+    few, many = int(several.argmin()), int(sizes.argmax())
+    index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
+    return pool.inputs[index], pool.targets[index]
 
 
 def _lined_up(index: Tensor, size: int) -> int | None:

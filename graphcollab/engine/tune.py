@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.engine import Engine
+from graphcollab.engine.local_steps import LocalSteps
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.plan import BACKENDS, Plan
 from graphcollab.engine.rows import Rows
@@ -79,7 +80,7 @@ def _once(engine: Engine, rows: Rows, batch_size: int, steps: int) -> float:
     device: Tensor = rows.node
     _synchronize(device)
     started = time.perf_counter()
-    engine.fit(rows, optimizer=SGD(lr=0.0), seed=0, round_=0, batch_size=batch_size, steps=steps)
+    engine.fit(rows, LocalSteps(steps=steps, batch_size=batch_size, optimizer=SGD(lr=0.0)), seed=0, round_=0)
     _synchronize(device)
     return time.perf_counter() - started
 

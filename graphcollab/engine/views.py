@@ -9,7 +9,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.checks import check_whole
+from graphcollab.piece import Piece
+from graphcollab.settings import Count
 
 __all__ = ["Augment", "Views"]
 
@@ -18,7 +19,7 @@ Augment: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Views:
+class Views(Piece):
     """Several augmented views of every sample, as contrastive losses need.
 
     Samples of a few local steps of a node go through ``augment`` together, all views in one call, with PyTorch's global
@@ -31,22 +32,13 @@ class Views:
         count: Views V of every sample. A batch of B samples then has V B, one view behind the other, and as many
             targets.
 
-    Raises:
-        ValueError: If there is less than one view.
-        TypeError: If ``augment`` cannot be called.
-
     Example:
         >>> Views(count=2)(torch.tensor([[1.0], [2.0]])).flatten().tolist()
         [1.0, 2.0, 1.0, 2.0]
     """
 
     augment: Augment | None = None
-    count: int = 2
-
-    def __post_init__(self) -> None:
-        check_whole(count=self.count)
-        if self.augment is not None and not callable(self.augment):
-            raise TypeError(f"augment must be a function of samples, such as ImageAugment(), got {self.augment!r}")
+    count: Count = 2
 
     def __call__(self, samples: Tensor) -> Tensor:
         """Return the views of samples [n, ...], [V, n, ...].

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, used
+from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, take_step
 from graphcollab.engine.chain import make_chain
 from graphcollab.engine.feed import Feed
 from graphcollab.engine.latents import embed_arguments
@@ -80,8 +80,8 @@ class VmapBackend(Backend):
         objective: Objective,
         anchor: Tensor | None = None,
         key: Key | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P]; see `Backend.gradient`."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return losses [r], gradients [r, P] and buffers [r, columns - P]; see `Backend.gradient`."""
         self.module.eval() if key is None else self.module.train()
         views = self._views(flat)
         count = self.spec.num_named_parameters
@@ -89,7 +89,8 @@ class VmapBackend(Backend):
         with self.keyed() if key is None else self.keyed(key[0], int(key[1][0]), key[2]):
             losses = self._losses(params, views[count:], inputs, targets, weight, objective, self._anchor(anchor))
             grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
-        return losses.detach(), _join(grads)
+        rest = _join(views[count:]) if views[count:] else flat.new_empty(len(flat), 0)
+        return losses.detach(), _join(grads), rest
 
     @torch.enable_grad()
     @draws_keyed
@@ -101,7 +102,6 @@ class VmapBackend(Backend):
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        anchor: Tensor | None = None,
         out: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps, all rows in lockstep; see `Backend.fit`."""
@@ -114,11 +114,11 @@ class VmapBackend(Backend):
         apart = flat.device.type != "cpu" or count < len(self.spec.names)
         leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
-        anchors = self._anchor(anchor)
+        anchors, shares = self._anchor(feed.anchor), self._shares(feed.scale)
         sizes = feed.schedule.size.cpu()
         whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
         losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
-        together = objective.weighs and self.samplewise
+        together = self.samplewise and not objective.reads.alike
         first = _common(step)
         key = (feed.seed, int(feed.node_id[0]), feed.round_)
         with self.keyed(*key):
@@ -138,7 +138,8 @@ class VmapBackend(Backend):
                     taken = (first if isinstance(first, int) else step[rows]) + s
                     moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
                     with torch.no_grad():
-                        optimizer.update(*used(part[:count], grads, moved), taken)
+                        own = None if shares is None else [share[rows] for share in shares]
+                        take_step(optimizer, part[:count], grads, moved, taken, own)
                         if not isinstance(rows, slice):  # a copy was changed: write it back
                             for target, source in zip(leaves, part, strict=True):
                                 target[rows] = source
@@ -178,8 +179,9 @@ class VmapBackend(Backend):
         names = self.spec.names[: len(params)]
         near = None if anchor is None else dict(zip(names, anchor, strict=True))
         run = self._forward if self.draws.active else self._run  # torch.compile draws in another way
-        outputs = run([*params, *buffers], inputs, objective.embeds)
-        logits, latent, projection = outputs if objective.embeds else (outputs, None, None)
+        embeds = objective.reads.latents
+        outputs = run([*params, *buffers], inputs, embeds)
+        logits, latent, projection = outputs if embeds else (outputs, None, None)
         own = dict(zip(names, params, strict=True))
         context = Context(weight, own, near, latent, projection, given, num_views, self.spec)
         return objective.rows(logits, targets, context)
@@ -190,12 +192,6 @@ class VmapBackend(Backend):
         for n in range(self.first_buffer, len(views)):
             views[n] = _own(views[n])
         return views
-
-    def _split(self, values: Tensor) -> Leaves:
-        """Split [r, P] into one view per parameter."""
-        count = self.spec.num_named_parameters
-        pieces = values.split(self.spec.sizes[:count], dim=-1)
-        return [p.unflatten(-1, s) if s else p[..., 0] for p, s in zip(pieces, self.spec.shapes[:count], strict=True)]
 
     def _anchor(self, anchor: Tensor | None) -> Leaves | None:
         return None if anchor is None else self._split(anchor)

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
+from graphcollab.engine.prototypes import with_prototypes
 from graphcollab.exchange.servers import places
 from graphcollab.exchange.through_server import ThroughServer
-from graphcollab.local.fit_to_prototypes import with_prototypes
 from graphcollab.piece import Exchanger, Field
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphcollab.local.fit_to_prototypes import embed_sample
+from graphcollab.engine.prototypes import embed_sample
 from graphcollab.piece import Judge
 from graphcollab.stack import Stacks
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from graphcollab.local.clipped_mean import ClippedMean
-from graphcollab.local.cross_gradients import Combine, CrossGradients
+from graphcollab.local.combine import Combine
+from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.local.fit import Fit
 from graphcollab.local.fit_personal import FitPersonal
-from graphcollab.local.fit_through_mixture import FitThroughMixture
-from graphcollab.local.fit_to_prototypes import FitToPrototypes
+from graphcollab.local.mixture import Mixture
 from graphcollab.local.projected_gradient import ProjectedGradient
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "CrossGradients",
     "Fit",
     "FitPersonal",
-    "FitThroughMixture",
-    "FitToPrototypes",
+    "Mixture",
     "ProjectedGradient",
 ]

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from graphcollab.checks import check_whole
+from graphcollab.local.combine import Combine
 from graphcollab.ops import bundle_gram, bundle_sum
-from graphcollab.piece import Piece
+from graphcollab.settings import Count, Fraction, Real
 
 __all__ = ["ClippedMean"]
 
 
 @dataclass(frozen=True)
-class ClippedMean(Piece):
+class ClippedMean(Combine):
     r"""Average the gradients that lie near, and put the average so far in place of the others.
 
     The threshold-clustering procedure of `Provably Personalized and Robust Federated Learning (Werner et al., TMLR
@@ -44,10 +45,6 @@ class ClippedMean(Piece):
         quantile: q.
         iterations: M.
 
-    Raises:
-        ValueError: If τ is negative, the quantile outside [0, 1], or the iterations no whole number of at least
-            1.
-
     Example:
         >>> own, others = torch.tensor([[1.0]]), torch.tensor([[[1.1], [5.0]]])
         >>> ClippedMean(tau=0.5, iterations=1)(own, others, [1])[0]
@@ -56,16 +53,9 @@ class ClippedMean(Piece):
         tensor([[1.0500]])
     """
 
-    tau: float | None = None
-    quantile: float = 0.2
-    iterations: int = 10
-
-    def __post_init__(self) -> None:
-        if self.tau is not None and not self.tau >= 0:
-            raise ValueError(f"tau must not be negative, got {self.tau}")
-        if not 0 <= self.quantile <= 1:
-            raise ValueError(f"quantile must be from 0 to 1, got {self.quantile}")
-        check_whole(iterations=self.iterations)
+    tau: Annotated[float, Real(least=0, infinite=True)] | None = None
+    quantile: Fraction = 0.2
+    iterations: Count = 10
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return directions [R, P] and coefficients [R, m + 1], the own gradient's first.

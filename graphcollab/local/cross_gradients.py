@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,30 +14,17 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer, batch_gradient
+from graphcollab.engine import SGD, BatchGradient, RowOptimizer, Rows, as_row_optimizer
+from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit
-from graphcollab.piece import Local
+from graphcollab.piece import Field, Local
+from graphcollab.settings import Count
 from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["Combine", "CrossGradients"]
-
-_TAKE = SGD(lr=0.0, momentum=1.0)  # a step of size 0: models stay, and the velocity is the gradient
-
-
-class Combine(Protocol):
-    """Turns a node's own gradient and those of its neighbours' data into a direction."""
-
-    def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return directions [R, P] and the gradients' coefficients in them, the own one's first, [R, m + 1].
-
-        Args:
-            own: Gradients of the own data, one per receiver, [R, P].
-            others: Gradients of the data of its m neighbours, at the same model, [R, m, P].
-            sizes: Number of columns of every parameter tensor among the P.
-        """
+__all__ = ["CrossGradients"]
 
 
 @dataclass(frozen=True)
@@ -77,14 +64,11 @@ class CrossGradients(Local):
             edge back, i → j, is sent once for both and charged by the exchange.
 
     Shapes:
-        Keeps ``fit_state`` and ``fit_step`` as `Fit` does; writes ``x``, ``train_loss`` [K], ``bad_step`` [K], and as
-        ``edge_weight`` [E] the coefficients: what receiver i gave the gradient of sender j, on self-loops its own.
-        Charged are P_part floats from i to j and as many back.
+        Writes as ``edge_weight`` [E] the coefficients: what receiver i gave the gradient of sender j, on self-loops its
+        own. Charged are P_part floats from i to j and as many back.
 
     Raises:
-        ValueError: If the batch size is no whole number of at least 1, the optimiser has no form per row, or an allowed
-            edge has no allowed edge back.
-        TypeError: If the optimiser is something else.
+        ValueError: If the optimiser has no form per row, or an allowed edge has no allowed edge back.
 
     Example:
         >>> from graphcollab.local import ClippedMean
@@ -93,12 +77,14 @@ class CrossGradients(Local):
     """
 
     combine: Combine
-    batch_size: int = 10
+    batch_size: Count = 10
     optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
     part: str = "all"
     mixed: bool = False
 
     crosses: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = Fit.keeps
+    travels: ClassVar[str] = "every node's part to its neighbours, and back the gradients that their data have there"
 
     @property
     def agrees(self) -> dict[str, object]:
@@ -107,13 +93,18 @@ class CrossGradients(Local):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
-        self._fit(self.optimizer)
+        super().__post_init__()
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part, where the models that are mixed are those that travel."""
+        return {"part": self.part} if self.mixed else {}
 
     def init(self, data: Data, env: Env) -> Data:
         """Check part, edges and batches, and create the optimiser's state."""
         require_both_ways(data, env, "a model travels to the neighbour whose data it meets, and its gradient back")
         data.x.part(self.part)
-        return self._fit(self.optimizer).init(data, env)
+        return self._fit().init(data, env)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Ask the neighbours, and take the round's step."""
@@ -155,17 +146,31 @@ class CrossGradients(Local):
 
     def alone(self, data: Data, env: Env) -> Data:
         """Return the data after the steps that nodes would take by their own gradients, to find those that diverge."""
-        return self._fit(self.optimizer)(data, env)
+        return self._fit()(data, env)
 
-    def _fit(self, optimizer: RowOptimizer) -> Fit:
-        return Fit(steps=1, batch_size=self.batch_size, optimizer=optimizer, keep_state=True)
+    def _fit(self) -> Fit:
+        return Fit(steps=1, batch_size=self.batch_size, optimizer=self.optimizer, keep_state=True)
 
     def _own_gradients(self, data: Data, env: Env) -> tuple[Data, Stacks]:
-        """Return what a step of size 0 leaves, running statistics and losses, and the gradients, 0 at rest."""
-        taken = copy.copy(data)
-        taken.fit_state = {"momentum": data.x.map(torch.zeros_like)}
-        taken = self._fit(_TAKE)(taken, env)
-        return taken, taken.fit_state["momentum"]
+        """Return the data with running statistics and losses of a pass over the batch, and the gradients, 0 at rest."""
+        taken, nodes = copy.copy(data), data.trains.nonzero().flatten()
+        models, gradients = list(data.x.tensors), [torch.zeros_like(tensor) for tensor in data.x.tensors]
+        taken.train_loss, taken.bad_step = data.train_loss.clone(), torch.full_like(data.node_id, -1)
+        for s, where, row in data.x.locate(nodes) if len(nodes) else ():
+            mine, width = nodes[where], data.x.specs[s].num_parameters
+            found = self._gradient(Rows.own(data.x, mine), data, env)
+            gradients[s][row, :width] = found.gradient
+            if found.buffers is not None and found.buffers.shape[1]:
+                models[s] = models[s].clone()
+                models[s][row, width:] = found.buffers
+            taken.train_loss[mine] = found.loss.to(data.train_loss.dtype)
+            taken.bad_step[mine[~torch.isfinite(found.loss)]] = 0
+        taken.x, taken.fit_step = data.x.like(models), data.fit_step + data.trains.long()
+        return taken, data.x.like(gradients)
+
+    def _gradient(self, rows: Rows, data: Data, env: Env, part: str = "all") -> BatchGradient:
+        """Return the gradients of the round's batches."""
+        return env.engine.batch_gradient(rows, seed=env.seed, round_=data.round, batch_size=self.batch_size, part=part)
 
     def _asked(self, data: Data, bad_step: Tensor) -> Tensor:
         """Return the edges whose receivers ask their senders, [A]."""
@@ -178,8 +183,7 @@ class CrossGradients(Local):
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
         sender, receiver = data.edge_index[:, edges.flatten()]
         rows = Rows.with_part_of(data.x, sender, receiver, self.part)
-        key = {"seed": env.seed, "round_": data.round, "batch_size": self.batch_size, "part": self.part}
-        answers = env.comm.at_owner(rows, lambda rows: batch_gradient(env.engine, rows, **key)[1])
+        answers = env.comm.at_owner(rows, lambda rows: self._gradient(rows, data, env, self.part).gradient)
         return answers.unflatten(0, edges.shape)
 
     def _count(self, data: Data, env: Env, asked: Tensor) -> Data:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import check_whole
-from graphcollab.engine.backend import training_failure
 from graphcollab.engine.contrastive import FirstView
-from graphcollab.engine.latents import require_latents
-from graphcollab.engine.objective import Context, Objective
-from graphcollab.engine.optimizer import SGD, RowOptimizer, as_row_optimizer
-from graphcollab.engine.randomness import keyed_layers
+from graphcollab.engine.local_steps import LocalSteps
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.row_results import FitState
 from graphcollab.engine.rows import Rows
 from graphcollab.engine.views import Views
-from graphcollab.piece import Local
+from graphcollab.local.check_fit import check_batches, check_judging, check_objective, check_views
+from graphcollab.local.mixture import Mixture
+from graphcollab.piece import Field, Local
 from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
@@ -29,46 +28,42 @@ __all__ = ["Fit"]
 
 
 @dataclass(frozen=True)
-class Fit(Local):
+class Fit(LocalSteps, Local):
     """Train every node whose ``data.trains`` is set for some local steps from where it stands.
 
-    Nodes at rest keep their models and their optimiser state. Reads ``data.x``; writes ``x``, ``train_loss`` [K],
-    ``bad_step`` [K] (first local step whose loss was not finite, else -1), and the optimiser's state if it is kept.
+    Nodes at rest keep their models and their optimiser state.
 
     Args:
-        epochs: Passes over a node's training samples.
+        epochs: As for `LocalSteps`, and so are the next three.
         steps: Number of local steps, instead of ``epochs``.
         batch_size: B.
-        optimizer: The update, also by name or ``torch.optim`` class; see `as_row_optimizer`. Default: SGD with step
-            size 0.01 and weight decay 5e-4, as in the L2C paper.
-        objective: Added to the task's loss; it may read the round's start as its anchor.
+        optimizer: The update.
+        objective: Added to the task's loss. It may read the round's start as its anchor, and fields of the ``Data``.
         keep_state: Keep the optimiser's state from round to round; else every round starts afresh.
         views: Augmented views of the samples. Default: the samples themselves.
         first_view: The task's loss judges the first view of every sample only, and ``objective`` all of them.
+        through: Train through the mixture of the own model with those that were received.
 
     Raises:
-        ValueError: If epochs, steps or batch size is no whole number of at least 1, or the optimiser has no form per
-            row.
-        TypeError: If the optimiser is something else.
+        ValueError: If the optimiser has no form per row.
 
     Example:
         >>> Fit(optimizer="adam").optimizer.lr
         0.001
     """
 
-    epochs: int = 1
-    steps: int | None = None
-    batch_size: int = 10
-    optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
     objective: Objective | None = None
     keep_state: bool = False
     views: Views | None = None
     first_view: bool = False
+    through: Mixture | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
-        check_whole(epochs=self.epochs, batch_size=self.batch_size)
-        check_whole(optional=True, steps=self.steps)
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("train_loss", "per_node", "mean loss of a node's last local steps", "run", "owner"),
+        Field("bad_step", "per_node", "first local step whose loss was not finite, -1 if none", "run"),
+        Field("fit_state", "rows", "the optimiser's state, by slot, where it is kept", "phase", "owner"),
+        Field("fit_step", "per_node", "optimiser steps taken", "phase", "owner"),
+    )
 
     @property
     def embeds(self) -> bool:  # type: ignore[override]
@@ -76,24 +71,22 @@ class Fit(Local):
         return self.objective is not None and self.objective.embeds
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check batches and models, and create the optimiser's state where it is kept.
+        """Check batches and models, let the objective begin, and create the optimiser's state where it is kept.
 
         Raises:
             ValueError: If a node has a batch of one sample and its model cannot be trained on one (or a split of one
-                and it cannot be evaluated on one), or the objective
-                cannot judge the models: it needs latents that one has not got, or does not go with the targets.
+                and it cannot be evaluated on one), or the objective cannot judge the models: it needs latents that one
+                has not got, or does not go with the targets.
         """
         embeds = self.objective is not None and self.objective.embeds
-        if embeds:
-            require_latents(env.engine, data.x, f"{type(self).__name__}'s objective reads latents")
-        self._check_batches(data, env, embeds)
-        _check_judging(data, env)
+        for piece in () if self.objective is None else self.objective.walk():
+            data = piece.init(data, env)
         if self.objective is not None:
-            self._check_objective(self.objective, data, env)
+            check_objective(self.objective, data, env)
+        check_batches(self, self.views, embeds, data, env)
+        check_judging(data, env)
         if self.views is not None:
-            pool = env.engine.tasks.pools[env.engine.tasks.splits["train"].pool]
-            with keyed_layers(0):
-                self.views(pool.inputs[:2])  # what cannot be augmented is refused now
+            check_views(self.views, env)
         if not self.keep_state:
             return data
         data = copy.copy(data)
@@ -101,56 +94,6 @@ class Fit(Local):
             data.fit_step = torch.zeros_like(data.node_id)
             data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
         return data
-
-    def give(self, data: Data, nodes: Tensor) -> dict[str, Tensor] | None:
-        """Return what the objective is given beside the samples, by name, one entry per node [n, ...]."""
-        return None
-
-    def _check_batches(self, data: Data, env: Env, embeds: bool) -> None:
-        """Check that models which need several samples at a time (batch normalisation) get them."""
-        tasks = env.engine.tasks
-        counts = tasks.sizes("train")
-        passes = counts > 0 if self.steps is None else -(-counts // self.batch_size) <= self.steps
-        single = (passes & (counts % self.batch_size == 1)) | (self.batch_size == 1)
-        single &= self.views is None or self.views.count == 1
-        for backend, members in zip(env.engine.backends, data.x.members, strict=True):
-            nodes = members[single[members]].tolist()
-            if not nodes or backend.samplewise:
-                continue
-            split = tasks.splits["train"]
-            sample = tasks.pools[split.pool].inputs[split.of(nodes[0])[:1]]
-            reason = training_failure(backend.module, sample, embeds)
-            if reason is not None:
-                shown = ", ".join(repr(tasks.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
-                raise ValueError(
-                    f"batch_size={self.batch_size} leaves {shown} ({len(nodes)} in all) a batch of one sample, on "
-                    f"which {type(backend.module).__name__} cannot be trained ({reason}): choose another batch_size, "
-                    "or replace batch normalisation by graphcollab.models.replace_batch_norm"
-                )
-
-    def _check_objective(self, objective: Objective, data: Data, env: Env) -> None:
-        """Let the objective judge two samples with every architecture's models."""
-        split = env.engine.tasks.splits["train"]
-        pool = env.engine.tasks.pools[split.pool]
-        for backend, members in zip(env.engine.backends, data.x.members, strict=True):
-            spec, row = data.x.row(int(members[0]))
-            places = split.of(int(members[0]))[:2]
-            inputs, targets = pool.inputs[places][None], pool.targets[places]
-            outputs, latent, projection = backend.predict(row[None], inputs)[0], None, None
-            if objective.embeds:
-                outputs, latent, projection = (part[0] for part in backend.embed(row[None], inputs))
-            own, given = dict(zip(spec.names, spec.views(row), strict=True)), self.give(data, members[:1])
-            context = Context(
-                None,
-                own,
-                anchor=own if objective.anchored else None,
-                latent=latent,
-                projection=projection,
-                given=None if given is None else {name: value[0] for name, value in given.items()},
-                spec=spec,
-            )
-            objective.check(outputs, pool.targets[split.index], type(backend.module).__name__, "train")
-            objective(outputs, targets, context)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Take the round's local steps."""
@@ -162,53 +105,32 @@ class Fit(Local):
         every = len(nodes) == data.num_nodes
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
-        state = step = None
+        state = None
         if self.keep_state:
-            state = {slot: _take(values, nodes, every) for slot, values in data.fit_state.items()}
-            step = data.fit_step[nodes]
+            slots = {slot: _take(values, nodes, every) for slot, values in data.fit_state.items()}
+            state = FitState(slots, data.fit_step[nodes])
+        if self.through is not None:
+            data.x = self.through.start(data)
         fitted = env.engine.fit(
             Rows.own(data.x, nodes),
-            optimizer=self.optimizer,
+            self,
             seed=env.seed,
             round_=data.round,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            steps=self.steps,
             objective=objective,
-            anchor=_take(data.x_start, nodes, every) if objective.anchored else None,
-            state=state,
-            step=step,
+            anchor=_take(data.x_start, nodes, every) if objective.reads.anchor else None,
+            given={name: data[name][nodes] for name in objective.reads.fields} or None,
             views=self.views,
-            given=self.give(data, nodes),
+            state=state,
+            scale=None if self.through is None else self.through.share(data, nodes),
         )
         data.x = _put(data.x, nodes, fitted.models, every)
         data.train_loss = data.train_loss.index_copy(0, nodes, fitted.loss.to(data.train_loss.dtype))
         data.bad_step = data.bad_step.index_copy(0, nodes, fitted.bad_step)
         if self.keep_state:
-            data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
-            data.fit_state = {s: _put(v, nodes, fitted.state[s], every) for s, v in data.fit_state.items()}
+            new = fitted.state
+            data.fit_step = data.fit_step.index_copy(0, nodes, new.step)
+            data.fit_state = {slot: _put(v, nodes, new.slots[slot], every) for slot, v in data.fit_state.items()}
         return data
-
-
-def _check_judging(data: Data, env: Env) -> None:
-    """Check that models which look across the batch in evaluation too can judge every split of their node."""
-    tasks = env.engine.tasks
-    for backend, members in zip(env.engine.backends, data.x.members, strict=True):
-        for name, split in tasks.splits.items() if backend.padding == "never" else ():
-            single = members[split.sizes[members] == 1].tolist()
-            if not single:
-                continue
-            sample = tasks.pools[split.pool].inputs[split.of(single[0])]
-            try:
-                backend.predict(data.x.row(single[0])[1][None], sample[None])
-            except (RuntimeError, ValueError) as error:
-                shown = ", ".join(repr(tasks.names[k]) for k in single[:3]) + (", …" if len(single) > 3 else "")
-                kind = type(backend.module).__name__
-                raise ValueError(
-                    f"the split {name!r} of {shown} ({len(single)} in all) is one sample, and {kind}, which looks "
-                    f"across the batch, cannot be evaluated on one ({error}): give it more, or a model "
-                    "with running statistics"
-                ) from error
 
 
 def _take(stacks: Stacks, nodes: Tensor, every: bool) -> Stacks:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import math
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -12,7 +12,8 @@ from torch_geometric.data import Data
 
 from graphcollab.engine.objective import Proximal
 from graphcollab.local.fit import Fit
-from graphcollab.piece import Field
+from graphcollab.piece import Field, Local
+from graphcollab.settings import NonNegative
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -21,7 +22,7 @@ __all__ = ["FitPersonal"]
 
 
 @dataclass(frozen=True)
-class FitPersonal(Fit):
+class FitPersonal(Local):
     r"""Train the shared model and a personal one, on the same batches.
 
     From `Ditto: Fair and Robust Federated Learning Through Personalization (Li et al., ICML 2021)
@@ -36,68 +37,58 @@ class FitPersonal(Fit):
     with its node. A node at rest keeps it.
 
     Args:
+        fit: The local steps that both models take; what it keeps of the optimiser's state is the shared model's.
         lam: λ, the strength of the pull.
         part: Part of the model that is shared, and only there the personal model is pulled.
 
     Shapes:
-        Keeps ``x_personal`` (K rows; running statistics are the personal model's own). ``train_loss`` [K] is the
-        personal model's, with the pull's share (λ/2) ‖v - w‖². Otherwise as `Fit`; with ``keep_state`` the personal
-        model's optimiser state is ``personal_state`` and ``personal_step``.
-
-    Raises:
-        ValueError: If λ is negative or not finite.
+        ``train_loss`` [K] is the personal model's, with the pull's share (λ/2) ‖v - w‖². Running statistics of the
+        personal models are their own.
 
     Example:
-        >>> FitPersonal(steps=2, lam=0.5).lam
+        >>> FitPersonal(Fit(steps=2), lam=0.5).lam
         0.5
     """
 
-    lam: float = 1.0
+    fit: Fit = field(default_factory=Fit)
+    lam: NonNegative = 1.0
     part: str = "all"
 
     keeps: ClassVar[tuple[Field, ...]] = (
         *Fit.keeps,
-        Field("x_personal", "rows", "personal models", known_to="owner"),
-        Field("personal_*", "rows", "the state of their optimisers, where it is kept", known_to="owner"),
+        Field("x_personal", "rows", "personal models; a phase that trains some goes on with them", "phase", "owner"),
+        Field("personal_state", "rows", "their optimiser's state, by slot, where it is kept", "phase", "owner"),
+        Field("personal_step", "per_node", "their optimiser's steps", "phase", "owner"),
     )
 
     @property
-    def agrees(self) -> dict[str, object]:
-        """The part, and what else must be the exchange's."""
+    def agrees(self) -> Mapping[str, object]:
+        """The part."""
         return {"part": self.part}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.lam < math.inf:
-            raise ValueError(f"lam must be a finite number that is not negative, got {self.lam}")
 
     def init(self, data: Data, env: Env) -> Data:
         """Start personal models from the shared ones, unless an earlier phase has trained some."""
         data.x.part(self.part)
-        data = copy.copy(super().init(data, env))
+        data = copy.copy(self.fit.init(data, env))
         if "x_personal" not in data:
             data.x_personal = data.x
-        if self.keep_state:
+        if self.fit.keep_state:
             data.personal_state, data.personal_step = data.fit_state, data.fit_step
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Take the round's local steps with both models."""
-        shared = super().__call__(data, env)
-        own = copy.copy(data)
+        shared, own = self.fit(data, env), copy.copy(data)
         own.x = data.x_personal
-        if self.keep_state:
+        if self.fit.keep_state:
             own.fit_state, own.fit_step = data.personal_state, data.personal_step
-        own = self._pulled()(own, env)
+        pull = Proximal(self.lam, self.part)
+        other = self.fit.objective
+        own = replace(self.fit, objective=pull if other is None else other + pull)(own, env)
         bad = torch.where(own.bad_step >= 0, own.bad_step, shared.bad_step)
         shared.x_personal = data.x_personal.where(bad < 0, own.x)
         shared.train_loss, shared.bad_step = own.train_loss, bad
-        if self.keep_state:
+        if self.fit.keep_state:
             shared.personal_state, shared.personal_step = own.fit_state, own.fit_step
         return shared
 
-    def _pulled(self) -> Fit:
-        """Return the personal model's update."""
-        pull = Proximal(self.lam, self.part)
-        settings = {f.name: getattr(self, f.name) for f in fields(Fit)}
-        return Fit(**{**settings, "objective": pull if self.objective is None else self.objective + pull})

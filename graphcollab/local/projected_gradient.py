@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from graphcollab.local.combine import Combine
 from graphcollab.ops import bundle_gram, bundle_sum, cone_coefficients
-from graphcollab.piece import Piece
+from graphcollab.settings import NonNegative
 
 __all__ = ["ProjectedGradient"]
 
 
 @dataclass(frozen=True)
-class ProjectedGradient(Piece):
+class ProjectedGradient(Combine):
     r"""Project the own gradient onto the directions that increase no neighbour's loss.
 
     From `Cross-Gradient Aggregation for Decentralized Learning from Non-IID data (Esfandiari et al., ICML 2021)
@@ -40,21 +40,14 @@ class ProjectedGradient(Piece):
             and the result is no projection any more.
         per_layer: Project parameter tensor by parameter tensor instead of all parameters at once.
 
-    Raises:
-        ValueError: If the margin is negative or not finite.
-
     Example:
         >>> own, others = torch.tensor([[0.5, 0.0]]), torch.tensor([[[-0.5, 0.25]]])
         >>> ProjectedGradient()(own, others, [2])[0]
         tensor([[0.1000, 0.2000]])
     """
 
-    margin: float = 0.0
+    margin: NonNegative = 0.0
     per_layer: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.margin < math.inf:
-            raise ValueError(f"margin must be finite and must not be negative, got {self.margin}")
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return directions [R, P] and coefficients [R, m + 1], the own gradient's first.

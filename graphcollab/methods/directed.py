@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from graphcollab.exchange import NoExchange, Receive
-from graphcollab.local import FitThroughMixture
+from graphcollab.local import Mixture
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.phases import Phases
@@ -54,7 +54,7 @@ def directed(
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`FitThroughMixture`). Whether j hears i says nothing about whether i hears j: the graph is directed.
+    (`Mixture`). Whether j hears i says nothing about whether i hears j: the graph is directed.
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
@@ -112,7 +112,7 @@ def directed(
     )
     train = Method(
         "directed",
-        local=FitThroughMixture(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=fast, part=part),
+        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=fast, through=Mixture(part)),
         weigh=KeepWeights(),
         exchange=Receive(part),
     )

@@ -6,7 +6,7 @@ from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import JudgedBy
 from graphcollab.local import FitPersonal
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, make_optimizer, method
+from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
 
@@ -57,10 +57,10 @@ def ditto(
         >>> ditto(lam=0.1).local.lam
         0.1
     """
-    update = make_optimizer(optimizer, lr, momentum, weight_decay)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
     return Method(
         "ditto",
-        local=FitPersonal(epochs, steps, batch_size, update, lam=lam, part=part),
+        local=FitPersonal(local, lam, part),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
         judge=JudgedBy("x_personal"),

@@ -7,9 +7,8 @@ from typing import Literal
 from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
 from graphcollab.judge import JudgedBy, NearestPrototype
-from graphcollab.local import FitToPrototypes
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, make_optimizer, method
+from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
 from graphcollab.settings import Count, Incomplete, Momentum, NonNegative, Share
 
@@ -59,10 +58,11 @@ def fedproto(
         >>> fedproto(lam=0.1).local.objective
         PrototypeDistance(lam=0.1)
     """
-    update = make_optimizer(optimizer, lr, momentum, weight_decay)
+    objective = PrototypeDistance(lam)
+    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=objective)
     return Method(
         "fedproto",
-        local=FitToPrototypes(epochs, steps, batch_size, update, PrototypeDistance(lam)),
+        local=local,
         exchange=PrototypeAverage(ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
         judge=NearestPrototype() if predict == "prototype" else JudgedBy(),

@@ -13,7 +13,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.engine import Rows, batch_gradient
+from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed
 from graphcollab.ops import project_simplex
 from graphcollab.piece import Field, Weigher
@@ -150,9 +150,9 @@ class GradientAlignment(Weigher):
         seed = keyed_seed(env.seed, _BATCH_STREAM)
 
         def gradients(rows: Rows) -> Tensor:
-            return batch_gradient(
-                env.engine, rows, seed=seed, round_=data.round, batch_size=self.batch_size, part=self.part
-            )[1]
+            return env.engine.batch_gradient(
+                rows, seed=seed, round_=data.round, batch_size=self.batch_size, part=self.part
+            ).gradient
 
         out = torch.empty(pairs.shape[1], dtype=torch.float64, device=pairs.device)
         for place in torch.arange(pairs.shape[1], device=pairs.device).split(chunk):

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.engine import SGD, Outputs, RowOptimizer, Rows
+from graphcollab.engine import SGD, LocalSteps, Outputs, RowOptimizer, Rows
 from graphcollab.keyed import keyed_seed
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Share
@@ -170,12 +170,9 @@ class TrialMixtures(Weigher):
                 models[:, columns] = torch.lerp(models[:, columns], sent[sender[take]], p[take, None])
                 fitted = engine.fit(
                     Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take), device=take.device)),
-                    optimizer=self.optimizer,
+                    LocalSteps(self.epochs, self.steps, self.batch_size, self.optimizer),
                     seed=keyed_seed(env.seed, _TRIAL_STREAM, trial),
                     round_=data.round,
-                    batch_size=self.batch_size,
-                    epochs=self.epochs,
-                    steps=self.steps,
                 )
                 tuned = _only(data.x, s, fitted.models.tensors[0])
                 rows = Rows(tuned, receiver[take], torch.arange(len(take), device=take.device))

@@ -7,11 +7,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, AdamW, Proximal, Rows
+from graphcollab.engine import SGD, Adam, AdamW, LocalSteps, Proximal, Rows
 from graphcollab.tasks import make_schedule
 
 SIZES = (7, 4, 10, 5)
-FIT = {"seed": 3, "round_": 2, "batch_size": 3, "epochs": 2}
+KEY = {"seed": 3, "round_": 2}
+FIT = {"batch_size": 3, "epochs": 2}
 
 
 def mlp():
@@ -92,7 +93,7 @@ OPTIMIZERS = [
 @pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS, ids=lambda o: repr(o) if not callable(o) else "")
 def test_optimisers_equal_separate_ones_of_torch(make_engine, ours, theirs, backend):
     engine, models = make_engine(mlp(), backend=backend)
-    fitted = engine.fit(Rows.own(models), optimizer=ours, **FIT)
+    fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=ours, **FIT), **KEY)
     torch.testing.assert_close(fitted.models.tensors[0], by_hand(engine, models, theirs), rtol=1e-9, atol=1e-10)
 
 
@@ -101,7 +102,7 @@ def test_optimisers_equal_separate_ones_of_torch(make_engine, ours, theirs, back
 def test_modules_equal_plain_training_buffers_included(make_engine, kind, backend):
     make, shape = MODULES[kind]
     engine, models = make_engine(make(), shape, sizes=(8, 6, 9, 5), backend=backend)
-    fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **FIT)
+    fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
     expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1))
     torch.testing.assert_close(fitted.models.tensors[0], expected, rtol=1e-9, atol=1e-10)
 
@@ -122,7 +123,7 @@ def test_whole_number_inputs(make_engine):
     for backend in ("vmap", "loop"):
         words = torch.randint(6, (sum(SIZES), 2), generator=torch.Generator().manual_seed(1))
         engine, models = make_engine(layer_norm_and_embedding(), inputs=words, backend=backend)
-        results.append(engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **FIT).models.tensors[0])
+        results.append(engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY).models.tensors[0])
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-10)
 
 
@@ -138,7 +139,7 @@ def test_a_users_loss_is_called_with_real_batches_only(make_engine):
     for backend in ("vmap", "loop"):
         engine, models = make_engine(mlp(), loss=worst, backend=backend)
         lengths.clear()
-        results.append(engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **FIT).models.tensors[0])
+        results.append(engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY).models.tensors[0])
         assert lengths == {1, 2, 3}
         expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1), worst)
         torch.testing.assert_close(results[-1], expected, rtol=1e-9, atol=1e-10)
@@ -158,7 +159,7 @@ def test_other_losses(make_engine, loss):
     }[loss]
     for backend in ("vmap", "loop"):
         engine, models = make_engine(nn.Linear(4, 1), loss=loss, targets=targets, backend=backend)
-        fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **FIT)
+        fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
         expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1), plain)
         torch.testing.assert_close(fitted.models.tensors[0], expected, rtol=1e-9, atol=1e-10)
 
@@ -170,7 +171,9 @@ def test_anchors(make_engine):
         engine, models = make_engine(mlp(), backend=backend)
         objective = engine.objective + Proximal(10.0)
         anchor = models.map(torch.zeros_like)
-        fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), objective=objective, anchor=anchor, **FIT)
+        fitted = engine.fit(
+            Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), objective=objective, anchor=anchor, **KEY
+        )
         results.append(fitted.models.tensors[0])
         expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=10.0))
         torch.testing.assert_close(results[-1], expected, rtol=1e-9, atol=1e-10)
@@ -180,7 +183,10 @@ def test_anchors(make_engine):
 def test_autocast_computes_in_half_precision_and_keeps_models_whole(make_engine, backend):
     whole, models = make_engine(mlp(), dtype=torch.float32, backend=backend)
     half, _ = make_engine(mlp(), dtype=torch.float32, backend=backend, autocast=True)
-    one, two = (e.fit(Rows.own(models), optimizer=SGD(lr=0.1), **FIT).models.tensors[0] for e in (whole, half))
+    one, two = (
+        e.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY).models.tensors[0]
+        for e in (whole, half)
+    )
     assert two.dtype == torch.float32
     assert not torch.equal(one, two)
     torch.testing.assert_close(one, two, rtol=0.05, atol=0.02)
@@ -191,7 +197,7 @@ def test_the_callers_module_is_left_alone(make_engine):
     before = {name: value.clone() for name, value in module.state_dict().items()}
     for backend in ("vmap", "loop"):
         engine, models = make_engine(module, sizes=(8, 6), backend=backend)
-        engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **FIT)
+        engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
         engine.loss(Rows.own(models), "val")
         assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
         assert module.training
@@ -205,7 +211,7 @@ def test_frozen_parameters_are_carried_and_not_trained(make_engine):
         module[2].bias.requires_grad_(False)
         engine, models = make_engine(module, backend=backend)
         spec, before = models.specs[0], models.tensors[0].clone()
-        fitted = engine.fit(Rows.own(models), optimizer=Adam(lr=0.1), seed=0, round_=0, batch_size=20)
+        fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=Adam(lr=0.1), batch_size=20), seed=0, round_=0)
         after, frozen = fitted.models.tensors[0], spec.columns("frozen")
         assert torch.equal(after[:, frozen], before[:, frozen])
         assert not (after[:, spec.columns("all")] == before[:, spec.columns("all")]).all(1).any()
@@ -241,7 +247,7 @@ class Centred(nn.Module):
 @pytest.mark.parametrize(("backend", "in_place"), [("vmap", True), ("loop", True), ("loop", False)])
 def test_a_users_buffers_are_every_nodes_own(make_engine, backend, in_place):
     engine, models = make_engine(Centred(in_place), backend=backend)
-    fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.0), seed=0, round_=0, batch_size=20)
+    fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.0), batch_size=20), seed=0, round_=0)
     pool, split = engine.tasks.pools["all"], engine.tasks.splits["train"]
     means = torch.stack([pool.inputs[split.of(node)].mean(0) for node in range(4)])
     torch.testing.assert_close(fitted.models.part("buffers"), 0.1 * means)

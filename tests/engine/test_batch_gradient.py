@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, Rows, batch_gradient
-from graphcollab.stack import Stacks
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows
+from graphcollab.stack import ParamSpec, Stacks
 
-KEY = {"seed": 3, "round_": 5, "batch_size": 4}
+KEY = {"seed": 3, "round_": 5}
 
 
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
@@ -17,21 +17,37 @@ KEY = {"seed": 3, "round_": 5, "batch_size": 4}
 def test_it_is_the_gradient_of_the_first_local_step(make_engine, backend, module):
     engine, models = make_engine(module, backend=backend, sizes=(7, 4, 10, 5), chunk=2)
     rows = Rows.own(models)
-    loss, gradient = batch_gradient(engine, rows, **KEY)
-    stepped = engine.fit(rows, optimizer=SGD(lr=1.0), steps=1, **KEY)
+    found = engine.batch_gradient(rows, batch_size=4, **KEY)
+    stepped = engine.fit(rows, LocalSteps(steps=1, batch_size=4, optimizer=SGD(lr=1.0)), **KEY)
     expected = models.part("all") - stepped.models.part("all")
-    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(loss, stepped.loss)
+    torch.testing.assert_close(found.gradient, expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found.loss, stepped.loss)
+    torch.testing.assert_close(found.buffers, stepped.models.tensors[0][:, models.specs[0].num_parameters :])
     before = models.clone()
-    batch_gradient(engine, rows, **KEY)
+    engine.batch_gradient(rows, batch_size=4, **KEY)
     assert torch.equal(before.tensors[0], models.tensors[0])  # running statistics too
 
 
 def test_a_part_of_the_gradient_and_other_nodes_data(make_engine):
     engine, models = make_engine(nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3)))
     crossed = Rows(models, torch.tensor([2, 0]), torch.tensor([0, 2]))
-    _, whole = batch_gradient(engine, crossed, **KEY)
-    _, last = batch_gradient(engine, crossed, part="1", **KEY)
+    whole = engine.batch_gradient(crossed, batch_size=4, **KEY).gradient
+    last = engine.batch_gradient(crossed, batch_size=4, part="1", **KEY).gradient
     assert torch.equal(last, whole[:, models.specs[0].columns("1")])
     swapped = Stacks.single(models.specs[0], models.tensors[0][[2, 1, 0, 3]])
-    torch.testing.assert_close(whole, batch_gradient(engine, Rows.own(swapped), **KEY)[1][[2, 0]])
+    expected = engine.batch_gradient(Rows.own(swapped), batch_size=4, **KEY).gradient[[2, 0]]
+    torch.testing.assert_close(whole, expected)
+
+
+def test_several_architectures_have_no_buffers_in_common(make_engine):
+    single, models = make_engine(nn.Linear(4, 3), sizes=(5, 5))
+    modules = [nn.Linear(4, 3).double(), nn.Linear(4, 3).double()]
+    specs = tuple(map(ParamSpec.from_module, modules))
+    engine = Engine(single.tasks, modules, specs)
+    both = Stacks(specs, tuple(models.tensors[0].split(1)), (torch.tensor([0]), torch.tensor([1])))
+    found, expected = (
+        e.batch_gradient(Rows.own(x), batch_size=4, **KEY) for e, x in ((engine, both), (single, models))
+    )
+    torch.testing.assert_close(found.gradient, expected.gradient)
+    assert found.buffers is None
+    assert expected.buffers.shape == (2, 0)

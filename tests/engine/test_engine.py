@@ -8,7 +8,18 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, CrossEntropy, Engine, Objective, Rows, as_objective
+from graphcollab.engine import (
+    SGD,
+    Adam,
+    CrossEntropy,
+    Engine,
+    FitState,
+    LocalSteps,
+    Objective,
+    Reads,
+    Rows,
+    as_objective,
+)
 from graphcollab.engine.objective import Sum
 from graphcollab.engine.samples import take_samples
 from graphcollab.methods import local
@@ -16,16 +27,17 @@ from graphcollab.models import MLP, SplitModel
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing import Scene
 
-FIT = {"seed": 0, "round_": 0, "batch_size": 3, "epochs": 2}
+KEY = {"seed": 0, "round_": 0}
+FIT = {"batch_size": 3, "epochs": 2}
 
 
 def test_fit_leaves_its_input_alone_and_reports_losses(make_engine):
     engine, models = make_engine()
     before = models.tensors[0].clone()
-    fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.0), **FIT)
+    fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.0), **FIT), **KEY)
     assert torch.equal(models.tensors[0], before)
     assert torch.equal(fitted.models.tensors[0], before)
-    assert fitted.step.tolist() == [6, 4, 8, 4]
+    assert fitted.state.step.tolist() == [6, 4, 8, 4]
     assert fitted.bad_step.tolist() == [-1] * 4
     # steps of a pass hold 3, 3 and 1 samples: the mean over steps, not over samples
     assert torch.isfinite(fitted.loss).all()
@@ -91,7 +103,11 @@ def test_many_samples_are_taken_a_few_at_a_time(make_engine, monkeypatch):
 class Ridge(Objective):
     """Cross-entropy and the squared length of the parameters."""
 
-    weighs: bool = True
+    alike: bool = False
+
+    @property
+    def reads(self):
+        return Reads(whole=True, alike=self.alike)
 
     def __call__(self, outputs, targets, context):
         loss = context.mean(F.cross_entropy(outputs, targets, reduction="none"))
@@ -99,7 +115,7 @@ class Ridge(Objective):
 
 
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
-@pytest.mark.parametrize("loss", [Ridge(), Ridge(weighs=False), CrossEntropy() + Ridge()])
+@pytest.mark.parametrize("loss", [Ridge(), Ridge(alike=True), CrossEntropy() + Ridge()])
 def test_loss_and_gradient_agree_on_objectives_that_read_parameters(make_engine, monkeypatch, backend, loss):
     """The penalty counts once, also where samples are taken a few at a time."""
     engine, models = make_engine(sizes=(70, 40, 33), loss=loss, backend=backend)
@@ -183,46 +199,42 @@ def test_loss_is_nan_where_a_node_has_no_samples(make_engine):
 @pytest.mark.parametrize("optimizer", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.05)], ids=["sgd", "adam"])
 def test_results_do_not_depend_on_chunk_or_order_of_rows(make_engine, backend, optimizer):
     engine, models = make_engine(backend=backend, chunk=4)
-    whole = engine.fit(Rows.own(models), optimizer=optimizer, **FIT)
+    whole = engine.fit(Rows.own(models), LocalSteps(optimizer=optimizer, **FIT), **KEY)
     for chunk, order in ((1, [0, 1, 2, 3]), (3, [2, 0, 3, 1]), (2, [3, 1]), (4, [1, 3, 2])):
         other, _ = make_engine(backend=backend, chunk=chunk)
         nodes = torch.tensor(order)
-        some = other.fit(Rows.own(models, nodes), optimizer=optimizer, **FIT)
+        some = other.fit(Rows.own(models, nodes), LocalSteps(optimizer=optimizer, **FIT), **KEY)
         torch.testing.assert_close(some.models.tensors[0], whole.models.tensors[0][nodes], rtol=1e-12, atol=1e-13)
         torch.testing.assert_close(some.loss, whole.loss[nodes], rtol=1e-12, atol=1e-13)
         for slot in optimizer.slots:
-            torch.testing.assert_close(some.state[slot].tensors[0], whole.state[slot].tensors[0][nodes])
+            torch.testing.assert_close(some.state.slots[slot].tensors[0], whole.state.slots[slot].tensors[0][nodes])
 
 
 def test_rows_with_other_step_counts_take_their_own_corrections(make_engine):
     """Adam's bias correction follows every row's own count of steps, not the chunk's."""
     optimizer = Adam(lr=0.05)
-    rounds = {"seed": 0, "batch_size": 3, "epochs": 1, "optimizer": optimizer}
+    steps = LocalSteps(batch_size=3, optimizer=optimizer)
     for backend in ("vmap", "loop"):
         engine, models = make_engine(backend=backend)
         # nodes 0 and 2 have trained a round before, 1 and 3 rested
         ahead = torch.tensor([0, 2])
-        first = engine.fit(Rows.own(models, ahead), round_=0, **rounds)
+        first = engine.fit(Rows.own(models, ahead), steps, seed=0, round_=0)
         x, step = models.tensors[0].clone(), torch.zeros(4, dtype=torch.int64)
-        x[ahead], step[ahead] = first.models.tensors[0], first.step
+        x[ahead], step[ahead] = first.models.tensors[0], first.state.step
         state = {
-            s: models.like([torch.zeros_like(x).index_copy(0, ahead, first.state[s].tensors[0])])
+            s: models.like([torch.zeros_like(x).index_copy(0, ahead, first.state.slots[s].tensors[0])])
             for s in optimizer.slots
         }
-        together = engine.fit(Rows.own(models.like([x])), round_=1, state=state, step=step, **rounds)
+        together = engine.fit(Rows.own(models.like([x])), steps, seed=0, round_=1, state=FitState(state, step))
         for node in range(4):
             alone = torch.tensor([node])
-            one = engine.fit(
-                Rows.own(models.like([x]), alone),
-                round_=1,
-                state={s: Stacks.single(models.specs[0], v.tensors[0][alone]) for s, v in state.items()},
-                step=step[alone],
-                **rounds,
-            )
+            own = {s: Stacks.single(models.specs[0], v.tensors[0][alone]) for s, v in state.items()}
+            rows, before = Rows.own(models.like([x]), alone), FitState(own, step[alone])
+            one = engine.fit(rows, steps, seed=0, round_=1, state=before)
             torch.testing.assert_close(
                 together.models.tensors[0][node], one.models.tensors[0][0], rtol=1e-12, atol=1e-13
             )
-        assert together.step.tolist() == [6, 2, 8, 2]
+        assert together.state.step.tolist() == [6, 2, 8, 2]
 
 
 def test_two_architectures_are_computed_by_their_own_backends():
@@ -242,8 +254,8 @@ def test_two_architectures_are_computed_by_their_own_backends():
         torch.testing.assert_close(losses[node], loss.detach())
         torch.testing.assert_close(head[node], torch.cat([p.grad.flatten() for p in module.head.parameters()]))
     some = torch.tensor([5, 2, 1])
-    whole = engine.fit(rows, optimizer=SGD(lr=0.1), **FIT)
-    part = engine.fit(Rows.own(data.x, some), optimizer=SGD(lr=0.1), **FIT)
+    whole = engine.fit(rows, LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
+    part = engine.fit(Rows.own(data.x, some), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
     for position, node in enumerate(some.tolist()):
         torch.testing.assert_close(part.models.row(position)[1], whole.models.row(node)[1])
 

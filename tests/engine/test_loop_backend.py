@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Rows
+from graphcollab.engine import SGD, LocalSteps, Rows
 
-FIT = {"optimizer": SGD(lr=0.1), "seed": 0, "batch_size": 3, "epochs": 1}
+FIT = LocalSteps(batch_size=3, optimizer=SGD(lr=0.1))
 
 
 class Recurrent(nn.Module):
@@ -63,7 +65,7 @@ def test_recurrent_layers_train(make_engine):
     engine, models = make_engine(Recurrent(), (6, 2))
     assert engine.plans[0].backend == "loop"
     before = engine.loss(Rows.own(models), "train")
-    fitted = engine.fit(Rows.own(models), round_=0, **{**FIT, "epochs": 30})
+    fitted = engine.fit(Rows.own(models), replace(FIT, epochs=30), seed=0, round_=0)
     assert (engine.loss(Rows.own(fitted.models), "train") < before).all()
     losses, gradients = engine.grad(Rows.own(models), "train")
     torch.testing.assert_close(losses, before)
@@ -74,13 +76,13 @@ def test_recurrent_layers_train(make_engine):
 def test_dropout_is_keyed_by_node_and_round(make_engine, model, shape):
     engine, models = make_engine(model(), shape, chunk=4)
     assert engine.plans[0].backend == "loop"
-    whole = engine.fit(Rows.own(models), round_=0, **FIT).models.tensors[0]
+    whole = engine.fit(Rows.own(models), FIT, seed=0, round_=0).models.tensors[0]
     for chunk, order in ((1, [0, 1, 2, 3]), (3, [3, 1, 0])):
         other, _ = make_engine(model(), shape, chunk=chunk)
         torch.manual_seed(chunk)
-        some = other.fit(Rows.own(models, torch.tensor(order)), round_=0, **FIT).models.tensors[0]
+        some = other.fit(Rows.own(models, torch.tensor(order)), FIT, seed=0, round_=0).models.tensors[0]
         assert torch.equal(some, whole[order])
-    assert not torch.equal(engine.fit(Rows.own(models), round_=1, **FIT).models.tensors[0], whole)
+    assert not torch.equal(engine.fit(Rows.own(models), FIT, seed=0, round_=1).models.tensors[0], whole)
 
 
 def test_dropout_differs_between_nodes(make_engine):
@@ -89,7 +91,7 @@ def test_dropout_differs_between_nodes(make_engine):
     pool, split = engine.tasks.pools["all"], engine.tasks.splits["train"]
     pool.inputs[split.of(1)], pool.targets[split.of(1)] = pool.inputs[split.of(0)], pool.targets[split.of(0)]
     models.tensors[0][1] = models.tensors[0][0]
-    new = engine.fit(Rows.own(models), round_=0, **{**FIT, "batch_size": 6}).models.tensors[0]
+    new = engine.fit(Rows.own(models), replace(FIT, batch_size=6), seed=0, round_=0).models.tensors[0]
     assert not torch.allclose(new[0], new[1])
 
 
@@ -98,13 +100,13 @@ def test_dropout_leaves_the_global_generator_alone(make_engine, model, shape):
     for backend in ("loop", "vmap") if model in (dropout, Functional) else ("loop",):
         engine, models = make_engine(model(), shape, backend=backend)
         before = torch.get_rng_state()
-        engine.fit(Rows.own(models), round_=0, **FIT)
+        engine.fit(Rows.own(models), FIT, seed=0, round_=0)
         assert torch.equal(before, torch.get_rng_state())
 
 
 def test_dropout_is_off_when_models_are_judged(make_engine):
     engine, models = make_engine(dropout())
     rows = Rows.own(models)
-    engine.fit(rows, round_=0, **FIT)
+    engine.fit(rows, FIT, seed=0, round_=0)
     assert torch.equal(engine.loss(rows, "val"), engine.loss(rows, "val"))
     assert torch.equal(engine.grad(rows, "val")[1], engine.grad(rows, "val")[1])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, CrossEntropy, Engine, Rows, make_plan
+from graphcollab.engine import SGD, CrossEntropy, Engine, LocalSteps, Rows, make_plan
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 
@@ -146,8 +146,8 @@ def test_a_cache_gives_what_plain_training_gives(sample):
     with pytest.warns(UserWarning, match="fills 'kept'"):
         engine = Engine(tasks, [module], [spec])
     models = Stacks.single(spec, spec.flatten(module).repeat(2, 1))
-    fit = {"seed": 0, "round_": 0, "batch_size": 9, "epochs": 1}
-    trained = engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **fit).models.tensors[0]
+    steps = LocalSteps(optimizer=SGD(lr=0.1), batch_size=9)
+    trained = engine.fit(Rows.own(models), steps, seed=0, round_=0).models.tensors[0]
     for inputs, targets, row in [(*nodes[0], trained[0]), (*nodes[1], trained[1])]:
         plain = spec.load_into(Holds(filled_once, {}), models.tensors[0][0])
         nn.functional.cross_entropy(plain(inputs), targets).backward()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, AdamW, Engine, Rows
+from graphcollab.engine import SGD, Adam, AdamW, Engine, LocalSteps, Rows
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks, make_schedule
@@ -20,7 +20,8 @@ from module_families import FAMILIES, OneNumber
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
 SIZES = (8, 6, 9, 5)  # in batches of 3, of which none is of one sample
-FIT = {"seed": 3, "round_": 2, "batch_size": 3, "epochs": 2}
+KEY = {"seed": 3, "round_": 2}
+FIT = {"batch_size": 3, "epochs": 2}
 SHAPES = {"flat": (4,), "image": (1, 6, 6), "sequence": (5, 3)}
 EPS = 1e-3  # Adam divides gradients by their size, also those that are 0 but for rounding
 OPTIMIZERS = {
@@ -75,10 +76,10 @@ def nodes(name, module):
 def by_hand(module, spec, tasks, row, node, optimizer):
     """Train the plain module on a node's batches; return the row."""
     split, pool = tasks.splits["train"], tasks.pools["all"]
-    schedule = make_schedule(split.sizes, tasks.ids, FIT["seed"], FIT["round_"], FIT["batch_size"], FIT["epochs"])
+    schedule = make_schedule(split.sizes, tasks.ids, KEY["seed"], KEY["round_"], FIT["batch_size"], FIT["epochs"])
     spec.load_into(module, row).train()
     stepper = optimizer([p for p in module.parameters() if p.requires_grad])
-    with keyed_layers(FIT["seed"], int(tasks.ids[node]), FIT["round_"]):
+    with keyed_layers(KEY["seed"], int(tasks.ids[node]), KEY["round_"]):
         for step in range(int(schedule.steps[node])):
             batch = split.of(node)[schedule.position[node, step, : int(schedule.size[node, step])]]
             stepper.zero_grad()
@@ -111,7 +112,7 @@ def check(name, optimizers, backend="auto"):
     plain = make(name)
     close = {"rtol": 1e-9, "atol": 1e-10}
     for ours, theirs in (OPTIMIZERS[one] for one in optimizers):
-        fitted = engine.fit(Rows.own(models), optimizer=ours, **FIT).models.tensors[0]
+        fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=ours, **FIT), **KEY).models.tensors[0]
         for node, row in enumerate(before):
             torch.testing.assert_close(fitted[node], by_hand(plain, spec, tasks, row, node, theirs), **close)
     losses, gradients = engine.grad(Rows.own(models), "val")
@@ -190,8 +191,8 @@ def test_outputs_of_one_number_per_sample(loss, plain, backend):
     assert engine.plans[0].backend == ("loop" if backend == "loop" else "vmap")
     models = Stacks.single(spec, spec.flatten(module).repeat(2, 1))
     before = models.tensors[0].clone()
-    settings = {"seed": 3, "round_": 2, "batch_size": 9, "epochs": 2}
-    fitted = engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **settings).models.tensors[0]
+    steps = LocalSteps(optimizer=SGD(lr=0.1), batch_size=9, epochs=2)
+    fitted = engine.fit(Rows.own(models), steps, **KEY).models.tensors[0]
     losses = engine.loss(Rows.own(models), "val")
     for (inputs, targets), row, trained, judged in zip(data, before, fitted, losses, strict=True):
         spec.load_into(module, row.clone())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,8 +13,10 @@ from graphcollab.engine import (
     BinaryCrossEntropy,
     Context,
     CrossEntropy,
+    LocalSteps,
     Objective,
     Proximal,
+    Reads,
     Rows,
     SquaredError,
     UserLoss,
@@ -55,7 +58,7 @@ def test_losses_of_many_nodes_are_those_of_each(objective, padded):
     targets = torch.randn(5, 3, 4, generator=draw)
     if not isinstance(objective, SquaredError):
         targets = targets.argmax(-1)
-    if padded and not objective.weighs:
+    if padded and objective.reads.alike:
         return
     weight = torch.tensor([0.5, 0.5, 0.0]).expand(5, 3) if padded else None
     params, anchor = {"a": torch.randn(5, 2, generator=draw)}, {"a": torch.zeros(5, 2)}
@@ -81,9 +84,15 @@ def test_proximal():
 def test_sums():
     both = SquaredError() + UserLoss(lambda o, t: o.sum())
     assert float(both(torch.tensor([1.0]), torch.tensor([3.0]), PLAIN)) == 5.0
-    assert (both.weighs, both.anchored) == (False, False)
-    assert (SquaredError() + Proximal(1.0)).anchored
-    assert (SquaredError() + Proximal(1.0)).weighs
+    assert both.reads == Reads(alike=True)
+    assert (SquaredError() + Proximal(1.0)).reads == Reads(anchor=True, whole=True)
+    assert (SquaredError() + GivenShift()).reads == Reads(whole=True, fields=("node_id", "table"))
+
+
+def test_sums_are_walked():
+    pull = Proximal(1.0, "head")
+    assert list((SquaredError() + 2.0 * pull).walk())[1:] == [SquaredError(), 2.0 * pull, pull]
+    assert dict(pull.agrees) == {"part": "head"}
 
 
 def test_proximal_of_a_part():
@@ -104,10 +113,10 @@ def test_proximal_pulls_its_part_only(make_engine, backend):
     """The first step begins at the anchor: no pull. The second pulls the head back by lr mu (first step)."""
     module = SplitModel(nn.Linear(4, 6), (4,), 3, norm="none")
     engine, models = make_engine(module, sizes=(4, 6), backend=backend)
-    settings = {"optimizer": SGD(lr=0.1), "seed": 0, "round_": 0, "batch_size": 9}
 
     def after(objective, steps):
-        fitted = engine.fit(Rows.own(models), objective=objective, anchor=models, steps=steps, **settings)
+        how = LocalSteps(steps=steps, batch_size=9, optimizer=SGD(lr=0.1))
+        fitted = engine.fit(Rows.own(models), how, seed=0, round_=0, objective=objective, anchor=models)
         return fitted.models.tensors[0]
 
     pulled = CrossEntropy() + Proximal(0.5, "head")
@@ -127,39 +136,38 @@ def test_scaled():
     assert rows.tolist() == [2.0, 18.0]
     assert 2.0 * Proximal(1.0) == 2.0 * Proximal(1.0)
     for scale in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="scale of an objective must be a finite number"):
+        with pytest.raises(ValueError, match="scale must be a finite number"):
             scale * SquaredError()
 
 
 def test_scaled_says_of_itself_what_the_term_says():
     for term in (CrossEntropy(), Proximal(1.0), UserLoss(F.cross_entropy), CrossEntropy() + Proximal(1.0)):
-        for name in ("weighs", "anchored", "embeds", "penalizes"):
-            assert getattr(2.0 * term, name) == getattr(term, name)
+        assert (2.0 * term).reads == term.reads
+        assert (2.0 * term).embeds == term.embeds
     with pytest.raises(ValueError, match="labels from 0 to 4"):
         (2.0 * CrossEntropy()).check(torch.zeros(2, 3), torch.arange(5), "MLP", "train")
 
 
 @dataclass(frozen=True)
 class GivenShift(Objective):
-    """Squared error against targets shifted by what the node is given."""
+    """Squared error against targets shifted by the node's identity, and by a table of its own."""
+
+    reads = Reads(whole=True, fields=("node_id", "table"))
+
+    def init(self, data, env):
+        data = copy.copy(data)
+        data.table = data.node_id[:, None] * torch.arange(3.0, dtype=torch.float64)
+        return data
 
     def __call__(self, outputs, targets, context):
-        return context.mean((outputs[:, 0] - context.given["shift"] - context.given["table"][targets]).square())
+        shift = context.given["node_id"].double() + context.given["table"][targets]
+        return context.mean((outputs[:, 0] - shift).square())
 
 
 class GivenShiftWhole(GivenShift):
     """The same, of batches of one length each."""
 
-    weighs = False
-
-
-@dataclass(frozen=True)
-class FitGiven(Fit):
-    """Gives every node its identity, and a table of its own."""
-
-    def give(self, data, nodes):
-        shift = data.node_id[nodes].double()
-        return {"shift": shift, "table": shift[:, None] * torch.arange(3.0, dtype=torch.float64)}
+    reads = GivenShift.reads | Reads(alike=True)
 
 
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
@@ -168,7 +176,7 @@ class FitGiven(Fit):
 def test_what_nodes_are_given_reaches_their_objective(objective, backend, chunk):
     """Nodes 1 and 4 rest; the others take one step on all their samples, against autograd on their plain module."""
     scene = Scene.small().replace(backend=backend, chunk=chunk)
-    method = Method("mine", local=FitGiven(batch_size=16, optimizer=SGD(lr=0.1), objective=objective))
+    method = Method("mine", local=Fit(batch_size=16, optimizer=SGD(lr=0.1), objective=objective))
     data, env = scene.begin(method)
     data.trains = torch.tensor([True, False, True, True, False, True])
     data.x_start = data.x

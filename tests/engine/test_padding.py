@@ -7,10 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Rows, batch_gradient
+from graphcollab.engine import SGD, LocalSteps, Rows
 from graphcollab.stack import Stacks
 
-FIT = {"seed": 3, "round_": 2, "batch_size": 6, "epochs": 2}
+KEY = {"seed": 3, "round_": 2}
+FIT = {"batch_size": 6, "epochs": 2}
 
 
 class Centres(nn.Linear):
@@ -80,19 +81,21 @@ def alone(engine, models, node):
 def test_nodes_compute_beside_others_what_they_do_alone(make_engine, kind, backend):
     engine, models = make_engine(MODULES[kind](), sizes=(8, 30, 4, 12), backend=backend)
     rows = Rows.own(models)
-    fitted = engine.fit(rows, optimizer=SGD(lr=0.1), **FIT).models.tensors[0]
+    fitted = engine.fit(rows, LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY).models.tensors[0]
     losses, (judged, gradients) = engine.loss(rows, "val"), engine.grad(rows, "val")
-    batch = batch_gradient(engine, rows, seed=1, round_=0, batch_size=9)
+    batch = engine.batch_gradient(rows, seed=1, round_=0, batch_size=9)
     for node in range(4):
         single, own = alone(engine, models, node)
         only = Rows.own(own)
         close = {"rtol": 1e-9, "atol": 1e-11}
-        torch.testing.assert_close(fitted[[node]], single.fit(only, optimizer=SGD(lr=0.1), **FIT).models.tensors[0])
+        other = single.fit(only, LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
+        torch.testing.assert_close(fitted[[node]], other.models.tensors[0])
         torch.testing.assert_close(losses[[node]], single.loss(only, "val"), **close)
         torch.testing.assert_close(judged[[node]], losses[[node]], **close)
         torch.testing.assert_close(gradients[[node]], single.grad(only, "val")[1], **close)
-        for one, two in zip(batch, batch_gradient(single, only, seed=1, round_=0, batch_size=9), strict=True):
-            torch.testing.assert_close(one[[node]], two, **close)
+        mine = single.batch_gradient(only, seed=1, round_=0, batch_size=9)
+        for name in ("loss", "gradient", "buffers"):
+            torch.testing.assert_close(getattr(batch, name)[[node]], getattr(mine, name), **close)
 
 
 @pytest.mark.parametrize("inputs", [4, 2000])
@@ -130,7 +133,7 @@ def test_dropout_of_a_batch_is_drawn_for_the_batch_alone(make_engine):
     engine, models = make_engine(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)), sizes=(7, 30, 4, 12))
     assert engine.plans[0].padding == "evaluation"
     rows = Rows.own(models)
-    _, gradients = batch_gradient(engine, rows, seed=3, round_=2, batch_size=9)
-    settings = {**FIT, "batch_size": 9, "epochs": 1, "steps": 1}
-    fitted = engine.fit(rows, optimizer=SGD(lr=1.0), **settings).models.tensors[0]
+    gradients = engine.batch_gradient(rows, batch_size=9, **KEY).gradient
+    steps = LocalSteps(optimizer=SGD(lr=1.0), batch_size=9, steps=1)
+    fitted = engine.fit(rows, steps, **KEY).models.tensors[0]
     torch.testing.assert_close(models.tensors[0] - fitted, gradients)

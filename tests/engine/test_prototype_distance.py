@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.engine import Context, CrossEntropy, FirstView, PrototypeDistance
+from graphcollab.engine import Context, CrossEntropy, FirstView, PrototypeDistance, Reads
 
 OUTPUTS = torch.zeros(1, 2)
 
 
 def context(latent, prototypes, known, **fields):
-    given = {"prototypes": torch.tensor(prototypes), "known": torch.tensor(known)}
+    given = {"prototypes": torch.tensor(prototypes), "prototype_known": torch.tensor(known)}
     return Context(fields.pop("weight", None), {}, latent=torch.as_tensor(latent), given=given, **fields)
 
 
@@ -55,7 +55,7 @@ def test_many_nodes_at_once_have_prototypes_of_their_own():
     draw = torch.Generator().manual_seed(0)
     latent, prototypes = torch.randn(3, 5, 2, generator=draw), torch.randn(3, 4, 2, generator=draw)
     targets, known = torch.randint(4, (3, 5), generator=draw), torch.rand(3, 4, generator=draw) < 0.7
-    together = Context(None, {}, latent=latent, given={"prototypes": prototypes, "known": known})
+    together = Context(None, {}, latent=latent, given={"prototypes": prototypes, "prototype_known": known})
     losses = PrototypeDistance().rows(torch.zeros(3, 5, 4), targets, together)
     for k in range(3):
         terms = [
@@ -67,17 +67,16 @@ def test_many_nodes_at_once_have_prototypes_of_their_own():
 
 def test_it_says_what_it_reads():
     objective = CrossEntropy() + PrototypeDistance()
+    assert objective.reads == Reads(latents=True, fields=("prototypes", "prototype_known"))
     assert objective.embeds
-    assert objective.weighs
-    assert not objective.penalizes
-    assert FirstView(PrototypeDistance()).embeds
+    assert FirstView(PrototypeDistance()).reads == objective.reads
 
 
 def test_bad_input():
     for lam in (-0.1, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="lam must be a finite number that is not negative"):
+        with pytest.raises(ValueError, match="lam must be a finite number of at least 0"):
             PrototypeDistance(lam)
     latent = torch.zeros(1, 2)
     for seen in (Context(None, {}, latent=latent), Context(None, {}, given={})):
-        with pytest.raises(ValueError, match="train by FitToPrototypes"):
+        with pytest.raises(ValueError, match="train by Fit"):
             PrototypeDistance()(OUTPUTS, torch.tensor([0]), seen)

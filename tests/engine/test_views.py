@@ -9,7 +9,18 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, AddNoise, Context, CrossEntropy, Feed, FirstView, Rows, SupervisedContrast, Views
+from graphcollab.engine import (
+    SGD,
+    AddNoise,
+    Context,
+    CrossEntropy,
+    Feed,
+    FirstView,
+    LocalSteps,
+    Rows,
+    SupervisedContrast,
+    Views,
+)
 from graphcollab.engine import feed as feed_module
 from graphcollab.local import Fit
 from graphcollab.method import Method
@@ -27,8 +38,10 @@ def split_model(norm="layer"):
 
 
 def trained(engine, models, views=NOISY, objective=OBJECTIVE, **changed):
-    settings = {"optimizer": SGD(lr=0.1), "views": views, "objective": objective, **FIT, **changed}
-    fitted = engine.fit(Rows.own(models), **settings)
+    settings = {**FIT, **changed}
+    steps = LocalSteps(settings["epochs"], settings.get("steps"), settings["batch_size"], SGD(lr=0.1))
+    key = {name: settings[name] for name in ("seed", "round_")}
+    fitted = engine.fit(Rows.own(models), steps, views=views, objective=objective, **key)
     return fitted.models.tensors[0], fitted.loss
 
 
@@ -114,7 +127,7 @@ def test_bad_settings():
     for count in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="count must be a whole number of at least 1"):
             Views(count=count)
-    with pytest.raises(TypeError, match=r"augment must be a function of samples.*'crop'"):
+    with pytest.raises(ValueError, match="augment must be a function or None, got 'crop'"):
         Views("crop")
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphcollab.engine import SGD, Adam, Rows
+from graphcollab.engine import SGD, Adam, LocalSteps, Rows
 
 
 class Count(TorchDispatchMode):
@@ -27,7 +27,7 @@ def operators(make_engine, nodes, sizes, **settings):
     )
     counts = []
     for work in (
-        lambda: engine.fit(Rows.own(models), optimizer=Adam(), seed=0, round_=0, batch_size=5, epochs=2),
+        lambda: engine.fit(Rows.own(models), LocalSteps(2, None, 5, Adam()), seed=0, round_=0),
         lambda: engine.loss(Rows.own(models), "val"),
         lambda: engine.grad(Rows.own(models), "val"),
     ):
@@ -71,5 +71,5 @@ def test_rows_that_are_done_leave_the_stack(make_engine):
         return original(params, *rest)
 
     engine.backends[0]._losses = watch
-    engine.fit(Rows.own(models), optimizer=SGD(), seed=0, round_=0, batch_size=3)
+    engine.fit(Rows.own(models), LocalSteps(batch_size=3, optimizer=SGD()), seed=0, round_=0)
     assert seen == [3, 1, 1, 1]

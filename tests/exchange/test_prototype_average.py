@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD
+from graphcollab.engine import SGD, PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
 from graphcollab.exchange.prototype_average import class_means
-from graphcollab.local import FitToPrototypes
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks
@@ -26,7 +26,7 @@ def plain(samples, classes=2, weights="counts", loss="cross_entropy"):
         Tasks.from_samples(pairs, pairs, loss=loss),
         [SplitModel(nn.Identity(), pairs[0][0].shape[1:], classes, norm="none")],
     )
-    method = Method("m", FitToPrototypes(), exchange=PrototypeAverage(ThroughServer(weights)))
+    method = Method("m", Fit(objective=PrototypeDistance()), exchange=PrototypeAverage(ThroughServer(weights)))
     data, env = scene.begin(method)
     return data, env, method.exchange
 
@@ -130,7 +130,8 @@ def test_labels_that_are_no_class_are_left_out():
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_against_the_models_one_by_one(shared_head, backend, chunk):
     scene = Scene.small(shared_head=shared_head, embeds=True).replace(backend=backend, chunk=chunk)
-    method = Method("m", FitToPrototypes(batch_size=20, optimizer=SGD(lr=0.1)), exchange=PrototypeAverage())
+    local = Fit(batch_size=20, optimizer=SGD(lr=0.1), objective=PrototypeDistance())
+    method = Method("m", local, exchange=PrototypeAverage())
     data, env = scene.play(method, rounds=2)
     split, pool = scene.tasks.splits["train"], scene.tasks.pools["train"]
     sums, counts = torch.zeros(3, 5, dtype=torch.float64), torch.zeros(3, 1)
@@ -157,7 +158,7 @@ def test_running_statistics_and_not_those_of_the_samples():
     samples = [(torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([0, 0, 1]))] * 2
     model = SplitModel(nn.BatchNorm1d(1, eps=1e-12), (1,), 2)
     scene = Scene(Tasks.from_samples(samples, samples), [model])
-    data, env = scene.begin(Method("m", FitToPrototypes(), exchange=PrototypeAverage()))
+    data, env = scene.begin(Method("m", Fit(objective=PrototypeDistance()), exchange=PrototypeAverage()))
     assert PrototypeAverage()(data, env).prototypes[0].flatten().tolist() == pytest.approx([1.5, 6.0])
 
 
@@ -174,8 +175,8 @@ def test_unknown_weights():
 def test_it_needs_latents():
     scene = Scene.small()
     with pytest.raises(ValueError, match="MLP, has no latents"):
-        scene.begin(Method("m", FitToPrototypes(objective=None), exchange=PrototypeAverage()))
-    assert Method("m", FitToPrototypes(objective=None), exchange=PrototypeAverage()).embeds
+        scene.begin(Method("m", Fit(), exchange=PrototypeAverage()))
+    assert Method("m", Fit(), exchange=PrototypeAverage()).embeds
 
 
 def test_models_do_not_depend_on_edge_weights():

@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage
 from graphcollab.judge import NearestPrototype
 from graphcollab.judge.nearest_prototype import prototype_head
-from graphcollab.local import Fit, FitToPrototypes
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.typing import Embedded
 
-METHOD = Method("m", FitToPrototypes(), exchange=PrototypeAverage(), judge=NearestPrototype())
+METHOD = Method("m", Fit(objective=PrototypeDistance()), exchange=PrototypeAverage(), judge=NearestPrototype())
 
 
 def logits(prototypes, known, latent):
@@ -80,7 +81,7 @@ def test_many_nodes_at_once():
 @pytest.mark.parametrize("shared_head", [False, True])
 def test_the_model_that_is_served_names_the_nearest(shared_head):
     scene = Scene.small(shared_head=shared_head, embeds=True)
-    data, env = scene.play(METHOD.replace(local=FitToPrototypes(batch_size=20)), rounds=2)
+    data, env = scene.play(METHOD.replace(local=Fit(batch_size=20, objective=PrototypeDistance())), rounds=2)
     served = METHOD.models(data, env)
     inputs = scene.tasks.pools["train"].inputs
     for k in range(6):

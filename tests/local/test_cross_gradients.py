@@ -12,7 +12,7 @@ from torch_geometric.transforms import BaseTransform, Compose
 
 from graphcollab.engine import SGD, Adam
 from graphcollab.exchange import Exchange, NoExchange
-from graphcollab.local import ClippedMean, CrossGradients, Fit, ProjectedGradient
+from graphcollab.local import ClippedMean, Combine, CrossGradients, Fit, ProjectedGradient
 from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.ops import bundle_sum
 from graphcollab.tasks import Pool, Split, Tasks
@@ -25,7 +25,7 @@ PLAIN = SGD(lr=0.1)
 
 
 @dataclass(frozen=True)
-class Listen:
+class Listen(Combine):
     """Gives every neighbour's gradient a weight of its own, by rank, and notes what it was given."""
 
     seen: list

@@ -34,7 +34,7 @@ def test_pull_is_towards_the_rounds_start(points):
     A pull towards the moving shared model would lead to 6. In the next round, pulled towards 6: 4 - ((4 - 8) +
     (4 - 6)) / 2 = 7, 7 - ((7 - 8) + (7 - 6)) / 2 = 7; shared: 7, 7.5.
     """
-    method = Method("m", FitPersonal(steps=2, optimizer=SGD(lr=0.5)), judge=JudgedBy("x_personal"))
+    method = Method("m", FitPersonal(Fit(steps=2, optimizer=SGD(lr=0.5))), judge=JudgedBy("x_personal"))
     data, env = points([[[8.0]]]).begin(method)
     data = method.play(data, env)
     assert (method.models(data, env).part("all").item(), data.x.part("all").item()) == (4.0, 6.0)
@@ -44,14 +44,14 @@ def test_pull_is_towards_the_rounds_start(points):
 
 def test_training_loss_is_the_personal_models(points):
     """Before the two steps above: ½ 8² = 32, then ½ 4² + ½ 4² = 16."""
-    method = Method("m", FitPersonal(steps=2, optimizer=SGD(lr=0.5)))
+    method = Method("m", FitPersonal(Fit(steps=2, optimizer=SGD(lr=0.5))))
     data, env = points([[[8.0]]]).begin(method)
     assert method.play(data, env).train_loss.item() == 24.0
 
 
 def test_without_pull_both_models_are_trained_alike():
-    after = play(FitPersonal(epochs=2, batch_size=4, lam=0.0), [ALL])[-1]
-    alone = play(FitPersonal(epochs=2, batch_size=4, lam=5.0), [ALL])[-1]
+    after = play(FitPersonal(Fit(epochs=2, batch_size=4), lam=0.0), [ALL])[-1]
+    alone = play(FitPersonal(Fit(epochs=2, batch_size=4), lam=5.0), [ALL])[-1]
     torch.testing.assert_close(after.x_personal.tensors[0], after.x.tensors[0], rtol=0, atol=1e-14)
     assert torch.equal(after.x.tensors[0], alone.x.tensors[0])
     assert not torch.allclose(after.x_personal.tensors[0], alone.x_personal.tensors[0])
@@ -60,7 +60,7 @@ def test_without_pull_both_models_are_trained_alike():
 @pytest.mark.parametrize("shared_head", [False, True])
 @pytest.mark.parametrize("optimizer", [SGD(lr=0.1), SGD(lr=0.1, momentum=0.9), Adam(lr=0.05)], ids=repr)
 def test_nodes_at_rest_keep_their_personal_model(optimizer, shared_head):
-    local = FitPersonal(batch_size=4, optimizer=optimizer, keep_state=True, part="head")
+    local = FitPersonal(Fit(batch_size=4, optimizer=optimizer, keep_state=True), part="head")
     _, first, second = play(local, [ALL, SOME], Scene.small(shared_head=shared_head))
     for node in range(6):
         for name in ("x", "x_personal"):
@@ -78,7 +78,7 @@ def test_nodes_at_rest_keep_their_personal_model(optimizer, shared_head):
 def test_only_the_part_is_pulled(part):
     """Recomputed for node 1 with a plain module, gradients by autograd, all samples at once."""
     scene = Scene.small()
-    method = Method("m", FitPersonal(steps=4, batch_size=100, optimizer=SGD(lr=0.2), lam=2.0, part=part))
+    method = Method("m", FitPersonal(Fit(steps=4, batch_size=100, optimizer=SGD(lr=0.2)), lam=2.0, part=part))
     data, env = scene.begin(method)
     module, spec = copy.deepcopy(scene.modules[0]), ParamSpec.from_module(scene.modules[0])
     tasks = scene.tasks
@@ -101,8 +101,8 @@ def test_only_the_part_is_pulled(part):
 
 def test_other_objectives_are_kept():
     """λ = 1 beside a proximal term of 1 is λ = 2, and the shared model has the proximal term alone."""
-    one, two = Proximal(1.0), FitPersonal(batch_size=4, lam=2.0)
-    both = play(FitPersonal(batch_size=4, objective=one, lam=1.0), [ALL])[-1]
+    one, two = Proximal(1.0), FitPersonal(Fit(batch_size=4), lam=2.0)
+    both = play(FitPersonal(Fit(batch_size=4, objective=one), lam=1.0), [ALL])[-1]
     torch.testing.assert_close(
         both.x_personal.tensors[0], play(two, [ALL])[-1].x_personal.tensors[0], rtol=0, atol=1e-13
     )
@@ -112,7 +112,7 @@ def test_other_objectives_are_kept():
 
 def test_a_node_whose_loss_is_not_finite_keeps_its_last_good_personal_model():
     scene = Scene.small()
-    method = Method("m", FitPersonal(steps=200, batch_size=4, optimizer=SGD(lr=1e12)), judge=JudgedBy("x_personal"))
+    method = Method("m", FitPersonal(Fit(steps=200, batch_size=4, optimizer=SGD(lr=1e12))), judge=JudgedBy("x_personal"))
     data, env = scene.begin(method)
     after = method.play(data, env._replace(isolate=True))
     assert bool(after.isolated.any())
@@ -121,14 +121,14 @@ def test_a_node_whose_loss_is_not_finite_keeps_its_last_good_personal_model():
 
 
 def test_personal_models_of_an_earlier_phase_go_on():
-    method = Method("m", FitPersonal(batch_size=4), judge=JudgedBy("x_personal"))
+    method = Method("m", FitPersonal(Fit(batch_size=4)), judge=JudgedBy("x_personal"))
     data, env = Scene.small().play(method)
     assert torch.equal(method.start(data, env).x_personal.tensors[0], data.x_personal.tensors[0])
 
 
 @pytest.mark.parametrize("lam", [-1.0, float("inf"), float("nan")])
 def test_strength_is_checked(lam):
-    with pytest.raises(ValueError, match="lam must be a finite number that is not negative"):
+    with pytest.raises(ValueError, match="lam must be a finite number of at least 0"):
         FitPersonal(lam=lam)
 
 

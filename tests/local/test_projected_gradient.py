@@ -27,5 +27,5 @@ def test_margin():
 
 def test_refusals():
     for margin in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="margin must be finite"):
+        with pytest.raises(ValueError, match="margin must be a finite number of at least 0"):
             ProjectedGradient(margin=margin)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Engine, Rows
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows
 from graphcollab.models import ResNet9, build_model
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
@@ -94,7 +94,7 @@ def test_backends_agree(norm: Any) -> None:
     fitted = []
     for backend in ("vmap", "loop"):
         engine = Engine(tasks, [module], [spec], backend=backend)
-        fit = engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), seed=0, round_=1, batch_size=4, epochs=2)
+        fit = engine.fit(Rows.own(models), LocalSteps(2, None, 4, SGD(lr=0.1)), seed=0, round_=1)
         fitted.append(fit.models.tensors[0])
     assert not torch.equal(fitted[0], models.tensors[0])
     torch.testing.assert_close(*fitted, rtol=1e-8, atol=1e-9)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Engine, Objective, PrototypeContrast, Rows, SupervisedContrast
+from graphcollab.engine import SGD, Engine, LocalSteps, Objective, PrototypeContrast, Rows, SupervisedContrast
 from graphcollab.models import SplitModel, small_backbone, small_backbones, split_models
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
@@ -135,8 +135,8 @@ def test_backends_agree_on_four_architectures_at_once(
     fitted = []
     for backend in ("vmap", "loop"):
         engine = Engine(tasks, modules, specs, backend=backend)
-        options = {"seed": 0, "round_": 1, "batch_size": 3, "epochs": 2, "objective": objective}
-        fitted.append(engine.fit(Rows.own(models), optimizer=SGD(lr=0.1), **options).models)
+        steps = LocalSteps(2, None, 3, SGD(lr=0.1))
+        fitted.append(engine.fit(Rows.own(models), steps, seed=0, round_=1, objective=objective).models)
     for a in range(4):
         change = fitted[0].tensors[a] - models.tensors[a]
         assert {part for part in SplitModel.parts if change[:, specs[a].columns(part)].any()} == trained

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, Engine, Rows
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows
 from graphcollab.models import replace_batch_norm, split_models, torchvision_backbone, torchvision_backbones
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
@@ -152,7 +152,7 @@ def test_backends_agree_on_four_architectures() -> None:
     fitted = []
     for backend in ("vmap", "loop"):
         engine = Engine(tasks, modules, specs, backend=backend)
-        fit = engine.fit(Rows.own(models), optimizer=SGD(lr=0.001), seed=0, round_=1, batch_size=2)
+        fit = engine.fit(Rows.own(models), LocalSteps(1, None, 2, SGD(lr=0.001)), seed=0, round_=1)
         fitted.append(fit.models)
     for a in range(4):
         assert not torch.equal(fitted[0].tensors[a], models.tensors[a])

@@ -119,9 +119,9 @@ def test_mixtures_exist_one_chunk_at_a_time(monkeypatch):
     data, env = Scene.small().replace(backend="vmap", chunk=4).begin(method)
     fit, seen = env.engine.fit, []
 
-    def watch(rows, **settings):
+    def watch(rows, steps, **settings):
         seen.append(len(rows))
-        return fit(rows, **settings)
+        return fit(rows, steps, **settings)
 
     monkeypatch.setattr(env.engine, "fit", watch)
     method.weigh(data, env)

@@ -8,8 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab.engine import SGD, PrototypeDistance
-from graphcollab.local import Fit, FitToPrototypes
-from graphcollab.local.fit_to_prototypes import embed_sample
+from graphcollab.engine.prototypes import embed_sample
+from graphcollab.exchange import PrototypeAverage
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec
@@ -32,7 +33,7 @@ def begin(local, scene=None, known=None):
 
 
 def test_it_begins_without_prototypes():
-    data, _ = begin(FitToPrototypes())
+    data, _ = begin(Fit(objective=PrototypeDistance()))
     assert data.prototypes.shape == (6, 3, 5)
     assert data.prototypes.dtype == torch.float64
     assert not data.prototypes.any()
@@ -43,8 +44,8 @@ def test_it_begins_without_prototypes():
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
 def test_without_prototypes_it_is_plain_training(backend):
     scene = Scene.small(embeds=True).replace(backend=backend)
-    data, env = begin(FitToPrototypes(**SETTINGS), scene)
-    one, two = FitToPrototypes(**SETTINGS)(data, env), Fit(**SETTINGS)(data, env)
+    data, env = begin(Fit(**SETTINGS, objective=PrototypeDistance()), scene)
+    one, two = Fit(**SETTINGS, objective=PrototypeDistance())(data, env), Fit(**SETTINGS)(data, env)
     torch.testing.assert_close(one.x.tensors[0], two.x.tensors[0], rtol=0, atol=1e-14)
     assert one.train_loss.tolist() == pytest.approx(two.train_loss.tolist(), rel=1e-12)
 
@@ -55,7 +56,7 @@ def test_a_step_is_along_the_gradient_of_both_losses(shared_head, backend):
     """One step on all of a node's samples, against a module of its own and autograd."""
     known = [True, False, True]
     lam, lr = 2.0, 0.1
-    local = FitToPrototypes(steps=1, batch_size=20, optimizer=SGD(lr=lr), objective=PrototypeDistance(lam))
+    local = Fit(steps=1, batch_size=20, optimizer=SGD(lr=lr), objective=PrototypeDistance(lam))
     scene = Scene.small(shared_head=shared_head, embeds=True).replace(backend=backend)
     data, env = begin(local, scene, known)
     after = local(data, env)
@@ -78,7 +79,7 @@ def test_a_step_is_along_the_gradient_of_both_losses(shared_head, backend):
 
 
 def test_a_class_that_is_not_known_makes_no_difference():
-    local = FitToPrototypes(**SETTINGS)
+    local = Fit(**SETTINGS, objective=PrototypeDistance())
     data, env = begin(local, known=[True, True, False])
     other = copy.copy(data)
     other.prototypes = data.prototypes.index_fill(1, torch.tensor([2]), 100.0)
@@ -88,7 +89,7 @@ def test_a_class_that_is_not_known_makes_no_difference():
 
 
 def test_nodes_at_rest_keep_their_models():
-    local = FitToPrototypes(**SETTINGS)
+    local = Fit(**SETTINGS, objective=PrototypeDistance())
     data, env = begin(local, known=[True] * 3)
     every = local(data, env).x.tensors[0]
     data.trains = torch.tensor([True, False, True, True, False, True])
@@ -97,7 +98,7 @@ def test_nodes_at_rest_keep_their_models():
 
 
 def test_prototypes_of_an_earlier_phase_are_kept_if_they_fit():
-    local = FitToPrototypes()
+    local = Fit(objective=PrototypeDistance())
     data, env = begin(local, known=[True, False, True])
     again = local.init(data, env)
     assert torch.equal(again.prototypes, data.prototypes)
@@ -107,7 +108,7 @@ def test_prototypes_of_an_earlier_phase_are_kept_if_they_fit():
 
 
 def test_sample_of_every_architecture():
-    data, env = begin(FitToPrototypes(), Scene.small(shared_head=True, embeds=True))
+    data, env = begin(Fit(objective=PrototypeDistance()), Scene.small(shared_head=True, embeds=True))
     found = embed_sample(data, env)
     assert [(out.logits.shape, out.latent.shape, out.projection.shape) for out in found] == [
         ((1, 3), (1, 5), (1, 4))
@@ -145,9 +146,9 @@ def tasks(targets, loss="cross_entropy", metric="accuracy"):
 )
 def test_bad_input(scene, message):
     with pytest.raises(ValueError, match=message):
-        scene.begin(Method("m", FitToPrototypes()))
+        scene.begin(Method("m", Fit(objective=PrototypeDistance())))
 
 
 def test_latents_are_needed_even_if_the_objective_reads_none():
     with pytest.raises(ValueError, match="Linear, has no latents"):
-        Scene(tasks([[0, 1]]), [nn.Linear(3, 2)]).begin(Method("m", FitToPrototypes(objective=None)))
+        Scene(tasks([[0, 1]]), [nn.Linear(3, 2)]).begin(Method("m", Fit(), exchange=PrototypeAverage()))

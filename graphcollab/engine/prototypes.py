@@ -1,59 +1,26 @@
-"""FedProto's local slot: training with an eye to class prototypes that were received."""
+"""Class prototypes that nodes have received: what the ``Data`` keeps of them, and what models they need."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine.latents import require_latents
-from graphcollab.engine.objective import Objective
-from graphcollab.engine.prototype_distance import PrototypeDistance
-from graphcollab.local.fit import Fit
+from graphcollab.piece import Field
 from graphcollab.typing import Embedded
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
 
-__all__ = ["FitToPrototypes", "embed_sample", "with_prototypes"]
+__all__ = ["PROTOTYPES", "embed_sample", "with_prototypes"]
 
-
-@dataclass(frozen=True)
-class FitToPrototypes(Fit):
-    """Train as `Fit` does, with an objective that is given the class prototypes a node has received.
-
-    The objective finds them as ``context.given["prototypes"]`` [C, d_z], and as ``context.given["known"]`` [C] which
-    classes have one.
-
-    Args:
-        objective: Added to the task's loss. Default: `PrototypeDistance` with λ = 1.
-
-    Shapes:
-        Reads ``prototypes`` [K, C, d_z] and ``prototype_known`` [K, C], and creates them, with no class known, unless
-        an earlier phase has left some. Otherwise as `Fit`.
-
-    Raises:
-        ValueError: If models have no latents, latents or outputs differ in size between architectures, or targets are
-            not class labels.
-
-    Example:
-        >>> FitToPrototypes(objective=PrototypeDistance(0.1)).objective.lam
-        0.1
-    """
-
-    objective: Objective | None = field(default_factory=PrototypeDistance)
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Check models and labels, and begin without prototypes."""
-        return super().init(with_prototypes(data, env), env)
-
-    def give(self, data: Data, nodes: Tensor) -> dict[str, Tensor]:
-        """Return the prototypes that nodes have received."""
-        return {"prototypes": data.prototypes[nodes], "known": data.prototype_known[nodes]}
+PROTOTYPES = (
+    Field("prototypes", "rows", "class prototypes that a node has received, [K, C, d_z]", known_to="owner"),
+    Field("prototype_known", "rows", "which classes it has a prototype of, [K, C]", known_to="owner"),
+)
 
 
 def with_prototypes(data: Data, env: Env) -> Data:
