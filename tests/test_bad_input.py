@@ -277,7 +277,7 @@ BAD = {
     ),
     "part of a mixture": (
         lambda: directed().next.replace(exchange=Receive("head")),
-        "exchanges the part 'head', and its FitThroughMixture says 'all'",
+        "exchanges the part 'head', and its Mixture says 'all'",
     ),
     "drop fraction": (lambda: l2c(drop_fraction=1.5), "fraction .*1.5"),
     "rounds": (lambda: go(rounds=0), "rounds must be a whole number of at least 1, got 0"),

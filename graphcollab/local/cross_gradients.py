@@ -86,11 +86,6 @@ class CrossGradients(Local):
     keeps: ClassVar[tuple[Field, ...]] = Fit.keeps
     travels: ClassVar[str] = "every node's part to its neighbours, and back the gradients that their data have there"
 
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part, and what else must be the exchange's."""
-        return {"part": self.part} if self.mixed else {}
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
         super().__post_init__()

@@ -91,4 +91,3 @@ class FitPersonal(Local):
         if self.fit.keep_state:
             shared.personal_state, shared.personal_step = own.fit_state, own.fit_step
         return shared
-

@@ -112,7 +112,7 @@ def directed(
     )
     train = Method(
         "directed",
-        local=Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=fast, through=Mixture(part)),
+        local=replace(local, optimizer=fast, through=Mixture(part)),
         weigh=KeepWeights(),
         exchange=Receive(part),
     )

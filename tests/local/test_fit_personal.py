@@ -112,7 +112,9 @@ def test_other_objectives_are_kept():
 
 def test_a_node_whose_loss_is_not_finite_keeps_its_last_good_personal_model():
     scene = Scene.small()
-    method = Method("m", FitPersonal(Fit(steps=200, batch_size=4, optimizer=SGD(lr=1e12))), judge=JudgedBy("x_personal"))
+    method = Method(
+        "m", FitPersonal(Fit(steps=200, batch_size=4, optimizer=SGD(lr=1e12))), judge=JudgedBy("x_personal")
+    )
     data, env = scene.begin(method)
     after = method.play(data, env._replace(isolate=True))
     assert bool(after.isolated.any())
