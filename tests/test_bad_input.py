@@ -241,10 +241,10 @@ BAD = {
     "momentum is NaN": (lambda: fedavg(momentum=float("nan")), "momentum must be finite .* got nan"),
     "negative momentum": (lambda: cga(momentum=-0.5), "momentum .* must not be negative, got -0.5"),
     "endless momentum": (lambda: SGD(momentum=float("inf")), "momentum must be finite"),
-    "fraction": (lambda: fedavg(fraction=0.0), r"in \(0, 1\], got 0.0"),
-    "fraction above 1": (lambda: fedavg(fraction=1.5), r"in \(0, 1\], got 1.5"),
-    "fraction is NaN": (lambda: ditto(fraction=float("nan")), r"in \(0, 1\], got nan"),
-    "all centres' fraction": (lambda: ifca(fraction=1.5), r"in \(0, 1\], got 1.5"),
+    "fraction": (lambda: fedavg(fraction=0.0), r"must be a number above 0 and at most 1, got 0.0"),
+    "fraction above 1": (lambda: fedavg(fraction=1.5), r"must be a number above 0 and at most 1, got 1.5"),
+    "fraction is NaN": (lambda: ditto(fraction=float("nan")), r"must be a number above 0 and at most 1, got nan"),
+    "all centres' fraction": (lambda: ifca(fraction=1.5), r"must be a number above 0 and at most 1, got 1.5"),
     # centres
     "centre is NaN": (lambda: ifca(centers=torch.tensor([[0.0], [float("nan")]])), "must be finite: centre 1 has"),
     "the same centres": (

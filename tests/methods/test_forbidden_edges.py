@@ -99,7 +99,7 @@ def test_parts_whose_nodes_do_not_all_hear_each_other_are_refused_unless_asked_f
 
 def test_incomplete_is_refuse_or_average():
     for make in (fedavg, fedproto, ifca):
-        with pytest.raises(ValueError, match=r"incomplete must be one of \('refuse', 'average'\), got True"):
+        with pytest.raises(ValueError, match=r"incomplete must be .*'refuse'.* 'average'.*, got True"):
             make(incomplete=True)
 
 
