@@ -247,10 +247,10 @@ BAD = {
         lambda: SGD(momentum=float("inf")),
         "momentum must be a number of at least 0 and below 1, got inf",
     ),
-    "fraction": (lambda: fedavg(fraction=0.0), r"in \(0, 1\], got 0.0"),
-    "fraction above 1": (lambda: fedavg(fraction=1.5), r"in \(0, 1\], got 1.5"),
-    "fraction is NaN": (lambda: ditto(fraction=float("nan")), r"in \(0, 1\], got nan"),
-    "all centres' fraction": (lambda: ifca(fraction=1.5), r"in \(0, 1\], got 1.5"),
+    "fraction": (lambda: fedavg(fraction=0.0), r"must be a number above 0 and at most 1, got 0.0"),
+    "fraction above 1": (lambda: fedavg(fraction=1.5), r"must be a number above 0 and at most 1, got 1.5"),
+    "fraction is NaN": (lambda: ditto(fraction=float("nan")), r"must be a number above 0 and at most 1, got nan"),
+    "all centres' fraction": (lambda: ifca(fraction=1.5), r"must be a number above 0 and at most 1, got 1.5"),
     # centres
     "centre is NaN": (lambda: ifca(centers=torch.tensor([[0.0], [float("nan")]])), "must be finite: centre 1 has"),
     "the same centres": (

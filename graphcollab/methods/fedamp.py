@@ -78,13 +78,12 @@ def fedamp(
         >>> fedamp(lam=0.5, alpha=0.25).local.objective
         Proximal(mu=2.0, part='all')
     """
-    kernel = DistanceKernel(sigma, part)
     merge = RemainderWeights(alpha if sigma == "median" else alpha / sigma)
-    objective = Proximal(lam / alpha, part)
+    pull = Proximal(lam / alpha, part)
     return Method(
         "fedamp",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=objective),
-        weigh=PeerWeights(kernel, merge=merge, part=part, buffers=buffers),
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
+        weigh=PeerWeights(DistanceKernel(sigma, part), merge=merge, part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=sample_nodes(fraction),
         judge=JudgedBy("x_local"),

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated
-
 from graphcollab.engine import CosinePull
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.phases import Phases
 from graphcollab.rewire.sample_nodes import sample_nodes
-from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Positive, Real, Share
+from graphcollab.settings import Buffers, Count, Fraction, Momentum, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineUpdates, PeerWeights, SimplexWeights
 
@@ -29,14 +25,13 @@ def pfedgraph(
     momentum: Momentum = 0.9,
     weight_decay: NonNegative = 1e-5,
     alpha: Positive = 0.8,
-    lam: Annotated[float, Real()] = 0.01,
-    snap: Annotated[float, Real(least=-1, most=1)] | None = 0.9,
+    lam: float = 0.01,
+    snap: Fraction | None = 0.9,
     compare: str | None = None,
-    warmup: Natural = 1,
     fraction: Share = 1.0,
     part: str = "all",
     buffers: Buffers = "keep",
-) -> Method | Phases:
+) -> Method:
     r"""pFedGraph: every node infers whom to average with from data sizes and from how models have changed.
 
     `Personalized Federated Learning with Inferred Collaboration Graphs (Ye, Ni, Wu, Chen, Wang, ICML 2023)
@@ -56,6 +51,7 @@ def pfedgraph(
 
     - It adds :math:`+ \lambda \cos`, which pushes the model away from :math:`u_i`. A public re-implementation quotes
       the paper with the sign here. ``lam=-0.01`` is the code's.
+    - Its first round is without that term: ``Phases(pfedgraph(lam=0.0), 1, pfedgraph())``.
     - :math:`u_i` is the average (the code's variant "approx"); its variant "cosine", the average of models divided by
       their lengths, which would travel too, is not here.
     - Its variant that compares the last layer alone (``compare="head"`` here) leaves out half of the pairs by mistake.
@@ -68,26 +64,21 @@ def pfedgraph(
 
     Args:
         alpha: α; large: weights by sample counts, as FedAvg's; small: all on those that are most alike.
-        lam: λ.
+        lam: λ; 0 leaves the term out.
         snap: Cosines above it count as 1. None: none do.
         compare: Part of the models that is compared. Default: what is averaged.
-        warmup: Rounds without the second term of the loss; the code's first round has none.
 
     Example:
         >>> pfedgraph(lam=0.0, alpha=1.5).weigh.merge
         SimplexWeights(alpha=1.5, snap=0.9)
     """
     metric = CosineUpdates(0.0, part if compare is None else compare)
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
-    plain = Method(
+    pull = CosinePull(lam, part) if lam else None
+    return Method(
         "pfedgraph",
-        local=local,
+        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
         weigh=PeerWeights(metric, merge=SimplexWeights(alpha, snap), part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=sample_nodes(fraction),
         prepare=WithSelfLoops(),
     )
-    if not lam:
-        return plain
-    pulled = plain.replace(local=replace(local, objective=CosinePull(lam, part)))
-    return Phases(plain, warmup, pulled) if warmup else pulled

@@ -41,8 +41,8 @@ class RemainderWeights(Weigher):
         >>> import torch
         >>> data = Data(num_nodes=3, edge_index=torch.tensor([[0, 1, 2, 1, 2], [0, 0, 0, 1, 2]]))
         >>> data.edge_score = torch.tensor([torch.nan, 1.0, 0.2, torch.nan, torch.nan])
-        >>> RemainderWeights(scale=0.5).weights(data, env=None).tolist()
-        [0.4000000059604645, 0.5, 0.10000000149011612, 1.0, 1.0]
+        >>> RemainderWeights(scale=0.5).weights(data, env=None)
+        tensor([0.4000, 0.5000, 0.1000, 1.0000, 1.0000])
     """
 
     scale: Positive = 1.0

@@ -18,7 +18,7 @@ COUNTED = [[[0.0, 0.0]] * 2, [[0.0, 0.0]], [[0.0, 0.0]]]  # shares ½, ¼, ¼
 
 
 def test_a_round_by_hand(points):
-    method = pfedgraph(lr=0.0, steps=1, weight_decay=0.0, warmup=0)
+    method = pfedgraph(lr=0.0, steps=1, weight_decay=0.0)
     data, env = points(COUNTED).begin(method, CHANGES)
     data.x_init = data.x_init.map(torch.zeros_like)
     data = method.play(data, env)
@@ -45,11 +45,11 @@ def test_against_plain_loops(snap, lam):
     plain = Plain(scene)
     share = np.array(plain.sizes) / sum(plain.sizes)
     model, weights = [plain.start] * 6, None
-    for round_ in range(3):
+    for _ in range(3):
 
-        def pull(theta, u, strength=lam if round_ else 0.0):
+        def pull(theta, u):
             theta = theta.detach().requires_grad_()
-            return torch.autograd.grad(-strength * torch.cosine_similarity(theta, u, dim=0), theta)[0]
+            return torch.autograd.grad(-lam * torch.cosine_similarity(theta, u, dim=0), theta)[0]
 
         model = [plain.train(model[i], i, steps, lr, lambda theta, u=model[i]: pull(theta, u)) for i in range(6)]
         weights = []
@@ -85,20 +85,20 @@ def test_comparing_the_head_alone_sends_heads_of_those_who_weigh_nothing(points)
 
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
-def test_contract_without_a_warm_up(check):
-    check(pfedgraph(warmup=0, lam=0.5, lr=0.1, epochs=2, batch_size=4, fraction=0.5))
+def test_contract_with_a_strong_pull(check):
+    check(pfedgraph(lam=0.5, lr=0.1, epochs=2, batch_size=4, fraction=0.5))
 
 
-def test_phases():
-    assert isinstance(pfedgraph(warmup=3), Phases)
-    assert pfedgraph(warmup=3).until == 3
-    assert not isinstance(pfedgraph(lam=0.0), Phases)
-    assert pfedgraph().name == pfedgraph(warmup=0).name == "pfedgraph"
+def test_the_first_round_of_the_published_code():
+    settings = {"lr": 0.1, "epochs": 2, "batch_size": 4}
+    method = Phases(pfedgraph(lam=0.0, **settings), 1, pfedgraph(lam=0.5, **settings))
+    assert method.name == "pfedgraph"
+    first, last = (Scene.small().play(method, rounds=rounds)[0].x.tensors[0] for rounds in (1, 2))
+    assert torch.equal(first, Scene.small().play(pfedgraph(lam=0.0, **settings), rounds=1)[0].x.tensors[0])
+    assert not torch.equal(last, Scene.small().play(pfedgraph(lam=0.0, **settings), rounds=2)[0].x.tensors[0])
 
 
-@pytest.mark.parametrize(
-    "setting", [{"alpha": 0.0}, {"snap": 1.5}, {"lam": float("nan")}, {"warmup": -1}, {"compare": 3}]
-)
+@pytest.mark.parametrize("setting", [{"alpha": 0.0}, {"snap": 1.5}, {"lam": float("nan")}, {"compare": 3}])
 def test_bad_settings(setting):
     with pytest.raises(ValueError, match=f"^{next(iter(setting))} must be"):
         pfedgraph(**setting)
