@@ -51,6 +51,6 @@ def check_stop(name: str, stop: Stop, exchange: Exchanger) -> None:
     """
     if stop.stops and exchange.serves_rest:
         raise ValueError(
-            f"{name} averages through a server, which gives its model to nodes that have stopped too: stop the whole run "
-            "by run(patience=...) instead"
+            f"{name} averages through a server, which gives its model to nodes that have stopped too: stop the whole "
+            "run by run(patience=...) instead"
         )
