@@ -16,7 +16,7 @@ from graphcollab.comm import Relation
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.consistency import check_agreement, check_judge
+from graphcollab.control.consistency import check_agreement, check_judge, check_stop
 from graphcollab.control.guard import settle, settle_validation, sift
 from graphcollab.control.state import end_round, fields_of, start_round
 from graphcollab.engine import NonFiniteLossError, Rows
@@ -69,11 +69,7 @@ class Method:
         if isinstance(self.rewire, BaseTransform):
             object.__setattr__(self, "rewire", EveryRound(self.rewire))
         check_settings(self)
-        if self.stops and self.exchange.serves_rest:
-            raise ValueError(
-                f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
-                "the whole run by run(patience=...) instead"
-            )
+        check_stop(self.name, self.stop, self.exchange)
         check_agreement(self.name, self.exchange, self.walk())
         check_judge(self.name, self.judge, self.fields)
 

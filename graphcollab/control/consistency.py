@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from graphcollab.control.state import LOOP
-from graphcollab.piece import Exchanger, Field, Judge, Piece
+from graphcollab.piece import Exchanger, Field, Judge, Piece, Stop
 
-__all__ = ["check_agreement", "check_judge"]
+__all__ = ["check_agreement", "check_judge", "check_stop"]
 
 
 def check_agreement(name: str, exchange: Exchanger, pieces: Iterable[Piece]) -> None:
@@ -41,3 +41,16 @@ def check_judge(name: str, judge: Judge, fields: Collection[Field]) -> None:
                 f"{name} judges nodes by the field {read!r}, which none of its pieces keeps: use a piece that does, or "
                 f"judge them by one of 'x', 'x_local'{own}"
             )
+
+
+def check_stop(name: str, stop: Stop, exchange: Exchanger) -> None:
+    """Check that nodes that stop keep their models.
+
+    Raises:
+        ValueError: If the exchange gives models to nodes at rest.
+    """
+    if stop.stops and exchange.serves_rest:
+        raise ValueError(
+            f"{name} averages through a server, which gives its model to nodes that have stopped too: stop the whole "
+            "run by run(patience=...) instead"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -62,15 +62,6 @@ class NoExchange(Exchanger):
     def at_server(self, data: Data) -> Tensor | None:
         """Nobody sends anything to a server."""
         return None if self.along_edges else torch.zeros_like(data.trains)
-
-
-class Formula(NamedTuple):
-    """What an exchange makes of one part of the models."""
-
-    base: str
-    message: str
-    against: str | None
-    scale: float
 
 
 @dataclass(frozen=True)
@@ -199,11 +190,11 @@ class Exchange(Exchanger):
             (gradient,) = torch.autograd.grad(share, given.edge_weight, gradient)
         return gradient
 
-    def _formula(self, part: str) -> Formula:
-        """Return what is made of a part: buffers are averaged, or pulled as they are now."""
+    def _formula(self, part: str) -> tuple[str, str, str | None, float]:
+        """Return base, message, a and scale of a part: buffers are averaged, or pulled as they are now."""
         if part != "buffers":
-            return Formula(self.base, self.message, self.against, self.scale)
-        return Formula("zero", "x", None, 1.0) if self.against is None else Formula("x", "x", "x", self.scale)
+            return self.base, self.message, self.against, self.scale
+        return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
 
     def _sum(self, data: Data, env: Env, ways: Ways, part: str) -> Tensor:
         """Return s Σ w m at every place, [places, P_part]; of b + s (m − a) where places belong to many nodes."""

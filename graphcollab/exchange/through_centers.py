@@ -53,7 +53,7 @@ class ThroughCenters(Route):
     beyond_edges: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = (
         SERVER,
-        Field("centers", "replicated", "the servers' models by part, [C, P_part] each, component by component"),
+        Field("centers", "replicated", "the servers' models by part, [C, P_part] each, component by component", "run"),
         Field("center_count", "scalar", "C"),
     )
     travels: ClassVar[str] = "nodes at work: 4 · (C + 1) · P bytes, all C centres down and one model up"
