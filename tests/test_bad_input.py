@@ -285,7 +285,7 @@ BAD = {
     "evaluate_every": (lambda: go(evaluate_every=0), "evaluate_every must be a whole number"),
     "checkpoint_every": (lambda: go(checkpoint_every=-1), "checkpoint_every must be a whole number"),
     "patience": (lambda: go(patience=0), "patience must be a whole number of at least 1, got 0"),
-    "chunk": (lambda: go(chunk=0), "chunk must be at least 1 row, got 0"),
+    "chunk": (lambda: go(chunk=0), "chunk must be a whole number of at least 1 or None, got 0"),
     "on_nonfinite": (lambda: go(on_nonfinite="skip"), "on_nonfinite must be 'stop' or 'isolate', got 'skip'"),
     "optimiser": (lambda: as_row_optimizer(torch.optim.LBFGS), "LBFGS is not available for stacked models"),
     "frozen": (lambda: meta_l2c(frozen=True), "frozen encoders must have been trained: give `pretrained`"),

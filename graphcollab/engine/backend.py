@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from graphcollab.engine.copy_module import copy_module
 from graphcollab.engine.feed import Feed
-from graphcollab.engine.layer_traits import padding_by_type
+from graphcollab.engine.layer_traits import Padding, padding_by_type
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
@@ -51,7 +51,7 @@ class Backend(ABC):
         spec: ParamSpec,
         autocast: bool = False,
         compile: bool = False,
-        padding: str | None = None,
+        padding: Padding | None = None,
     ) -> None:
         self.module = copy_module(module)
         for layer in self.module.modules():

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.engine.backend import Backend
-from graphcollab.engine.layer_traits import padding_by_type
+from graphcollab.engine.layer_traits import Padding, padding_by_type
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.reference import JUDGED, RATE, SIZES, TRAINED, Numbers, Reference
 
@@ -39,7 +39,7 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
     return f"its {wrong[0]}{_apart(wrong[0], expected[wrong[0]], found[wrong[0]], reference)}" if wrong else None
 
 
-def padding_of(reference: Reference, expected: Numbers) -> str:
+def padding_of(reference: Reference, expected: Numbers) -> Padding:
     """Return where batches may be padded: ``"always"``, only in ``"evaluation"``, or ``"never"``.
 
     A module that looks across the batch must not be given samples that are there for their place only: one that

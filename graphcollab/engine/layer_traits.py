@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import torch
 from torch import Tensor, nn
 
@@ -10,12 +12,15 @@ from graphcollab.engine.latents import embed_arguments, has_latents
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.stack import ParamSpec
 
-__all__ = ["is_random", "padding_by_type", "training_failure"]
+__all__ = ["Padding", "is_random", "padding_by_type", "training_failure"]
+
+Padding: TypeAlias = Literal["never", "evaluation", "always"]
+"""Where batches of unequal length may be padded to one."""
 
 _TRIED = 1  # key of the trial
 
 
-def padding_by_type(module: nn.Module, spec: ParamSpec) -> str:
+def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
     """Return where batches may be padded as far as the types of layers tell; see `Backend`.
 
     Batch normalisation looks across the batch in training, and without running statistics in evaluation too. Whatever

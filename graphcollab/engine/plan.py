@@ -7,6 +7,7 @@ import re
 import warnings
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,13 @@ from torch import Tensor, nn
 from graphcollab.checks import own_filter
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.differences import difference, padding_of
+from graphcollab.engine.layer_traits import Padding
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.memory import kept_by
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.reference import Numbers, Reference
 from graphcollab.engine.vmap_backend import VmapBackend
+from graphcollab.settings import Count, check_setting, check_settings
 from graphcollab.stack import ParamSpec
 
 __all__ = ["BACKENDS", "Plan", "check_plan", "make_plan"]
@@ -31,7 +34,7 @@ LOOKUPS = {
     "max_norm": "an embedding changes its weights in the forward pass (max_norm)",
 }
 FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
-PADDINGS = "never", "evaluation", "always"
+PADDINGS = get_args(Padding)  # from the most careful on
 
 CPU_CHUNK_BYTES = 8 * 2**20
 CUDA_CHUNK_BYTES = 2**30
@@ -49,10 +52,13 @@ class Plan:
             that look across the batch in training, and of those that are random in it), or ``"never"``.
     """
 
-    backend: str
-    chunk: int
+    backend: Literal["vmap", "loop"]
+    chunk: Count
     reason: str
-    padding: str = "always"
+    padding: Padding = "always"
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def as_dict(self) -> dict[str, str | int]:
         """Return the plan as plain values."""
@@ -99,8 +105,7 @@ def make_plan(
     if backend not in ("auto", *BACKENDS):
         nearest = difflib.get_close_matches(str(backend).lower(), ("auto", *BACKENDS), n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown backend {backend!r}; did you mean {nearest!r}? Known: auto, {', '.join(BACKENDS)}")
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk must be at least 1 row, got {chunk}")
+    check_setting("chunk", Count | None, chunk)
     device = sample[0].device
     budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES
     chunk = chunk or max(budget // (4 * spec.num_columns), 1)
@@ -145,7 +150,7 @@ def check_plan(
 
 def _plain(
     module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
-) -> tuple[Reference, Numbers, str]:
+) -> tuple[Reference, Numbers, Padding]:
     """Return what plain PyTorch makes of the samples, and where they may be padded."""
     kind = type(module).__name__
     try:
@@ -196,7 +201,9 @@ def _better_looped(module: nn.Module, reference: Reference, device: torch.device
     return None
 
 
-def _vmap_failure(module: nn.Module, reference: Reference, expected: Numbers, padding: str, fast: bool) -> str | None:
+def _vmap_failure(
+    module: nn.Module, reference: Reference, expected: Numbers, padding: Padding, fast: bool
+) -> str | None:
     """Return why a module cannot be stacked: it fails, keeps what it computes, or computes something else.
 
     Where it shall be ``fast`` too, operators that vmap computes row by row count as a failure.

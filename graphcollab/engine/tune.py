@@ -14,6 +14,7 @@ from graphcollab.engine.local_steps import LocalSteps
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.plan import BACKENDS, Plan
 from graphcollab.engine.rows import Rows
+from graphcollab.settings import Count, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 
@@ -22,15 +23,16 @@ __all__ = ["tune"]
 CHUNKS = (5, 10, 25, 50, 100)
 
 
+@checked
 def tune(
     tasks: Tasks,
     modules: Sequence[nn.Module],
     specs: Sequence[ParamSpec],
     models: Stacks,
     *,
-    batch_size: int = 10,
-    steps: int = 2,
-    repeats: int = 3,
+    batch_size: Count = 10,
+    steps: Count = 2,
+    repeats: Count = 3,
     autocast: bool = False,
 ) -> tuple[Plan, ...]:
     """Time a few local steps of every architecture's nodes with both backends and several chunks; return the fastest.

@@ -13,6 +13,7 @@ from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, 
 from graphcollab.engine.chain import make_chain
 from graphcollab.engine.feed import Feed
 from graphcollab.engine.latents import embed_arguments
+from graphcollab.engine.layer_traits import Padding
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.stacked_ops import stacked_ops
@@ -42,7 +43,7 @@ class VmapBackend(Backend):
         spec: ParamSpec,
         autocast: bool = False,
         compile: bool = False,
-        padding: str | None = None,
+        padding: Padding | None = None,
     ) -> None:
         super().__init__(module, spec, autocast, compile, padding)
         self.chain = make_chain(module)

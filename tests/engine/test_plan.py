@@ -145,7 +145,10 @@ def test_planning_leaves_module_and_generator_alone():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"backend": "jit"}, "unknown backend 'jit'"), ({"chunk": 0}, "chunk must be at least 1 row, got 0")],
+    [
+        ({"backend": "jit"}, "unknown backend 'jit'"),
+        ({"chunk": 0}, "chunk must be a whole number of at least 1 or None, got 0"),
+    ],
 )
 def test_refusals(settings, message):
     with pytest.raises(ValueError, match=message):

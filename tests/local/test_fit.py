@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, Adam, AdamW, Proximal, SupervisedContrast, Views
-from graphcollab.local import Fit
+from graphcollab.engine import SGD, Adam, AdamW, AddNoise, Proximal, SupervisedContrast, Views
+from graphcollab.local import Fit, Mixture
 from graphcollab.method import Method
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
@@ -131,3 +131,17 @@ def test_the_tasks_loss_may_judge_the_first_view_only(backend):
     both = [trained(views=Views(blank_second), first_view=one, objective=contrast)[0] for one in (True, False)]
     assert not torch.allclose(both[0], plain)
     assert not torch.allclose(both[0], both[1])
+
+
+def test_all_that_it_holds_is_walked():
+    fit = Fit(objective=2.0 * Proximal(1.0), views=Views(AddNoise()), through=Mixture("head"))
+    kinds = [type(piece).__name__ for piece in fit.walk()]
+    assert kinds == ["Fit", "SGD", "Scaled", "Proximal", "Views", "AddNoise", "Mixture"]
+
+
+@pytest.mark.parametrize("keep_state", [False, True])
+def test_what_it_writes_is_declared(keep_state):
+    before, after = play(Fit(batch_size=4, keep_state=keep_state), [ALL])
+    declared = {field.name for field in Fit.keeps}
+    written = {name for name in after.keys() if name not in before or after[name] is not before[name]}  # noqa: SIM118
+    assert written & declared == {"train_loss", "bad_step"} | ({"fit_state", "fit_step"} if keep_state else set())

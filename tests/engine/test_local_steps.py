@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab.engine import SGD, Adam, AdamW, LocalSteps
+from graphcollab.local import Fit
+
+
+def test_pieces_that_let_nodes_train_have_its_settings():
+    steps, fit = LocalSteps(2, None, 5, SGD(lr=0.3)), Fit(2, None, 5, SGD(lr=0.3))
+    assert isinstance(fit, LocalSteps)
+    assert all(getattr(fit, name) == value for name, value in vars(steps).items())
+
+
+def test_an_optimiser_by_name_or_class():
+    assert LocalSteps(optimizer="adam").optimizer == Adam()
+    assert LocalSteps(optimizer=torch.optim.AdamW).optimizer == AdamW()
+    assert LocalSteps().optimizer in LocalSteps().walk()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
+        ({"steps": 1.5}, "steps must be a whole number of at least 1 or None, got 1.5"),
+        ({"batch_size": "10"}, "batch_size must be a whole number of at least 1, got '10'"),
+        ({"optimizer": 0.1}, "optimizer must be the name of an optimiser"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        LocalSteps(**settings)
