@@ -83,6 +83,11 @@ class Piece:
         """Settings that must be those of the exchange, by the exchange's name for them: ``part`` and ``buffers``."""
         return {}
 
+    @property
+    def given(self) -> Mapping[str, Tensor]:
+        """What it was given to start from and its text does not show, so that another run is told from this one."""
+        return {}
+
     def walk(self) -> Iterator[Piece]:
         """Yield the piece and all that it holds."""
         yield self
