@@ -87,6 +87,11 @@ class Piece:
         """Settings that must be the same in all pieces of a method, as the exchange has them: ``part``, ``buffers``."""
         return {}
 
+    @property
+    def given(self) -> Mapping[str, Tensor]:
+        """What it was given to start from and its text does not show, so that another run is told from this one."""
+        return {}
+
     def walk(self) -> Iterator[Piece]:
         """Yield the piece and all that it holds."""
         yield self

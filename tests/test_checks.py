@@ -91,3 +91,11 @@ def test_a_copy_of_the_filters_that_is_put_back_filters_nothing():
         warnings.warn("said", stacklevel=1)
 
     assert said(work) == ["said"]
+
+
+def test_warnings_name_the_first_caller_outside_of_the_package():
+    from graphcollab.checks import warn
+
+    with pytest.warns(UserWarning, match="odd") as said:
+        warn("something is odd", UserWarning)
+    assert said[0].filename == __file__

@@ -19,7 +19,6 @@ from graphcollab._version import __version__
 from graphcollab.control import Everyone
 from graphcollab.control.guard import Isolate
 from graphcollab.method import Method
-from graphcollab.nn import Mixer
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.encoding import encode
@@ -166,11 +165,8 @@ def _methods(method: Method | Phases) -> Iterator[Method]:
 
 def _pretrained(method: Method) -> str | None:
     """Return a checksum of the mixer that a method starts from, or None if it has none."""
-    given = getattr(method.weigh, "pretrained", None)
-    if given is None:
-        return None
-    mixer = given if isinstance(given, Mixer) else Mixer.load(given)
-    return checksum(*(mixer.tensors[name] for name in sorted(mixer.tensors)))
+    given = method.weigh.given
+    return checksum(*(given[name] for name in sorted(given))) if given else None
 
 
 def _tensors(value: object, name: str) -> Iterator[tuple[str, str]]:
@@ -181,7 +177,7 @@ def _tensors(value: object, name: str) -> Iterator[tuple[str, str]]:
     """
     if isinstance(value, Tensor):
         yield name, checksum(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type | Mixer):
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from _tensors(getattr(value, field.name), f"{name}.{field.name}".lstrip("."))
 

@@ -107,13 +107,20 @@ class ChannelAttention(Weigher):
         """Validation samples, to learn from."""
         return () if self.frozen else ("val",)
 
+    @property
+    def given(self) -> Mapping[str, Tensor]:
+        """Parameters of the pretrained encoders."""
+        return {} if (mixer := self._pretrained()) is None else mixer.tensors
+
+    def _pretrained(self) -> Mixer | None:
+        return Mixer.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
+
     def init(self, data: Data, env: Env) -> Data:
         """Draw the encoders, or take the pretrained ones."""
         spec = data.x.specs[0]
-        if self.pretrained is None:
+        if (mixer := self._pretrained()) is None:
             mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed)
         else:
-            mixer = self.pretrained if isinstance(self.pretrained, Mixer) else Mixer.load(self.pretrained)
             mixer.check(spec, self.part)
         data = copy.copy(data)
         data.mixer = mixer.to(data.x.device, data.x.dtype)

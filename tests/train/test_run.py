@@ -22,6 +22,7 @@ from graphcollab.metrics import UserMetric
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.piece import Judge
+from graphcollab.settings import SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
@@ -502,3 +503,35 @@ def test_cloning_and_moving_a_state_takes_its_models_along():
     assert other.server.values.data_ptr() != data.server.values.data_ptr()
     assert torch.equal(other.x.part("all"), data.x.part("all"))
     assert torch.equal(data.cpu().x.part("all"), other.x.part("all"))
+
+
+# settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": "3"}, "rounds must be a whole number of at least 1, got '3'"),
+        ({"rounds": 0}, "rounds must be a whole number of at least 1, got 0"),
+        ({"evaluate_every": 2.5}, "evaluate_every must be a whole number of at least 1, got 2.5"),
+        ({"patience": True}, "patience must be a whole number of at least 1 or None, got True"),
+        ({"chunk": -1}, "chunk must be a whole number of at least 1 or None, got -1"),
+        ({"backend": "fast"}, "backend must be 'auto', 'vmap' or 'loop', got 'fast'"),
+        ({"autocast": "no"}, "autocast must be True or False, got 'no'"),
+        ({"callbacks": [print]}, "callbacks must be a sequence of a Callback, got"),
+        ({"on_nonfinite": "skip"}, "on_nonfinite must be 'stop'"),
+        ({"architecture": [0.7] * 6}, "architecture must be"),
+        ({"checkpoint": 3}, "checkpoint must be a string, a Path or None, got 3"),
+        ({"method": fedavg}, "method must be a method, such as fedavg.., got <function fedavg"),
+        ({"tasks": [1]}, "tasks must be Tasks, made by"),
+        ({"graph": [[0], [1]]}, "graph must be a Data, an edge_index"),
+    ],
+)
+def test_settings_are_checked_before_anything_else(settings, message):
+    with pytest.raises(SettingError, match=message):
+        run(**{"method": local(**QUICK), "tasks": small(), "model": make, **settings})
+
+
+def test_settings_that_do_not_exist():
+    with pytest.raises(TypeError, match="no argument 'round'; did you mean 'rounds'"):
+        run(local(**QUICK), small(), make, round=3)
