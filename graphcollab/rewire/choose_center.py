@@ -97,7 +97,8 @@ class ChooseCenter(Rewiring):
         check_whole(optional=True, samples=self.samples)
         if self.least_share is not None and not 0 < self.least_share <= 1 / self.clusters:
             raise ValueError(
-                f"least_share must be above 0 and at most an equal share, 1/{self.clusters}, got {self.least_share}"
+                f"least_share must be above 0 and at most an equal share, 1/{self.clusters} with "
+                f"clusters={self.clusters}, got {self.least_share}"
             )
         if self.centers is not None:
             _check_centers(self.centers, self.clusters)

@@ -168,9 +168,9 @@ def test_nodes_find_those_who_have_the_same_task():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epsilon": -0.1}, r"epsilon must be in \[0, 1\], got -0\.1"),
-        ({"epsilon": float("nan")}, "epsilon must be in"),
-        ({"decay": -1.0}, r"decay must not be negative, got -1\.0"),
+        ({"epsilon": -0.1}, r"epsilon must be a number of at least 0 and at most 1, got -0\.1"),
+        ({"epsilon": float("nan")}, "epsilon must be a number"),
+        ({"decay": -1.0}, r"decay must be a finite number of at least 0, got -1\.0"),
         ({"samples": 0}, "samples must be a whole number of at least 1"),
     ],
 )

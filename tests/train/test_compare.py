@@ -326,7 +326,7 @@ BAD = {
     "empty grid": ({"grids": {"local": {"lr": []}}}, ValueError, "grid of 'local' must list the values .* 'lr'"),
     "no list": ({"grids": {"*": {"lr": 0.1}}}, ValueError, "must list the values to try of 'lr', got 0.1"),
     "unknown setting": ({"grids": {"local": {"rate": [1.0]}}}, TypeError, "'local' cannot be made with .*rate"),
-    "bad value": ({"grids": {"local": {"lr": [-1.0]}}}, ValueError, "lr .*must not be negative"),
+    "bad value": ({"grids": {"local": {"lr": [-1.0]}}}, ValueError, "lr must be a finite number of at least 0"),
     "no method made": ({"methods": {"m": dict}}, TypeError, "'m' must be a function that makes a Method"),
 }
 
