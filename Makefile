@@ -22,7 +22,7 @@ PIP := $(PY) -m pip -qq install --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
-.PHONY: help setup demo test check golden lint types doctest examples clean distclean
+.PHONY: help setup demo test check golden generate lint types doctest examples clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
@@ -43,6 +43,9 @@ check: setup ## run what takes longer than a person waits: tests marked slow
 
 golden: setup ## record anew the results that tests/golden holds all methods to, and say what moved
 	@OMP_NUM_THREADS=1 $(PY) -m tests.golden.record
+
+generate: setup ## write exports, tables and docs/reference.md from what the code declares
+	@$(PY) docs/generate.py
 
 lint: setup ## check style and formatting
 	@$(PY) -m ruff check .

@@ -69,7 +69,8 @@ class Whole:
     def holds(self, value: Any) -> bool:
         """Tell whether a value is such a number."""
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return whole and (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+        low, high = -(2**63) if self.least is None else self.least, 2**63 - 1 if self.most is None else self.most
+        return whole and low <= value <= high
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,14 @@ class Real:
 
     def holds(self, value: Any) -> bool:
         """Tell whether a value is such a number."""
-        if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real) or math.isnan(value):
+        if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
             return False
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:  # whole numbers of more than 308 digits
+            return False
+        if math.isnan(value):
+            return False
         inside = self.least <= value <= self.most and (value > self.above or self.above == -math.inf)
         return inside and (value < self.below or self.below == math.inf) and (self.infinite or math.isfinite(value))
 
@@ -242,7 +248,7 @@ def _holds(annotation: Any, value: Any) -> bool:
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
         return isinstance(value, origin) and all(_holds(args[0], k) and _holds(args[1], v) for k, v in value.items())
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
-        countable = isinstance(value, origin) and not isinstance(value, str)
+        countable = isinstance(value, origin) and not isinstance(value, str | bytes)
         return countable and all(_holds(args[0], one) for one in value)
     if origin is type:
         return isinstance(value, type) and issubclass(value, args)

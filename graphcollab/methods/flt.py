@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
 from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.peers import Encoder, Reduce
+from graphcollab.peers import Encoder
 from graphcollab.rewire import TaskPeers
 from graphcollab.rewire.sample_nodes import sample_nodes
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Share
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Real, Share
 from graphcollab.weigh import SampleCounts, Uniform
 
 __all__ = ["flt"]
@@ -26,8 +29,8 @@ def flt(
     weight_decay: NonNegative = 0.0,
     encoder: Encoder | None = None,
     centers: Count | None = None,
-    reduce: Reduce | None = None,
-    threshold: Positive | None = None,
+    reduce: Literal["pca"] | Callable[[Any], Any] | None = None,
+    threshold: Annotated[float, Real(above=0, infinite=True)] | None = None,
     window: tuple[Positive, Positive] = (0.55, 0.85),
     groups: Count | None = None,
     fraction: Share = 1.0,

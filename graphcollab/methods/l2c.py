@@ -101,4 +101,6 @@ def drop_weakest(round_: int | None, fraction: float | None, count: int | None) 
     """Return the rewiring that drops every node's weakest neighbours once."""
     if round_ is None:
         return Keep()
+    if fraction is None and count is None:
+        raise ValueError(f"drop_round={round_} needs drop_fraction or drop_count, got neither: give one of them")
     return AtRound(round_, DropWeakest(count=count, fraction=None if count is not None else fraction))

@@ -101,7 +101,8 @@ class ChooseCenter(Rewiring):
         super().__post_init__()
         if self.least_share is not None and self.least_share > 1 / self.clusters:
             raise ValueError(
-                f"least_share must be above 0 and at most an equal share, 1/{self.clusters}, got {self.least_share}"
+                f"least_share must be above 0 and at most an equal share, 1/{self.clusters} with "
+                f"clusters={self.clusters}, got {self.least_share}"
             )
         if self.centers is not None:
             _check_centers(self.centers, self.clusters)

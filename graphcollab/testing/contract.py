@@ -232,8 +232,8 @@ def check_contract(method: AnyMethod) -> dict[str, str]:
 
     Example:
         >>> from graphcollab.methods import dpsgd
-        >>> check_contract(dpsgd())
-        {}
+        >>> [*check_contract(dpsgd())]
+        ['check_direction']
     """
     skipped = {}
     for check in CONTRACT:

@@ -34,7 +34,7 @@ def test_settings_are_checked(settings):
 
 
 def test_centres_are_a_tensor():
-    with pytest.raises(ValueError, match="centers must be a Tensor or None, got"):
+    with pytest.raises(ValueError, match=r"centers must be a Tensor or None, got \[\[0.0\]\]"):
         ifca(clusters=1, centers=[[0.0]])
 
 

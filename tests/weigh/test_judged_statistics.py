@@ -82,11 +82,11 @@ def test_gains_are_of_the_models_that_would_be_mixed(trained, buffers):
 @pytest.mark.parametrize("buffers", ["keep", "average"])
 def test_models_that_are_met_are_charged_with_their_statistics_where_these_travel(scene, method, buffers):
     """Each is sent once, whether it is merged or only measured."""
-    data, env = scene.begin(method("inverse_loss", samples=2, buffers=buffers))
+    data, env = scene.begin(method(metric="inverse_loss", samples=2, buffers=buffers))
     sender, receiver = data.edge_index
     met = torch.bincount(sender[sender != receiver], minlength=6)
     width = data.x.specs[0].num_parameters + (BUFFERS if buffers == "average" else 0)
-    after = method("inverse_loss", samples=2, buffers=buffers).play(data, env)
+    after = method(metric="inverse_loss", samples=2, buffers=buffers).play(data, env)
     assert after.bytes_sent.tolist() == (4.0 * width * met).tolist()
 
 
