@@ -35,7 +35,7 @@ from graphcollab.tasks import disjoint_classes, permuted_labels
 from graphcollab.train import RecordGraph
 from graphcollab.weigh import PairSampling
 
-SAMPLINGS = {"cobo": "constant", "cobo_time": "time", "cobo_mixed": "mixed", "cobo_all": "all"}
+SAMPLINGS: dict[str, Any] = {"cobo": "constant", "cobo_time": "time", "cobo_mixed": "mixed", "cobo_all": "all"}
 NUMBERS = {"--lrs": [0.3], "--rhos": [0.1], "--gammas": [0.03], "--lambdas": [0.03]}  # ρ, γ of CoBo, λ of Ditto
 COUNTS = {"val": 20, "rounds": 400, "evaluate-every": 50, "batch-size": 32, "seeds": 3, "switch": 80, "threads": 1}
 

@@ -177,7 +177,7 @@ def test_slots_that_share_different_things_may_name_different_parts():
 def test_objectives_pull_the_part_that_is_exchanged():
     pull = Fit(objective=CrossEntropy() + 0.1 * Proximal(1.0, "head"))
     assert fedavg(part="head").replace(local=pull).part == "head"
-    with pytest.raises(ValueError, match="fedavg exchanges the part 'all', and its local update shares 'head'"):
+    with pytest.raises(ValueError, match="fedavg exchanges the part 'all', and its Proximal says 'head'"):
         fedavg().replace(local=pull)
 
 

@@ -26,7 +26,7 @@ from graphcollab import compare, dac, linear_regression_tasks, local, oracle, pa
 from graphcollab.files import write_whole
 
 LRS = [0.02, 0.05, 0.1]
-METRICS = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")
+METRICS: tuple[Any, ...] = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")
 PUBLISHED = 52.0  # seconds of one run
 
 
@@ -42,7 +42,7 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
         "none": partial(local, epochs=1, optimizer="adam", weight_decay=0.0, **train),
     }
     for metric in METRICS:
-        merges = ["fedavg", "similarity"] + ["softmax"] * metric.startswith("cosine")
+        merges: list[Any] = ["fedavg", "similarity"] + ["softmax"] * metric.startswith("cosine")
         out.update({f"{metric} {merge}": partial(dac, metric=metric, merge=merge, **train) for merge in merges})
     out["cosine_weights bounded"] = partial(
         dac, metric="cosine_weights", merge="similarity", two_step="bounded", **train

@@ -52,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     | {"sources": ["digits"], "deal": {"nodes": (8, 4, 3, 3), "train": 40, "val": 20, "test": 100}}
     | {"samples": 2, "lrs": [3e-3], "alone": [3e-3], "rounds": 20, "model": {"channels": (8,)}},
 }
-METRICS = ("cosine_weights", "cosine_updates", "inverse_loss", "inverse_distance")
+METRICS: tuple[Any, ...] = ("cosine_weights", "cosine_updates", "inverse_loss", "inverse_distance")
 CHOSEN = ["none", "random", "oracle", "cosine_weights fedavg", "cosine_updates similarity", "inverse_loss fedavg"]
 
 
@@ -64,7 +64,8 @@ def makers(samples: int, patience: int, **settings: Any) -> dict[str, Any]:
         "random": partial(random_peers, samples=samples, **train),
         "oracle": partial(oracle, samples=samples, **train),
     }
-    for metric, merge in product(METRICS, ("fedavg", "similarity")):
+    merges: tuple[Any, ...] = ("fedavg", "similarity")
+    for metric, merge in product(METRICS, merges):
         out[f"{metric} {merge}"] = partial(dac, metric=metric, samples=samples, merge=merge, **settings, **train)
     return out
 
