@@ -166,7 +166,7 @@ class Method:
         data = settle(self.local(data, env), env, serves_start, alone)
         data = self.watch.before(data, env)
         data = self.weigh(data, env)
-        data = self.exchange(count_messages(data, self.exchange.at_server(data)), env)
+        data = self.exchange(count_messages(data, env, self.exchange.at_server(data)), env)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
@@ -203,6 +203,7 @@ class Method:
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
+        losses = env.plane.gather(losses)
         bad = (~torch.isfinite(losses) & ~data.isolated).nonzero().flatten()
         if len(bad) and env.isolate:
             data = isolate(data, dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
@@ -211,7 +212,7 @@ class Method:
                 f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
                 f"{data.round} after the exchange: use a smaller step size"
             )
-        cotangent = cotangent.masked_fill(data.isolated[:, None], 0)
+        cotangent = cotangent.masked_fill(env.plane.mine(data.isolated)[:, None], 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 

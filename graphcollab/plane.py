@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.comm import Relation
 from graphcollab.engine import Rows
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
 from graphcollab.stack import Stacks
@@ -84,6 +85,47 @@ class Plane:
     def gather(self, values: Tensor) -> Tensor:
         """Tell everybody the values of owned nodes, [k, ...]; return those of all, [K, ...]."""
         return self.transport.gather(values)
+
+    def publish(self, values: Tensor) -> Tensor:
+        """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
+        return self.transport.gather(self.transport.mine(values))
+
+    def together(self, relation: Relation) -> Relation:
+        """Return the edges that processes have found for their own receivers, put together and sorted by receiver."""
+        if self.transport.here(relation.edge_index[1]) is None:
+            return relation
+        edge_index = self.transport.concat(relation.edge_index.T.contiguous()).T
+        order = (edge_index[1] * relation.size[0] + edge_index[0]).argsort()
+        values = self.transport.concat(relation.values)[order]
+        return replace(relation, edge_index=edge_index[:, order], values=values)
+
+    def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
+        """Return what owned receivers know, with what the senders that they hear tell of what they know.
+
+        Args:
+            relation: Known to the receivers of its edges; here those of owned nodes.
+            edge_index: Who hears whom, [2, E], the same in all processes.
+        """
+        sender, receiver = edge_index
+        here = self.transport.here(receiver)
+        if here is None:
+            return relation
+        every = self.together(relation)
+        near = torch.zeros(self.count, dtype=torch.bool, device=sender.device)
+        near[self.own] = True
+        near[sender[here]] = True
+        kept = near[every.edge_index[1]]
+        return replace(every, edge_index=every.edge_index[:, kept], values=every.values[kept])
+
+    def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
+        """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
+        if self.transport.here(self.own) is None:
+            return dict(texts)
+        written = [f"{node}\t{text}".encode() for node, text in texts.items()]
+        numbers = torch.tensor(list(b"\n".join([*written, b""])), dtype=torch.uint8)
+        lines = bytes(self.transport.concat(numbers).tolist()).decode().splitlines()
+        found = {int(node): text for node, _, text in (line.partition("\t") for line in lines if line)}
+        return dict(sorted(found.items()))
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Tell what is known at some nodes, [M, ...].

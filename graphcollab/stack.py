@@ -158,6 +158,12 @@ class Stacks:
         """Copy the tensors, as ``Data.clone`` asks."""
         return self.map(Tensor.clone)
 
+    def held(self, nodes: Tensor) -> Stacks:
+        """Return the models of some nodes, ascending, under the numbers that they have."""
+        kept = [torch.isin(members, nodes) for members in self.members]
+        tensors = tuple(tensor[mask] for tensor, mask in zip(self.tensors, kept, strict=True))
+        return Stacks(self.specs, tensors, tuple(m[mask] for m, mask in zip(self.members, kept, strict=True)))
+
     def select(self, nodes: Tensor) -> Stacks:
         """Return the stacks of some nodes, in the order given: position k is node ``nodes[k]``."""
         kept = [(self.specs[s], self.tensors[s][row], where) for s, where, row in self.locate(nodes)]

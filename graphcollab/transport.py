@@ -48,6 +48,10 @@ class Transport:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
         return values
 
+    def concat(self, values: Tensor) -> Tensor:
+        """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...]."""
+        return values
+
     def deliver(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values that processes have filled in for their own nodes, with what others have filled in.
 

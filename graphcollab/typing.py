@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from graphcollab.control import Everyone
     from graphcollab.control.guard import Isolate
     from graphcollab.engine import Engine
+    from graphcollab.plane import Plane
 
 __all__ = ["Embedded", "Env"]
 
@@ -31,6 +32,7 @@ class Env(NamedTuple):
     seed: int
     isolate: Isolate | bool = False
     attend: Everyone | None = None
+    plane: Plane | None = None
 
 
 class Embedded(NamedTuple):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from graphcollab.comm import Relation
 from graphcollab.engine import Rows
 from graphcollab.models import MLP
 from graphcollab.plane import Plane
@@ -202,3 +203,23 @@ def test_processes_that_branch_differently_are_found():
 
     with pytest.raises(RuntimeError, match="different verbs: \\['reduce', 'gather'\\]"):
         in_lockstep(OWNERS["two"], branch)
+
+
+def test_edges_found_at_receivers_are_put_together_and_told():
+    edges, values = some_edges(), numbers(20)
+    relation = Relation(edges[:, edges[1].argsort(stable=True)], values, (NODES, NODES))
+    heard = torch.tensor([[1, 6], [0, 0]])
+
+    def found(plane):
+        here = plane.transport.here(relation.edge_index[1])
+        here = torch.ones(20, dtype=torch.bool) if here is None else here
+        own = Relation(relation.edge_index[:, here], values[here], relation.size)
+        return plane.together(own), plane.told_by(own, heard), plane.texts({k: f"node {k}" for k in plane.own.tolist()})
+
+    _, many, _ = spread(OWNERS["two"], found)
+    for together, _, texts in many:
+        key = together.edge_index[1] * NODES + together.edge_index[0]
+        assert torch.equal(key, (edges[1] * NODES + edges[0]).sort().values)
+        assert texts == {k: f"node {k}" for k in range(NODES)}
+    assert many[0][1].edge_index[1].unique().tolist() == [0, 1, 2, 3, 6], "node 0 is told what node 6 knows"
+    assert many[1][1].edge_index[1].unique().tolist() == [4, 5, 6]

@@ -111,18 +111,21 @@ class Exchange(Exchanger):
         edge_index = data.edge_index
         shares, keeps = self._weights_in_use(data, edges_in_use(data))
         weight = self._without_loops(shares, edge_index)
-        mixed = mix(env.comm.halo(message, edge_index), weight, edge_index, data.num_nodes)
-        if self.against is not None:
-            mixed = _against(mixed, _term(data, self.against, self.part), weight, edge_index)
+        keeps = None if keeps is None else env.plane.mine(keeps)
+        if self.against is None:
+            mixed = env.plane.mix(message, weight, edge_index)
+        else:
+            mixed = env.plane.pull(message, _term(data, self.against, self.part), weight, edge_index)
         if self.base != "zero":
             mixed = mixed + _term(data, self.base, self.part)
         new = data.x.with_part(self.part, _unless(keeps, mixed, data.x.part(self.part)))
         width = message.shape[1]
         if buffers_travel(data.x, self.buffers):
             old = data.x.part("buffers")
-            mixed = mix(old, weight, edge_index)
-            if self.against is not None:
-                mixed = old + _against(mixed, old, weight, edge_index)
+            if self.against is None:
+                mixed = env.plane.mix(old, weight, edge_index)
+            else:
+                mixed = old + env.plane.pull(old, old, weight, edge_index)
             new = new.with_part("buffers", _unless(keeps, mixed, old))
             width += old.shape[1]
         data = copy.copy(self._count(data, env, weight, width))
@@ -137,10 +140,9 @@ class Exchange(Exchanger):
         """Return ∂L_i/∂w_ij = ⟨∂L_i/∂x_i, m_j⟩ for every edge, [E]; call it in the round of the exchange."""
         sent = copy.copy(data)
         sent.x = data.x_local
-        message = env.comm.halo(_term(sent, self.message, self.part), data.edge_index)
-        gradient = edge_products(cotangent, message, data.edge_index)
+        gradient = env.plane.products(cotangent, _term(sent, self.message, self.part), data.edge_index)
         if self.against is not None:
-            own = (cotangent * _term(sent, self.against, self.part)).sum(1)
+            own = env.plane.gather((cotangent * _term(sent, self.against, self.part)).sum(1))
             gradient = gradient - own[data.edge_index[1]]
         gradient = self._without_loops(gradient, data.edge_index)
         in_use = edges_in_use(data)
@@ -155,7 +157,8 @@ class Exchange(Exchanger):
     def _count(self, data: Data, env: Env, weight: Tensor, width: int) -> Data:
         """Count what has travelled: ``width`` floats along every edge between two nodes that weighs something."""
         sender, receiver = data.edge_index
-        return env.comm.count(data, sender[(sender != receiver) & (weight != 0)], width)
+        sent = (sender != receiver) & (weight != 0)
+        return env.plane.charge(data, sender[sent], width, at=receiver[sent])
 
     def _weights_in_use(self, data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return every edge's factor in the sum, [E], and which nodes keep their model, [K], if some do."""

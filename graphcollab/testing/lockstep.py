@@ -125,6 +125,10 @@ class Lockstep(Transport):
             out[nodes] = some
         return out
 
+    def concat(self, values: Tensor) -> Tensor:
+        """Return the values of all processes, one process's after the other's."""
+        return torch.cat(self.meeting.exchange(self.process, "concat", values))
+
     def deliver(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values with what others have filled in; what this process may not know is poisoned."""
         many = self.meeting.exchange(self.process, "deliver", values)
