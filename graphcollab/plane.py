@@ -82,6 +82,11 @@ class Plane:
         here = self.transport.here(nodes)
         return nodes if here is None else nodes[here]
 
+    def known(self, nodes: Tensor) -> Tensor:
+        """Tell which of some nodes are owned, a mask of their shape."""
+        here = self.transport.here(nodes)
+        return torch.ones_like(nodes, dtype=torch.bool) if here is None else here
+
     def gather(self, values: Tensor) -> Tensor:
         """Tell everybody the values of owned nodes, [k, ...]; return those of all, [K, ...]."""
         return self.transport.gather(values)

@@ -14,7 +14,6 @@ from torch_geometric.utils import scatter
 
 from graphcollab.control.at_work import edges_in_use, weights_in_use
 from graphcollab.exchange.buffers import buffers_travel, check_buffers
-from graphcollab.ops import edge_products, mix
 from graphcollab.piece import Exchanger
 
 if TYPE_CHECKING:
