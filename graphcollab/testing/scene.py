@@ -46,6 +46,7 @@ class Scene:
         chunk: Rows at a time.
         seed: Seed of the run.
         attend: Who takes part in which round. Default: everyone.
+        isolate: Whether nodes that diverge are left behind.
 
     Example:
         >>> from graphcollab.methods import fedavg
@@ -63,6 +64,7 @@ class Scene:
     chunk: int | None = None
     seed: int = 0
     attend: Everyone | None = None
+    isolate: bool = False
 
     @classmethod
     def small(
@@ -111,7 +113,7 @@ class Scene:
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)
         plane = Plane(self.tasks.num_nodes, transport, kind)
-        env = Env(engine, Comm(), self.seed, attend=self.attend, plane=plane)
+        env = Env(engine, Comm(), self.seed, self.isolate, self.attend, plane)
         method.check(self.tasks)
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
         if transport is not None:
