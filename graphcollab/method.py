@@ -162,7 +162,7 @@ class Method:
             observer.before_mixing(copy.copy(data), env)
         data = self.stop.before(data, env)
         data = self.weigh(data, env)
-        data = self.exchange(count_messages(data, self.exchange.at_server(data)), env)
+        data = self.exchange(count_messages(data, env, self.exchange.at_server(data)), env)
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
@@ -187,8 +187,8 @@ class Method:
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
-        data = settle_validation(data, losses, env)
-        cotangent = cotangent.masked_fill(data.isolated[:, None], 0)
+        data = settle_validation(data, env.plane.gather(losses), env)
+        cotangent = cotangent.masked_fill(env.plane.mine(data.isolated)[:, None], 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 

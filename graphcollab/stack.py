@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,12 +16,16 @@ __all__ = ["ParamSpec", "Stacks"]
 
 @dataclass(frozen=True)
 class Stacks:
-    """The models of all K nodes: one [K_s, columns] tensor per architecture, on one homogeneous graph.
+    """Models of nodes: one [K_s, columns] tensor per architecture, on one homogeneous graph.
+
+    One process holds the models of all K nodes. Where there are several, each holds those of the nodes that it owns,
+    and for a moment those of others that its nodes hear. Nodes are always named by their number among all K, and rows
+    are in the order of these.
 
     Args:
-        specs: The architectures.
+        specs: The architectures, also those of which no node is here.
         tensors: Rows of each architecture's nodes.
-        members: Node positions of those rows; together they are a partition of 0..K-1.
+        members: Nodes of those rows, ascending; no node is in two of them.
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(2, 1))
@@ -51,8 +56,23 @@ class Stacks:
 
     @property
     def num_nodes(self) -> int:
-        """K."""
+        """k, the number of nodes whose models are here."""
         return sum(tensor.shape[0] for tensor in self.tensors)
+
+    @cached_property
+    def nodes(self) -> Tensor:
+        """The nodes whose models are here, ascending, [k]."""
+        return self.members[0] if len(self.members) == 1 else torch.cat(self.members).sort().values
+
+    @cached_property
+    def places(self) -> tuple[Tensor, ...]:
+        """Where every architecture's nodes stand among those that are here, [K_s] each."""
+        return tuple(torch.searchsorted(self.nodes, members) for members in self.members)
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether nodes are numbered as their rows are: 0 to k - 1."""
+        return len(self.nodes) == 0 or int(self.nodes[-1]) == len(self.nodes) - 1
 
     @property
     def device(self) -> torch.device:
@@ -64,8 +84,12 @@ class Stacks:
         """Number type of the rows."""
         return self.tensors[0].dtype
 
+    def place(self, nodes: Tensor) -> Tensor:
+        """Return where nodes stand among those that are here, of the shape of ``nodes``."""
+        return nodes if self._whole else torch.searchsorted(self.nodes, nodes.contiguous())
+
     def part(self, name: str) -> Tensor:
-        """Return a part of all nodes' models as [K, P_part]; with one architecture it is a view.
+        """Return a part of the models as [k, P_part]; with one architecture it is a view.
 
         Raises:
             KeyError: If an architecture has no such part.
@@ -87,16 +111,16 @@ class Stacks:
             )
         columns = self.specs[0].columns(name)
         out = self.tensors[0].new_empty(self.num_nodes, columns.stop - columns.start)
-        for spec, tensor, members in zip(self.specs, self.tensors, self.members, strict=True):
-            out[members] = tensor[:, spec.columns(name)]
+        for spec, tensor, places in zip(self.specs, self.tensors, self.places, strict=True):
+            out[places] = tensor[:, spec.columns(name)]
         return out
 
     def with_part(self, name: str, values: Tensor) -> Stacks:
-        """Return stacks in which a part has new values [K, P_part]; everything else is copied, nothing is shared."""
+        """Return stacks in which a part has new values [k, P_part]; everything else is copied, nothing is shared."""
         tensors = []
-        for spec, tensor, members in zip(self.specs, self.tensors, self.members, strict=True):
+        for spec, tensor, places in zip(self.specs, self.tensors, self.places, strict=True):
             columns = spec.columns(name)
-            new = values if len(self.specs) == 1 else values[members]
+            new = values if len(self.specs) == 1 else values[places]
             if columns.stop - columns.start != spec.num_columns:
                 whole = tensor.clone(memory_format=torch.contiguous_format)
                 whole[:, columns] = new
@@ -134,34 +158,30 @@ class Stacks:
         """Copy the tensors, as ``Data.clone`` asks."""
         return self.map(Tensor.clone)
 
+    def held(self, nodes: Tensor) -> Stacks:
+        """Return the models of some nodes, ascending, under the numbers that they have."""
+        kept = [torch.isin(members, nodes) for members in self.members]
+        tensors = tuple(tensor[mask] for tensor, mask in zip(self.tensors, kept, strict=True))
+        return Stacks(self.specs, tensors, tuple(m[mask] for m, mask in zip(self.members, kept, strict=True)))
+
     def select(self, nodes: Tensor) -> Stacks:
         """Return the stacks of some nodes, in the order given: position k is node ``nodes[k]``."""
-        position = torch.full((self.num_nodes,), -1, device=self.device)
-        position[nodes] = torch.arange(len(nodes), device=self.device)
-        kept = []
-        for spec, tensor, members in zip(self.specs, self.tensors, self.members, strict=True):
-            new = position[members]
-            rows = (new >= 0).nonzero().flatten()
-            rows = rows[new[rows].argsort()]
-            if len(rows):
-                kept.append((spec, tensor[rows], new[rows]))
+        kept = [(self.specs[s], self.tensors[s][row], where) for s, where, row in self.locate(nodes)]
         specs, tensors, places = zip(*kept, strict=True)
         return Stacks(specs, tensors, places)
 
     def locate(self, nodes: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield for every stack ``(stack, where, row)``: positions in ``nodes`` it holds, and their rows in it."""
         if len(self.specs) == 1:
-            yield 0, torch.arange(len(nodes), device=nodes.device), nodes
+            yield 0, torch.arange(len(nodes), device=nodes.device), self.place(nodes)
             return
-        row_of = torch.empty(self.num_nodes, dtype=torch.int64, device=nodes.device)
-        stack_of = torch.empty_like(row_of)
         for s, members in enumerate(self.members):
-            row_of[members] = torch.arange(len(members), device=nodes.device)
-            stack_of[members] = s
-        for s in range(len(self.specs)):
-            where = (stack_of[nodes] == s).nonzero().flatten()
+            row = torch.searchsorted(members, nodes.contiguous())
+            there = row < len(members)
+            there[there.clone()] = members[row[there]] == nodes[there]
+            where = there.nonzero().flatten()
             if len(where):
-                yield s, where, row_of[nodes[where]]
+                yield s, where, row[where]
 
     def row(self, node: int) -> tuple[ParamSpec, Tensor]:
         """Return a node's architecture and its row [columns]."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphcollab.control import Everyone
     from graphcollab.control.guard import Isolate
     from graphcollab.engine import Engine
+    from graphcollab.plane import Plane
 
 __all__ = ["Embedded", "Env", "Observer"]
 
@@ -48,6 +49,7 @@ class Env(NamedTuple):
     isolate: Isolate | bool = False
     attend: Everyone | None = None
     observers: tuple[Observer, ...] = ()
+    plane: Plane | None = None
 
 
 class Embedded(NamedTuple):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
 
 __all__ = ["count_messages", "edges_in_use", "has_neighbors", "weights_in_use"]
 
@@ -23,7 +27,7 @@ def edges_in_use(data: Data) -> Tensor | None:
     return (sender == receiver) | (data.serves[sender] & data.trains[receiver])
 
 
-def count_messages(data: Data, at_server: Tensor | None = None) -> Data:
+def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Data:
     """Add the messages that this round's exchange sends to ``data.messages_sent`` [K], by sender.
 
     A message is an edge j -> i between different nodes that is in use and whose weight is not 0, however much travels
@@ -38,7 +42,9 @@ def count_messages(data: Data, at_server: Tensor | None = None) -> Data:
         in_use, (sender, receiver) = edges_in_use(data), data.edge_index
         crossing = (sender != receiver) & (data.edge_weight != 0)
         crossing = crossing if in_use is None else crossing & in_use
-        sent = torch.bincount(sender[crossing], minlength=data.num_nodes)
+        here = env.plane.transport.here(receiver)
+        sent = torch.bincount(sender[crossing if here is None else crossing & here], minlength=data.num_nodes)
+        sent = env.plane.reduce(sent)
     else:
         sent = 2 * at_server.long()
     data = copy.copy(data)

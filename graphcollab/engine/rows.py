@@ -55,7 +55,7 @@ class Rows:
     @classmethod
     def own(cls, models: Stacks, nodes: Tensor | None = None) -> Rows:
         """Every node's own model on its own data, for all nodes or some."""
-        nodes = torch.arange(models.num_nodes, device=models.device) if nodes is None else nodes
+        nodes = models.nodes if nodes is None else nodes
         return cls(models, nodes, nodes)
 
     @classmethod
@@ -105,14 +105,15 @@ class Rows:
         tensor = self.source.tensors[stack]
         if self.coefficient is not None and self.part is not None:
             columns = self.source.specs[stack].columns(self.part)
-            combined = _combine(self.source.part(self.part), index, self.coefficient[rows])
+            places = self.source.place(index)
+            combined = _combine(self.source.part(self.part), places, self.coefficient[rows])
             if columns == slice(0, tensor.shape[1]):
                 return combined
             out = tensor[_positions(self.source, stack, index[:, 0])]
             out[:, columns] = combined
             if self.buffers:
                 kept = self.source.specs[stack].columns("buffers")
-                out[:, kept] = _combine(self.source.part("buffers"), index, self.coefficient[rows])
+                out[:, kept] = _combine(self.source.part("buffers"), places, self.coefficient[rows])
             return out
         local = _positions(self.source, stack, index)
         if self.coefficient is not None:
@@ -135,11 +136,9 @@ def _combine(models: Tensor, index: Tensor, coefficient: Tensor) -> Tensor:
 def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
     """Return where nodes stand in one architecture's stack."""
     if len(source.specs) == 1:
-        return nodes
-    where = torch.full((source.num_nodes,), -1, device=nodes.device)
+        return source.place(nodes)
     members = source.members[stack]
-    where[members] = torch.arange(len(members), device=nodes.device)
-    local = where[nodes]
-    if bool((local < 0).any()):
+    local = torch.searchsorted(members, nodes.contiguous()).clamp(max=len(members) - 1)
+    if bool((members[local] != nodes).any()):
         raise ValueError("a row combines models of different architectures: only models of one shape can be combined")
     return local

@@ -175,10 +175,9 @@ class Exchange(Exchanger):
             return super().weight_gradient(data, env, cotangent)
         sent = copy.copy(data)
         sent.x = data.x_local
-        message = env.comm.halo(_term(sent, self.message, self.part), data.edge_index)
-        gradient = edge_products(cotangent, message, data.edge_index)
+        gradient = env.plane.products(cotangent, _term(sent, self.message, self.part), data.edge_index)
         if self.against is not None:
-            own = (cotangent * _term(sent, self.against, self.part)).sum(1)
+            own = env.plane.gather((cotangent * _term(sent, self.against, self.part)).sum(1))
             gradient = gradient - own[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)

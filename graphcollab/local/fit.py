@@ -97,12 +97,17 @@ class Fit(LocalSteps, Local):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Take the round's local steps."""
-        nodes = data.trains.nonzero().flatten()
+        nodes = env.plane.at_home(data.trains.nonzero().flatten())
         data = copy.copy(data)
         data.bad_step = torch.full_like(data.node_id, -1)
-        if len(nodes) == 0:
-            return data
-        every = len(nodes) == data.num_nodes
+        if len(nodes):
+            data = self._fit(data, env, nodes)
+        data.train_loss, data.bad_step = env.plane.publish(data.train_loss), env.plane.publish(data.bad_step)
+        return data
+
+    def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:
+        """Take the local steps of some nodes, all of which live here."""
+        every = len(nodes) == data.x.num_nodes
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
         state = None
@@ -139,8 +144,8 @@ def _take(stacks: Stacks, nodes: Tensor, every: bool) -> Stacks:
 
 def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:
     """Return stacks in which the given nodes have new rows; position r of ``new`` is node ``nodes[r]``."""
-    if every:
-        return new
+    if every and len(new.specs) == len(stacks.specs):
+        return stacks.like(new.tensors)
     tensors = list(stacks.tensors)
     source = list(new.locate(torch.arange(len(nodes), device=nodes.device)))
     for (s, _, target_rows), (t, _, source_rows) in zip(stacks.locate(nodes), source, strict=True):

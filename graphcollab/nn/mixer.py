@@ -90,8 +90,8 @@ class Mixer:
         if unused := sorted(set(self.widths) - set(layers)):
             raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")
 
-    def encode(self, change: Tensor, spec: ParamSpec, part: str = "all") -> Tensor:
-        """Encode changes of models [K, P_part] as [K, Σ_l 5 C_l]."""
+    def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
+        """Encode changes of models [K, P_part] as [K, Σ_l 5 C_l]; whose they are makes no difference here."""
         codes = []
         for layer, (channels, pieces) in layers_of(spec, part).items():
             first, second = (self.tensors[f"{layer}/weight{n}"] for n in (1, 2))

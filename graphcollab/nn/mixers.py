@@ -88,9 +88,10 @@ class Mixers:
             group[node] = heard[0] if len(heard) else -1
         return replace(self, group=group)
 
-    def encode(self, change: Tensor, spec: ParamSpec, part: str = "all") -> Tensor:
-        """Encode changes of models [K, P_part] as [K, D], every node's by its own mixer."""
-        rows = [(self.group == g).nonzero().flatten() for g in range(len(self.mixers))]
+    def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
+        """Encode changes of some nodes' models [k, P_part] as [k, D], every node's by its own mixer. Default: all."""
+        group = self.group if nodes is None else self.group[nodes]
+        rows = [(group == g).nonzero().flatten() for g in range(len(self.mixers))]
         codes = [mixer.encode(change[some], spec, part) for mixer, some in zip(self.mixers, rows, strict=True)]
         zeros = codes[0].new_zeros(len(change), codes[0].shape[1])
         return zeros.index_copy(0, torch.cat(rows), torch.cat(codes))

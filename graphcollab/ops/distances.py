@@ -20,7 +20,9 @@ BLOCK_COLUMNS = 128
 
 
 @torch.no_grad()
-def edge_distances(a: Tensor, b: Tensor, edges: Tensor | Structure, group: Tensor | None = None) -> Tensor:
+def edge_distances(
+    a: Tensor, b: Tensor, edges: Tensor | Structure, group: Tensor | tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     r"""Return :math:`\lVert a_i - b_j \rVert_2` for every edge j → i, [E], without gathering [E, P].
 
     From inner products of centred vectors, with the mean of all rows as the centre:
@@ -38,8 +40,9 @@ def edge_distances(a: Tensor, b: Tensor, edges: Tensor | Structure, group: Tenso
         a: One vector per receiver, [D, P].
         b: One vector per sender, [S, P].
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
-        group: Group of every node, [N] with N = D = S. Vectors of other groups do not change the last digits either:
-            each group has a centre of its own, and edges between groups are computed from differences. Default: one.
+        group: Group of every node, [N] with N = D = S, or of receivers and of senders, [D] and [S]. Vectors of other
+            groups do not change the last digits either: each group has a centre of its own, and edges between groups
+            are computed from differences. Default: one.
 
     Shapes:
         Output: [E], float64. It is not finite for edges of vectors that are not; others are not affected.
@@ -52,11 +55,13 @@ def edge_distances(a: Tensor, b: Tensor, edges: Tensor | Structure, group: Tenso
         >>> edge_distances(a, b, torch.tensor([[0, 1], [0, 1]])).tolist()
         [5.0, 0.0]
     """
-    return _squared(a, b, _structure(a, b, edges), group=group).sqrt()
+    return _squared(a, b, _structure(a, b, edges), groups=group).sqrt()
 
 
 @torch.no_grad()
-def edge_cosines(a: Tensor, b: Tensor, edges: Tensor | Structure, group: Tensor | None = None) -> Tensor:
+def edge_cosines(
+    a: Tensor, b: Tensor, edges: Tensor | Structure, group: Tensor | tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     r"""Return :math:`\cos(a_i, b_j)` for every edge j → i, [E], without gathering [E, P].
 
     It is :math:`1 - \frac12 \lVert u_i - v_j \rVert^2` with the unit vectors u and v and `edge_distances`' way to
@@ -70,8 +75,9 @@ def edge_cosines(a: Tensor, b: Tensor, edges: Tensor | Structure, group: Tensor 
         a: One vector per receiver, [D, P].
         b: One vector per sender, [S, P].
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
-        group: Group of every node, [N] with N = D = S. Vectors of other groups do not change the last digits either:
-            each group has a centre of its own, and edges between groups are computed from differences. Default: one.
+        group: Group of every node, [N] with N = D = S, or of receivers and of senders, [D] and [S]. Vectors of other
+            groups do not change the last digits either: each group has a centre of its own, and edges between groups
+            are computed from differences. Default: one.
 
     Shapes:
         Output: [E], float64, from −1 to 1. It is NaN for edges of vectors that are not finite.
@@ -114,10 +120,11 @@ def _squared(
     structure: Structure,
     left: Tensor | None = None,
     right: Tensor | None = None,
-    group: Tensor | None = None,
+    groups: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Return ‖left_i a_i − right_j b_j‖² for every edge, in the caller's order, [E]; scales of None are 1."""
     receiver, sender = structure.unsort(structure.receiver), structure.unsort(structure.sender)
+    group = (groups, groups) if isinstance(groups, Tensor) else groups
     x, y = _centered(a, b, left, right, group)
     size = _norms(x).square()[receiver] + _norms(y).square()[sender]
     square = size - 2 * edge_products(x, y, structure).double()
@@ -125,14 +132,14 @@ def _squared(
     lost = ~((square >= CLOSE * known.eps**0.5 * size) & (square <= 3 * size))  # or NaN, or ∞, from an overflow
     lost |= (size > 0) & (size < UNDERFLOW * known.tiny)
     if group is not None:
-        lost |= group[receiver] != group[sender]
+        lost |= group[0][receiver] != group[1][sender]
     close = lost.nonzero().flatten()
     square[close] = _from_differences(a, b, receiver[close], sender[close], left, right)
     return square
 
 
 def _centered(
-    a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None, group: Tensor | None = None
+    a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None, group: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the scaled rows minus the mean of all that are finite, in single precision at least; one where a is b.
 
@@ -142,10 +149,13 @@ def _centered(
     inputs = [(a, left)] if b is a else [(a, left), (b, right)]
     finite = [_norms(rows).isfinite() for rows, _ in inputs]
     outputs = [torch.empty(rows.shape, dtype=kind, device=rows.device) for rows, _ in inputs]
-    place = torch.zeros(1, dtype=torch.int64, device=a.device) if group is None else group
-    count = torch.zeros(int(place.max()) + 1, dtype=torch.float64, device=a.device)
-    for fine in finite:
-        count.index_add_(0, place.expand(len(fine)), fine.double())
+    one = torch.zeros(1, dtype=torch.int64, device=a.device)
+    places = [one.expand(len(fine)) for fine in finite] if group is None else list(group[: len(finite)])
+    count = torch.zeros(
+        max(int(place.max()) + 1 if len(place) else 1 for place in places), dtype=torch.float64, device=a.device
+    )
+    for place, fine in zip(places, finite, strict=True):
+        count.index_add_(0, place, fine.double())
     count = count.clamp(min=1)[:, None]  # [G, 1]
     for columns in _column_blocks(a.shape[1], len(a) + len(b)):
         many = [_doubles(rows[:, columns], slice(None), scale) for rows, scale in inputs]
@@ -153,9 +163,9 @@ def _centered(
             total = torch.stack([block[fine].sum(0) for block, fine in zip(many, finite, strict=True)]).sum(0)[None]
         else:
             total = torch.zeros(len(count), many[0].shape[1], dtype=torch.float64, device=a.device)
-            for block, fine in zip(many, finite, strict=True):
-                total.index_add_(0, group[fine], block[fine])
-        for out, block in zip(outputs, many, strict=True):
+            for place, block, fine in zip(places, many, finite, strict=True):
+                total.index_add_(0, place[fine], block[fine])
+        for place, out, block in zip(places, outputs, many, strict=True):
             out[:, columns] = block - (total / count)[place]
     return outputs[0], outputs[-1]
 

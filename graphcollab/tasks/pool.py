@@ -92,12 +92,14 @@ class Split:
         """Return pool positions of the nodes' samples ``position`` (within the node).
 
         Shapes:
-            nodes: [R]; position: [R, ...], clamped to the node's last sample; output: [R, ...].
+            nodes: [R]; position: [R, ...], clamped to the node's last sample; output: [R, ...]. A node without samples
+            gets a sample of one among the others.
         """
-        shape = (-1,) + (1,) * (position.dim() - 1)
-        last = (self.sizes[nodes] - 1).clamp(min=0).view(shape)
-        place = self.ptr[nodes].view(shape) + torch.minimum(position, last)
-        return self.index[place.clamp(max=len(self.index) - 1)]  # a node without samples may be the last
+        shape, sizes, begin = (-1,) + (1,) * (position.dim() - 1), self.sizes[nodes], self.ptr[nodes]
+        if bool((sizes == 0).any()):
+            begin = begin.where(sizes > 0, begin[sizes.argmax()])
+        place = begin.view(shape) + torch.minimum(position, (sizes - 1).clamp(min=0).view(shape))
+        return self.index[place]
 
     def select(self, nodes: Tensor) -> Split:
         """Return the split of some nodes, in the order given."""

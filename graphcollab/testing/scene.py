@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -17,12 +18,15 @@ from graphcollab.engine.randomness import own_randomness
 from graphcollab.method import Method
 from graphcollab.models import MLP, SplitModel
 from graphcollab.phases import Phases
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.testing.lockstep import poison
 from graphcollab.train import build_graph
+from graphcollab.transport import Transport
 from graphcollab.typing import Env
 
-__all__ = ["Scene"]
+__all__ = ["Scene", "only_own"]
 
 FEATURES, CLASSES = 4, 3
 IMAGE, LATENT, PROJECTION = (1, 2, 2), 5, 4
@@ -42,6 +46,7 @@ class Scene:
         chunk: Rows at a time.
         seed: Seed of the run.
         attend: Who takes part in which round. Default: everyone.
+        isolate: Whether nodes that diverge are left behind.
 
     Example:
         >>> from graphcollab.methods import fedavg
@@ -59,6 +64,7 @@ class Scene:
     chunk: int | None = None
     seed: int = 0
     attend: Everyone | None = None
+    isolate: bool = False
 
     @classmethod
     def small(
@@ -96,13 +102,23 @@ class Scene:
         """Return the scene with other fields."""
         return replace(self, **fields)  # type: ignore[arg-type]
 
-    def begin(self, method: Method | Phases) -> tuple[Data, Env]:
-        """Return the state before the first round and what stages may use."""
+    def begin(self, method: Method | Phases, transport: Transport | None = None) -> tuple[Data, Env]:
+        """Return the state before the first round and what pieces may use, in one process of a run.
+
+        Args:
+            method: What is to be played.
+            transport: How processes meet. Default: one process owns all nodes.
+        """
         specs = [ParamSpec.from_module(module) for module in self.modules]
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
-        env = Env(engine, Comm(), self.seed, attend=self.attend)
+        kind = None if self.architecture is None else torch.tensor(self.architecture)
+        plane = Plane(self.tasks.num_nodes, transport, kind)
+        env = Env(engine, Comm(), self.seed, self.isolate, self.attend, plane)
         method.check(self.tasks)
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
+        if transport is not None:
+            engine.tasks = only_own(self.tasks, plane.own)
+            data.x = data.x_init = data.x.held(plane.own)
         return method.start(data, env), env
 
     def play(self, method: Method | Phases, rounds: int = 2) -> tuple[Data, Env]:
@@ -116,6 +132,21 @@ class Scene:
         """Play some rounds and return the models that nodes are judged by."""
         data, env = self.play(method, rounds)
         return method.models(data, env)
+
+
+def only_own(tasks: Tasks, nodes: Tensor) -> Tasks:
+    """Return tasks whose samples are poisoned but for those of some nodes."""
+    pools = {}
+    for name, pool in tasks.pools.items():
+        kept = [split.of(k) for split in tasks.splits.values() if split.pool == name for k in nodes.tolist()]
+        own = torch.cat(kept).unique() if kept else nodes[:0]
+        inputs, targets = (poison(values).index_copy(0, own, values[own]) for values in (pool.inputs, pool.targets))
+        pools[name] = copy.copy(pool)  # a new one would refuse the poison
+        object.__setattr__(pools[name], "inputs", inputs)
+        object.__setattr__(pools[name], "targets", targets)
+    poisoned = copy.copy(tasks)
+    object.__setattr__(poisoned, "pools", pools)
+    return poisoned
 
 
 def _plain_models(shared_head: bool) -> list[nn.Module]:

@@ -18,7 +18,7 @@ from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Adam, RowOptimizer
 from graphcollab.nn.mixer import Mixer
 from graphcollab.nn.mixers import Mixers
-from graphcollab.ops import Structure, edge_products
+from graphcollab.ops import edge_products
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count
 
@@ -137,12 +137,11 @@ class ChannelAttention(Weigher):
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
         with torch.no_grad():
-            code = data.mixer.encode(self._change(data), data.x.specs[0], self.part)
-            weight = self._attend(code, data, env)
+            weight, width = self._attend(data.mixer, data, env)
         in_use, (sender, receiver) = edges_in_use(data), data.edge_index
         crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
-        floats = data.x_init.part(self.part).shape[1] if self.learns else code.shape[1]
-        data = env.comm.count(data, sender[crossing], floats)
+        floats = data.x_init.part(self.part).shape[1] if self.learns else width
+        data = env.plane.charge(data, sender[crossing], floats)
         data.edge_weight = weight
         return data
 
@@ -165,14 +164,16 @@ class ChannelAttention(Weigher):
         names = list(data.mixer.tensors)
         params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
         mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
-        weight = self._attend(mixer.encode(self._change(before), data.x.specs[0], self.part), data, env)
+        weight, _ = self._attend(mixer, before, env)
         group = data.mixer.group if isinstance(data.mixer, Mixers) else torch.zeros_like(data.node_id)
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
         gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
-        grads = [env.comm.reduce(g) for g in torch.autograd.grad(weight, params, gradient)]
+        known = env.plane.known(data.edge_index[1])
+        grads = torch.autograd.grad(weight[known], params, gradient[known])
+        grads = [env.plane.reduce(g) for g in grads]
         moments: dict[str, Mapping[str, Tensor]] = {
             slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
         }
@@ -181,7 +182,7 @@ class ChannelAttention(Weigher):
         self.optimizer.update(params, grads, state, data.mixer_step)
         # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
         share = 2 * (at_work[members].double() - 1) / at_work[members]
-        data = env.comm.count(data, members, share * data.mixer.num_parameters)
+        data = env.plane.charge(data, members, share * data.mixer.num_parameters)
         data.mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         for slot, many in moments.items():
             data[f"mixer_{slot}"] = data.mixer.with_tensors(many)
@@ -192,10 +193,15 @@ class ChannelAttention(Weigher):
         """Return every node's change since the run's start, [K, P_part]."""
         return data.x.part(self.part) - data.x_init.part(self.part)
 
-    def _attend(self, code: Tensor, data: Data, env: Env) -> Tensor:
-        """Return the softmax over every receiver's edges of the codes' inner products, [E]."""
-        structure = Structure.from_edges(data.edge_index, (len(code), data.num_nodes))
-        score = edge_products(code, env.comm.halo(code, data.edge_index), structure)
+    def _attend(self, mixer: Mixer | Mixers, data: Data, env: Env) -> tuple[Tensor, int]:
+        """Return the softmax over every receiver's edges of the codes' inner products, [E], and the length of a code.
+
+        Changes travel and are encoded where they arrive.
+        """
+        halo = env.plane.halo(self._change(data), data.edge_index)
+        code = mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
+        own = code[: data.x.num_nodes]
+        score = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])
         if (in_use := edges_in_use(data)) is not None:
             score = score.masked_fill(~in_use, torch.finfo(score.dtype).min)
-        return softmax(score, data.edge_index[1], num_nodes=data.num_nodes)
+        return softmax(score, data.edge_index[1], num_nodes=data.num_nodes), code.shape[1]

@@ -141,7 +141,7 @@ class ClassifierSimilarity(Weigher):
             weight = weight.index_copy(0, moving, moved)
         data = copy.copy(data)
         data.edge_weight = data.edge_share = weight.to(data.edge_share.dtype)
-        return env.comm.count(data, sender[there & ~loop], data.x.part(self.head).shape[1])
+        return env.plane.charge(data, sender[there & ~loop], data.x.part(self.head).shape[1])
 
     def gradient(self, weight: Tensor, cost: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
         """Return the gradient of every node's loss with respect to its weights.

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.ops import edge_cosines
 from graphcollab.settings import Fraction
 from graphcollab.weigh.similarity import Similarity, width
 
@@ -70,6 +69,5 @@ class CosineUpdates(Similarity):
         change = data.x.part(self.part) - data[since].part(self.part)
         if since == "x_start" and "stopped" in data:  # a node that rests has learned nothing in this round
             last = data.best_x.part(self.part) - data.best_start.part(self.part)
-            change = torch.where(data.stopped[:, None], last, change)
-        sent = env.comm.halo(change, edge_index)
-        return edge_cosines(change, sent, edge_index, parts_apart(data)).nan_to_num(0.0)
+            change = torch.where(env.plane.mine(data.stopped)[:, None], last, change)
+        return env.plane.cosines(change, change, edge_index, parts_apart(data)).nan_to_num(0.0)

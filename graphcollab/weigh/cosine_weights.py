@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.ops import edge_cosines
 from graphcollab.weigh.similarity import Similarity
 
 if TYPE_CHECKING:
@@ -45,4 +44,4 @@ class CosineWeights(Similarity):
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the cosines, [E'], float64; 0 for models that are zero or not finite."""
         rows = data.x.part(self.part)
-        return edge_cosines(rows, env.comm.halo(rows, edge_index), edge_index, parts_apart(data)).nan_to_num(0.0)
+        return env.plane.cosines(rows, rows, edge_index, parts_apart(data)).nan_to_num(0.0)

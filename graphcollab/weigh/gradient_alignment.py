@@ -159,9 +159,12 @@ class GradientAlignment(Weigher):
             both = torch.cat([pairs[:, place], pairs[:, place].flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
             half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
             rows = Rows(data.x_start, both[0], both.T, half, self.part)
-            one, other = env.comm.at_owner(rows, gradients).chunk(2)
+            both_gradients = env.plane.at_data(rows, gradients)
+            # the gradient of the first travels to the second, which tells the product
+            travels = env.plane.tell(both_gradients, rows.node, pairs[:, place].flip(0).flatten())
+            one, other = travels.chunk(2)
             out[place] = (one * other).sum(1, dtype=torch.float64)
-        return out
+        return env.plane.tell(out, pairs[1])
 
     def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
         """Return the weights after the step on some edges, [E]."""
@@ -199,7 +202,7 @@ class GradientAlignment(Weigher):
         sent = data.edge_weight != 0 if in_use is None else (data.edge_weight != 0) & in_use
         both = torch.cat([pairs, pairs.flip(0)], 1)
         beyond = ~torch.isin(both[0] * count + both[1], (sender * count + receiver)[sent])
-        data = env.comm.count(data, both[0, beyond], width)
+        data = env.plane.charge(data, both[0, beyond], width)
         swap = data.node_id[pairs[0]] > data.node_id[pairs[1]]
         first, second = torch.where(swap, pairs.flip(0), pairs)
-        return env.comm.count(env.comm.count(data, first, width), second, 1)
+        return env.plane.charge(env.plane.charge(data, first, width), second, 1)

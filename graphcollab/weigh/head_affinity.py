@@ -101,7 +101,7 @@ class HeadAffinity(Weigher):
         if mixed.start <= head.start and head.stop <= mixed.stop:  # the exchange counts it
             return data
         sends = data.trains & data.serves & has_neighbors(data)
-        return env.comm.count(data, sends.nonzero().flatten(), head.stop - head.start)
+        return env.plane.charge(data, sends.nonzero().flatten(), head.stop - head.start)
 
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the round's edges."""

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.ops import edge_cosines, edge_products
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env
@@ -51,8 +50,7 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
     """
     rows, edge_index = data.x.part(part), data.edge_index
     if not per_class:
-        sent = env.comm.halo(rows, edge_index)
-        return edge_cosines(rows, sent, edge_index, parts_apart(data)).nan_to_num(0.0)
+        return env.plane.cosines(rows, rows, edge_index, parts_apart(data)).nan_to_num(0.0)
     classes, width = data.x.specs[0].part_layout(part)[0]
     unit = F.normalize(rows[:, : classes * width].double().unflatten(1, (classes, width)), dim=2).flatten(1)
-    return (edge_products(unit, env.comm.halo(unit, edge_index), edge_index) / classes).nan_to_num(0.0)
+    return (env.plane.products(unit, unit, edge_index) / classes).nan_to_num(0.0)

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.ops import edge_distances
 from graphcollab.settings import Positive
 from graphcollab.weigh.similarity import Similarity
 
@@ -47,5 +46,5 @@ class InverseDistance(Similarity):
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the inverse distances, [E'], float64; 0 for models that are not finite."""
         rows = data.x.part(self.part)
-        distance = edge_distances(rows, env.comm.halo(rows, edge_index), edge_index, parts_apart(data))
+        distance = env.plane.distances(rows, rows, edge_index, parts_apart(data))
         return (1 / distance.clamp(min=self.eps)).nan_to_num(0.0)

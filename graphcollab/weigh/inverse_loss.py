@@ -91,7 +91,7 @@ class InverseLoss(Similarity):
             tasks.require(self.split, "InverseLoss scores other nodes' models on")
         plain = self._whole(data)
         rows = Rows(data.x, receiver, sender) if plain else Rows.with_part_of(data.x, receiver, sender, "all")
-        loss = env.comm.at_owner(rows, lambda rows: env.engine.loss(rows, self.split)).double()
+        loss = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split)).double()
         if bool((loss < 0).any()):
             edge = int((loss < 0).nonzero()[0])
             raise ValueError(

@@ -135,7 +135,7 @@ class TrialMixtures(Weigher):
             step = self.delta * votes.sign().to(data.edge_trial.dtype)
             data.edge_trial = data.edge_trial.index_add(0, edges, step).clamp(0, 1)
         data.edge_weight = self._row_weights(data)
-        return env.comm.count(data, sender[edges], data.x.part(self.part).shape[1])
+        return env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])
 
     def _row_weights(self, data: Data) -> Tensor:
         """Return α, [E]."""

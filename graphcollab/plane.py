@@ -1,0 +1,282 @@
+"""`Plane`: the operators by which pieces of a method see models and data of other nodes, and nothing else does."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.comm import Relation
+from graphcollab.engine import Rows
+from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
+from graphcollab.stack import Stacks
+from graphcollab.transport import Transport
+
+__all__ = ["Halo", "Plane"]
+
+BYTES_PER_FLOAT = 4
+
+
+@dataclass(frozen=True)
+class Halo:
+    """The rows that may be read here, and the edges along which they are.
+
+    Args:
+        rows: Rows of owned nodes, then those of others that owned receivers hear, [k + r, P].
+        edge_index: The edges to owned receivers, [2, e]: places of senders in ``rows``, of receivers among owned nodes.
+        edges: Which of all edges these are, [e]; None where they are all of them, in their order.
+        nodes: The node of every row, [k + r].
+    """
+
+    rows: Tensor
+    edge_index: Tensor
+    edges: Tensor | None
+    nodes: Tensor
+
+    def take(self, values: Tensor) -> Tensor:
+        """Return the values of these edges, [e], given those of all, [E]."""
+        return values if self.edges is None else values[self.edges]
+
+    def put(self, values: Tensor, count: int) -> Tensor:
+        """Return values of all edges, [E], given those of these, [e]; the others are not known here: NaN."""
+        if self.edges is None:
+            return values
+        unknown = values.new_full((count, *values.shape[1:]), torch.nan)
+        return unknown.index_put((self.edges,), values)
+
+
+class Plane:
+    """What nodes can do with each other's models and data, over any `Transport`.
+
+    Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
+    knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
+    of nodes.
+
+    Args:
+        count: K.
+        transport: How rows travel. Default: one process owns all nodes.
+        kind: Architecture of every node, [K]. Default: there is one.
+
+    Example:
+        >>> plane, edges = Plane(2), torch.tensor([[0, 1], [1, 0]])
+        >>> plane.mix(torch.tensor([[1.0], [2.0]]), torch.tensor([0.5, 3.0]), edges).tolist()
+        [[6.0], [0.5]]
+    """
+
+    def __init__(self, count: int, transport: Transport | None = None, kind: Tensor | None = None) -> None:
+        self.count, self.kind = count, kind
+        self.transport = transport or Transport()
+        self.own = self.transport.own(count)
+
+    def mine(self, values: Tensor) -> Tensor:
+        """Return the entries of owned nodes, [k, ...], of a value of the control plane, [K, ...]."""
+        return self.transport.mine(values)
+
+    def at_home(self, nodes: Tensor) -> Tensor:
+        """Return those of some nodes that are owned, in their order."""
+        here = self.transport.here(nodes)
+        return nodes if here is None else nodes[here]
+
+    def known(self, nodes: Tensor) -> Tensor:
+        """Tell which of some nodes are owned, a mask of their shape."""
+        here = self.transport.here(nodes)
+        return torch.ones_like(nodes, dtype=torch.bool) if here is None else here
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Tell everybody the values of owned nodes, [k, ...]; return those of all, [K, ...]."""
+        return self.transport.gather(values)
+
+    def publish(self, values: Tensor) -> Tensor:
+        """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
+        return self.transport.gather(self.transport.mine(values))
+
+    def together(self, relation: Relation) -> Relation:
+        """Return the edges that processes have found for their own receivers, put together and sorted by receiver."""
+        if self.transport.here(relation.edge_index[1]) is None:
+            return relation
+        edge_index = self.transport.concat(relation.edge_index.T.contiguous()).T
+        order = (edge_index[1] * relation.size[0] + edge_index[0]).argsort()
+        values = self.transport.concat(relation.values)[order]
+        return replace(relation, edge_index=edge_index[:, order], values=values)
+
+    def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
+        """Return what owned receivers know, with what the senders that they hear tell of what they know.
+
+        Args:
+            relation: Known to the receivers of its edges; here those of owned nodes.
+            edge_index: Who hears whom, [2, E], the same in all processes.
+        """
+        sender, receiver = edge_index
+        here = self.transport.here(receiver)
+        if here is None:
+            return relation
+        every = self.together(relation)
+        near = torch.zeros(self.count, dtype=torch.bool, device=sender.device)
+        near[self.own] = True
+        near[sender[here]] = True
+        kept = near[every.edge_index[1]]
+        return replace(every, edge_index=every.edge_index[:, kept], values=every.values[kept])
+
+    def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
+        """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
+        if self.transport.here(self.own) is None:
+            return dict(texts)
+        written = [f"{node}\t{text}".encode() for node, text in texts.items()]
+        numbers = torch.tensor(list(b"\n".join([*written, b""])), dtype=torch.uint8)
+        lines = bytes(self.transport.concat(numbers).tolist()).decode().splitlines()
+        found = {int(node): text for node, _, text in (line.partition("\t") for line in lines if line)}
+        return dict(sorted(found.items()))
+
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+        """Tell what is known at some nodes, [M, ...].
+
+        Args:
+            values: One entry per edge, pair or row; only those whose owner lives here are read.
+            owner: The node that knows each entry, for example the receiver of an edge, [M].
+            to: The node that gets to know it too, [M]. Default: everybody.
+        """
+        return self.transport.deliver(values, owner, to)
+
+    def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
+        """Return what owned receivers hear: each remote row once, however many of them hear it.
+
+        It is differentiable, and so is what is computed from it.
+
+        Args:
+            rows: Rows of owned nodes, [k, P].
+            edge_index: All edges, [2, E], the same in all processes.
+        """
+        sender, receiver = edge_index
+        here = self.transport.here(receiver)
+        if here is None:
+            return Halo(rows, edge_index, None, self.own)
+        edges = here.nonzero().flatten()
+        wanted = sender[edges]
+        known = self.transport.here(wanted)
+        remote = wanted[:0] if known is None else wanted[~known].unique()
+        nodes = torch.cat([self.own, remote])
+        both = torch.cat([rows, self.transport.fetch(rows, self.own, remote)])
+        place = torch.empty(self.count, dtype=torch.int64, device=nodes.device)
+        place[nodes] = torch.arange(len(nodes), device=nodes.device)
+        return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
+
+    def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
+        r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
+        halo = self.halo(rows, edge_index)
+        return mix(halo.rows, halo.take(weight), halo.edge_index, len(rows))
+
+    def pull(self, rows: Tensor, against: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
+        r"""Return :math:`\sum_j w_{ij} (x_j - a_i)` at every owned receiver, [k, P]."""
+        halo = self.halo(rows, edge_index)
+        weight = halo.take(weight)
+        mixed = mix(halo.rows, weight, halo.edge_index, len(rows))
+        total = weight.new_zeros(len(rows)).index_add(0, halo.edge_index[1], weight)
+        return torch.addcmul(mixed, against, total[:, None].to(against.dtype), value=-1)
+
+    def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
+        r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""
+        halo = self.halo(b, edge_index)
+        return halo.put(edge_products(a, halo.rows, halo.edge_index), edge_index.shape[1])
+
+    def cosines(self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None) -> Tensor:
+        r"""Return :math:`\cos(a_i, b_j)` of every edge j → i, float64 [E], known at the receiver."""
+        return self._compare(edge_cosines, a, b, edge_index, group)
+
+    def distances(self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None) -> Tensor:
+        r"""Return :math:`\lVert a_i - b_j \rVert` of every edge j → i, float64 [E], known at the receiver."""
+        return self._compare(edge_distances, a, b, edge_index, group)
+
+    def _compare(
+        self, compare: Callable[..., Tensor], a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None
+    ) -> Tensor:
+        halo = self.halo(b, edge_index)
+        groups = None if group is None else (group[self.own], group[halo.nodes])
+        return halo.put(compare(a, halo.rows, halo.edge_index, groups), edge_index.shape[1])
+
+    def total(self, rows: Tensor, weight: Tensor, edge_index: Tensor, count: int) -> Tensor:
+        """Return weighted sums of nodes' rows, [G, P], the same in all processes.
+
+        Args:
+            rows: Rows of owned nodes, [k, P].
+            weight: One weight per link, [L].
+            edge_index: Links from nodes to sums, [2, L].
+            count: G.
+        """
+        here = self.transport.here(edge_index[0])
+        if here is not None:
+            weight, edge_index = weight[here], edge_index[:, here]
+            edge_index = torch.stack([torch.searchsorted(self.own, edge_index[0]), edge_index[1]])
+        return self.transport.reduce(mix(rows, weight, edge_index, count))
+
+    def reduce(self, value: Tensor) -> Tensor:
+        """Return the sum of a value over all processes."""
+        return self.transport.reduce(value)
+
+    def at_data(
+        self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
+    ) -> Tensor:
+        """Send models to the nodes whose data they meet, and return the answers, [R, ...].
+
+        Args:
+            rows: Models, and whose data they meet; ``source`` has the models of owned nodes.
+            answer: Computes one entry per row, [r, ...]; it is called once, with the rows whose data are here.
+            to: Who gets to know an answer besides the node whose data it is of: nobody else, the node whose ``index``
+                comes first, or everybody.
+        """
+        here = self.transport.here(rows.node)
+        if here is None:
+            return answer(rows)
+        place = here.nonzero().flatten()
+        index = rows.index[place]
+        some = replace(
+            rows,
+            source=self.models(rows.source, index.flatten()),
+            node=rows.node[place],
+            index=index,
+            coefficient=None if rows.coefficient is None else rows.coefficient[place],
+        )
+        found = answer(some)
+        out = found.new_full((len(rows), *found.shape[1:]), torch.nan)
+        out[place] = found
+        if to == "data":
+            return out
+        first = rows.index if rows.index.dim() == 1 else rows.index[:, 0]
+        return self.tell(out, rows.node, first if to == "model" else None)
+
+    def models(self, models: Stacks, nodes: Tensor) -> Stacks:
+        """Return the models of owned nodes, and of some others, each fetched once."""
+        here = self.transport.here(nodes)
+        if here is None:
+            return models
+        wanted = nodes[~here].unique()
+        tensors, members = [], []
+        for s, (tensor, known) in enumerate(zip(models.tensors, models.members, strict=True)):
+            remote = wanted if self.kind is None else wanted[self.kind[wanted] == s]
+            both, order = torch.cat([known, remote]).sort()
+            tensors.append(torch.cat([tensor, self.transport.fetch(tensor, known, remote)])[order])
+            members.append(both)
+        return Stacks(models.specs, tuple(tensors), tuple(members))
+
+    def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
+        """Add what nodes sent to ``data.bytes_sent`` [K], 4 bytes a float.
+
+        Args:
+            data: The graph; it is not changed.
+            senders: Node of every message, [M].
+            floats: Floats in one message, or in each, [M].
+            at: Where it is known that each message was sent, for example its receiver, [M]. Default: everywhere.
+        """
+        here = None if at is None else self.transport.here(at)
+        if here is not None:
+            senders = senders[here]
+            floats = floats[here] if isinstance(floats, Tensor) else floats
+        sent = torch.zeros_like(data.bytes_sent)
+        sent.index_add_(0, senders, torch.ones_like(senders, dtype=sent.dtype) * (BYTES_PER_FLOAT * floats))
+        data = copy.copy(data)
+        data.bytes_sent = data.bytes_sent + (sent if at is None else self.transport.reduce(sent))
+        return data

@@ -1,0 +1,195 @@
+"""`Lockstep`: several processes inside one, each of which has its own nodes' rows and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from graphcollab.transport import Transport
+
+__all__ = ["Lockstep", "Meeting", "in_lockstep", "poison"]
+
+T = TypeVar("T")
+
+
+def poison(values: Tensor) -> Tensor:
+    """Return a tensor of the same shape that ruins whatever is computed with it: NaN, or numbers far out of range.
+
+    Example:
+        >>> poison(torch.ones(2)).tolist(), poison(torch.tensor([3])).tolist()
+        ([nan, nan], [-4611686018427387904])
+    """
+    if values.is_floating_point():
+        return torch.full_like(values, torch.nan)
+    return ~values if values.dtype == torch.bool else torch.full_like(values, -(2**62))
+
+
+@dataclass
+class Meeting:
+    """Where the processes of a lockstep run meet.
+
+    Args:
+        owners: The nodes of every process, ascending, [k] each; together all nodes.
+        moved: For every fetch and process, the remote nodes whose rows it got.
+        failure: The first error; all processes raise it.
+    """
+
+    owners: Sequence[Tensor]
+    moved: list[list[Tensor]] = field(default_factory=list)
+    failure: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.barrier = threading.Barrier(len(self.owners))
+        self.posted: list[Any] = [None] * len(self.owners)
+
+    def exchange(self, process: int, verb: str, value: T) -> list[T]:
+        """Post a value and return those of all processes, once all have posted one for the same verb."""
+        self.posted[process] = (verb, value)
+        self._wait()
+        posted = list(self.posted)
+        self._wait()
+        verbs = {verb for verb, _ in posted}
+        if len(verbs) > 1:
+            raise RuntimeError(f"processes met in different verbs: {[verb for verb, _ in posted]}")
+        return [value for _, value in posted]
+
+    def _wait(self) -> None:
+        try:
+            self.barrier.wait(timeout=60)
+        except threading.BrokenBarrierError:
+            raise self.failure or RuntimeError("a process did not come to the meeting within a minute") from None
+
+    def fail(self, error: BaseException) -> None:
+        """Let all processes raise an error."""
+        self.failure = self.failure or error
+        self.barrier.abort()
+
+
+class Lockstep(Transport):
+    """One of several processes that play the same run in threads of one, verb by verb.
+
+    Args:
+        process: Which one.
+        meeting: Where they meet.
+    """
+
+    def __init__(self, process: int, meeting: Meeting) -> None:
+        self.process, self.meeting = process, meeting
+        self.nodes = meeting.owners[process]
+        count = sum(map(len, meeting.owners))
+        self.owner = torch.empty(count, dtype=torch.int64)
+        for p, nodes in enumerate(meeting.owners):
+            self.owner[nodes] = p
+
+    def own(self, count: int) -> Tensor:
+        """Return the nodes of K that this process owns, ascending, [k]."""
+        if count != len(self.owner):
+            raise ValueError(f"there are {len(self.owner)} nodes in this run, got {count}")
+        return self.nodes
+
+    def mine(self, values: Tensor) -> Tensor:
+        """Return the entries of a control-plane value [K, ...] that belong to owned nodes, [k, ...]."""
+        return values[self.nodes]
+
+    def here(self, node: Tensor) -> Tensor:
+        """Tell which of some nodes [M] are owned, a mask [M]."""
+        return self.owner[node] == self.process
+
+    def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
+        """Return rows of other processes' nodes, [r, P]."""
+        if len(rows) != len(nodes) or not bool(self.here(nodes).all()):
+            raise ValueError(f"process {self.process} owns {self.nodes.tolist()} and has rows of {nodes.tolist()}")
+        if bool(self.here(wanted).any()) or len(wanted.unique()) < len(wanted):
+            raise ValueError(f"process {self.process} asks for {wanted.tolist()} and owns {self.nodes.tolist()}")
+        fetched: Tensor = _Fetch.apply(rows, nodes, wanted, self)
+        return fetched
+
+    def reduce(self, value: Tensor) -> Tensor:
+        """Return the sum of a value over all processes, in their order."""
+        first, *others = self.meeting.exchange(self.process, "reduce", value)
+        total = first.clone()
+        for other in others:
+            total += other
+        return total
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Return the values [K, ...] of all nodes."""
+        many = self.meeting.exchange(self.process, "gather", values)
+        out = values.new_empty(len(self.owner), *values.shape[1:])
+        for nodes, some in zip(self.meeting.owners, many, strict=True):
+            out[nodes] = some
+        return out
+
+    def concat(self, values: Tensor) -> Tensor:
+        """Return the values of all processes, one process's after the other's."""
+        return torch.cat(self.meeting.exchange(self.process, "concat", values))
+
+    def deliver(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+        """Return values with what others have filled in; what this process may not know is poisoned."""
+        many = self.meeting.exchange(self.process, "deliver", values)
+        out, by = poison(values), self.owner[owner]
+        told = torch.ones_like(by, dtype=torch.bool) if to is None else self.here(to) | self.here(owner)
+        for p, some in enumerate(many):
+            taken = told & (by == p)
+            out[taken] = some[taken]
+        return out
+
+
+class _Fetch(torch.autograd.Function):
+    """Rows of remote nodes; their gradients go back to the owners."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: Tensor, lockstep: Lockstep) -> Tensor:
+        ctx.lockstep, ctx.nodes, ctx.wanted = lockstep, nodes, wanted
+        meeting = lockstep.meeting
+        posted = meeting.exchange(lockstep.process, "fetch", (rows.detach(), nodes, wanted))
+        if lockstep.process == 0:
+            meeting.moved.append([asked for _, _, asked in posted])
+        out = rows.new_empty(len(wanted), *rows.shape[1:])
+        for p, (some, known, _) in enumerate(posted):
+            taken = lockstep.owner[wanted] == p
+            out[taken] = some[torch.searchsorted(known, wanted[taken])]
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        lockstep: Lockstep = ctx.lockstep
+        own = gradient.new_zeros(len(ctx.nodes), *gradient.shape[1:])
+        for wanted, given in lockstep.meeting.exchange(lockstep.process, "fetch back", (ctx.wanted, gradient)):
+            mine = lockstep.here(wanted)
+            own.index_add_(0, torch.searchsorted(ctx.nodes, wanted[mine]), given[mine])
+        return own, None, None, None
+
+
+def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tuple[list[T], Meeting]:
+    """Play a run in several processes and return what each of them returns, and where they met.
+
+    Args:
+        owners: The nodes of every process.
+        play: What a process does, given its transport.
+
+    Raises:
+        BaseException: What the first process that failed has raised.
+    """
+    meeting = Meeting([nodes.sort().values for nodes in owners])
+    results: list[Any] = [None] * len(owners)
+
+    def work(process: int) -> None:
+        try:
+            results[process] = play(Lockstep(process, meeting))
+        except BaseException as error:
+            meeting.fail(error)
+
+    threads = [threading.Thread(target=work, args=(p,)) for p in range(len(owners))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if meeting.failure is not None:
+        raise meeting.failure
+    return results, meeting

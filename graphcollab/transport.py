@@ -1,0 +1,63 @@
+"""`Transport`: how rows and numbers of nodes get from the process that owns them to those that may read them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["Transport"]
+
+
+class Transport:
+    """A run in one process, which owns every node: nothing has to travel.
+
+    A subclass is another kind of run, and the only code that knows how many processes there are. Control-plane values
+    ([K], [E]) are in every process; rows ([k, P]) are in the process that owns their nodes, in the order of the nodes.
+    Every method but `own` and `mine` is called by all processes together.
+    """
+
+    def own(self, count: int) -> Tensor:
+        """Return the nodes of K that this process owns, ascending, [k]."""
+        return torch.arange(count)
+
+    def mine(self, values: Tensor) -> Tensor:
+        """Return the entries of a control-plane value [K, ...] that belong to owned nodes, [k, ...]."""
+        return values
+
+    def here(self, node: Tensor) -> Tensor | None:
+        """Tell which of some nodes [M] are owned, a mask [M]; None if all are."""
+        return None
+
+    def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
+        """Return rows of other processes' nodes, [r, P]; nobody sends a row twice to the same process.
+
+        It is differentiable: gradients of these rows come back to their owners.
+
+        Args:
+            rows: Rows of owned nodes, [n, P].
+            nodes: Whose rows these are, ascending, [n]; all owned nodes, or those of one architecture.
+            wanted: Nodes of other processes whose rows are asked for, each once, [r].
+        """
+        return rows[:0]
+
+    def reduce(self, value: Tensor) -> Tensor:
+        """Return the sum of a value over all processes."""
+        return value
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
+        return values
+
+    def concat(self, values: Tensor) -> Tensor:
+        """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...]."""
+        return values
+
+    def deliver(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+        """Return values that processes have filled in for their own nodes, with what others have filled in.
+
+        Args:
+            values: [M, ...]; entries whose owner is another process's node are ignored.
+            owner: The node that knows each entry, [M].
+            to: The node that gets to know it too, [M]. Default: everybody does.
+        """
+        return values
