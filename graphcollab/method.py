@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab.comm import Relation
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
@@ -23,6 +22,7 @@ from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.judge import JudgedBy
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
+from graphcollab.relation import Relation
 from graphcollab.rewire import EveryRound, Keep
 from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks

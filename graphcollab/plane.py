@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
 from graphcollab.engine import Rows
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
+from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.transport import Transport
 
@@ -38,6 +38,13 @@ class Halo:
     edges: Tensor | None
     nodes: Tensor
 
+    def place(self, nodes: Tensor) -> Tensor:
+        """Return the rows of some of these nodes."""
+        if self.edges is None:
+            return nodes
+        order = self.nodes.argsort()
+        return order[torch.searchsorted(self.nodes[order], nodes)]
+
     def take(self, values: Tensor) -> Tensor:
         """Return the values of these edges, [e], given those of all, [E]."""
         return values if self.edges is None else values[self.edges]
@@ -58,7 +65,7 @@ class Plane:
     of nodes.
 
     Args:
-        count: K.
+        count: K. One process need not know it.
         transport: How rows travel. Default: one process owns all nodes.
         kind: Architecture of every node, [K]. Default: there is one.
 
@@ -68,7 +75,7 @@ class Plane:
         [[6.0], [0.5]]
     """
 
-    def __init__(self, count: int, transport: Transport | None = None, kind: Tensor | None = None) -> None:
+    def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:
         self.count, self.kind = count, kind
         self.transport = transport or Transport()
         self.own = self.transport.own(count)
@@ -87,6 +94,21 @@ class Plane:
         here = self.transport.here(nodes)
         return torch.ones_like(nodes, dtype=torch.bool) if here is None else here
 
+    def here(self, values: Tensor, count: int) -> Tensor:
+        """Return values of owned nodes, [k, ...], as one of the control plane, [K, ...]: NaN for others."""
+        if self.transport.here(self.own) is None:
+            return values
+        return values.new_full((count, *values.shape[1:]), torch.nan).index_copy(0, self.own, values)
+
+    def kinds(self, models: Stacks, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Yield every architecture among some nodes, whoever owns them, and which of them it is of, [m]."""
+        if self.kind is None:
+            for stack, where, _ in models.locate(nodes):
+                yield stack, where
+            return
+        for stack in range(len(models.specs)):
+            yield stack, (self.kind[nodes] == stack).nonzero().flatten()
+
     def gather(self, values: Tensor) -> Tensor:
         """Tell everybody the values of owned nodes, [k, ...]; return those of all, [K, ...]."""
         return self.transport.gather(values)
@@ -94,6 +116,20 @@ class Plane:
     def publish(self, values: Tensor) -> Tensor:
         """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
         return self.transport.gather(self.transport.mine(values))
+
+    def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
+        """Return what nodes have computed, [n, ...], put together for all of some nodes, [N, ...].
+
+        Args:
+            values: What those of the nodes have computed that live here, [n, ...].
+            own: These nodes, [n].
+            nodes: All of the nodes, in the order of the result, [N].
+        """
+        if self.transport.here(nodes) is None:
+            return values
+        every = self.transport.concat(own)
+        place = torch.empty(self.count, dtype=torch.int64).index_copy(0, every, torch.arange(len(every)))
+        return self.transport.concat(values)[place[nodes]]
 
     def together(self, relation: Relation) -> Relation:
         """Return the edges that processes have found for their own receivers, put together and sorted by receiver."""
@@ -195,7 +231,7 @@ class Plane:
         self, compare: Callable[..., Tensor], a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None
     ) -> Tensor:
         halo = self.halo(b, edge_index)
-        groups = None if group is None else (group[self.own], group[halo.nodes])
+        groups: Any = group if group is None or halo.edges is None else (self.mine(group), group[halo.nodes])
         return halo.put(compare(a, halo.rows, halo.edge_index, groups), edge_index.shape[1])
 
     def total(self, rows: Tensor, weight: Tensor, edge_index: Tensor, count: int) -> Tensor:
@@ -225,8 +261,8 @@ class Plane:
         Args:
             rows: Models, and whose data they meet; ``source`` has the models of owned nodes.
             answer: Computes one entry per row, [r, ...]; it is called once, with the rows whose data are here.
-            to: Who gets to know an answer besides the node whose data it is of: nobody else, the node whose ``index``
-                comes first, or everybody.
+            to: Who gets to know an answer besides the node whose data it is of: nobody else, the node whose model it
+                is (where several are combined, the last of ``index``), or everybody.
         """
         here = self.transport.here(rows.node)
         if here is None:
@@ -245,8 +281,19 @@ class Plane:
         out[place] = found
         if to == "data":
             return out
-        first = rows.index if rows.index.dim() == 1 else rows.index[:, 0]
-        return self.tell(out, rows.node, first if to == "model" else None)
+        owner = rows.index if rows.index.dim() == 1 else rows.index[:, -1]
+        return self.tell(out, rows.node, owner if to == "model" else None)
+
+    def first(self, models: Stacks, part: str) -> Tensor:
+        """Return a part of the model of the first node of the first architecture, [P_part], told to all."""
+        columns = models.specs[0].columns(part)
+        if self.transport.here(self.own) is None:
+            return models.tensors[0][0, columns]
+        node = torch.zeros(1, dtype=torch.int64) if self.kind is None else (self.kind == 0).nonzero()[:1, 0]
+        row = models.tensors[0].new_empty(1, columns.stop - columns.start)
+        if bool(self.known(node)):
+            row = models.tensors[0][torch.searchsorted(models.members[0], node), columns]
+        return self.tell(row, node)[0]
 
     def models(self, models: Stacks, nodes: Tensor) -> Stacks:
         """Return the models of owned nodes, and of some others, each fetched once."""

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 if TYPE_CHECKING:
-    from graphcollab.comm import Comm
     from graphcollab.control import Everyone
     from graphcollab.control.guard import Isolate
     from graphcollab.engine import Engine
@@ -36,7 +35,7 @@ class Env(NamedTuple):
 
     Args:
         engine: Row primitives, bound to the nodes' tasks.
-        comm: Communication between nodes.
+        plane: How nodes see each other's models and data.
         seed: Seed of the run.
         isolate: Whether a node that diverges is left behind, and when it is said to (`Isolate`); else the run stops.
         attend: Who takes part in which round. None: everyone.
@@ -44,12 +43,11 @@ class Env(NamedTuple):
     """
 
     engine: Engine
-    comm: Comm
+    plane: Plane
     seed: int
     isolate: Isolate | bool = False
     attend: Everyone | None = None
     observers: tuple[Observer, ...] = ()
-    plane: Plane | None = None
 
 
 class Embedded(NamedTuple):

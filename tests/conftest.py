@@ -14,7 +14,7 @@ from hypothesis import settings
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.testing import NotApplicable, Scene
@@ -150,6 +150,6 @@ def make_env():
 
     def make(sizes=(), seed=0):
         tasks = SimpleNamespace(sizes=lambda split: torch.as_tensor(sizes))
-        return Env(SimpleNamespace(tasks=tasks), Comm(), seed)
+        return Env(SimpleNamespace(tasks=tasks), Plane(), seed)
 
     return make

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.comm import Comm
 from graphcollab.engine import SGD, CrossEntropy, Engine, Proximal
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import JudgedBy
@@ -15,6 +14,7 @@ from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.methods import ditto, dpsgd, fedavg, get_method, l2c, local, meta_l2c
 from graphcollab.phases import Phases
 from graphcollab.piece import Exchanger, Field, Local, Rewiring, Weigher
+from graphcollab.plane import Plane
 from graphcollab.rewire import EveryRound
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
@@ -40,7 +40,7 @@ def begin(method, loss=poisoned, lr=None, isolate=False, backend="auto", bad=1):
     module = nn.Linear(2, 3)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.3, generator=draw)
-    env = Env(Engine(tasks, [module], [ParamSpec.from_module(module)], backend=backend), Comm(), 0, isolate)
+    env = Env(Engine(tasks, [module], [ParamSpec.from_module(module)], backend=backend), Plane(), 0, isolate)
     return method.start(build_graph(tasks, [module]), env), env
 
 
@@ -115,7 +115,7 @@ def test_nodes_go_on_as_if_an_isolated_one_had_never_been_there(name):
     module = env.engine.backends[0].module
     spec = data.x.specs[0]
     spec.load_into(module, data.x.tensors[0][0])
-    other_env = Env(Engine(tasks, [module], [spec]), Comm(), 0)
+    other_env = Env(Engine(tasks, [module], [spec]), Plane(), 0)
     other = method.start(build_graph(tasks, [module]), other_env)
     for _ in range(2):
         data, other = method.play(data, env), method.play(other, other_env)

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
 from graphcollab.engine import Rows
 from graphcollab.models import MLP
 from graphcollab.plane import Plane
+from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing.lockstep import in_lockstep
 

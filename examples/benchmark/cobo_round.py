@@ -17,10 +17,10 @@ import torch
 from _measure import arguments, interleave, machine, write  # type: ignore
 
 from graphcollab import Tasks, build_model, methods
-from graphcollab.comm import Comm
 from graphcollab.engine import Engine, Rows
 from graphcollab.method import Method
 from graphcollab.models import MODELS
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Split
 from graphcollab.train import build_graph, build_modules
@@ -67,7 +67,7 @@ def main() -> None:
         options = {"width": args.width} if name == "resnet9" else {}
         modules = build_modules(partial(build_model, name, args.shape, 10, **options), 0, torch.device(args.device))
         specs = [ParamSpec.from_module(module) for module in modules]
-        env = Env(Engine(tasks, modules, specs), Comm(), 0)
+        env = Env(Engine(tasks, modules, specs), Plane(), 0)
         step: dict[str, Any] = {"batch_size": args.batch_size, "weight_decay": 0.0}
         local = Player(methods.local(steps=1, **step), tasks, env, modules)
         cobo = Player(methods.cobo(**step), tasks, env, modules)

@@ -22,10 +22,10 @@ from _pfl import INSTALL, pfl_round  # type: ignore
 from torch import Tensor, nn
 
 from graphcollab import Tasks, fedavg
-from graphcollab.comm import Comm
 from graphcollab.engine import Engine, Rows
 from graphcollab.metrics import as_metric
 from graphcollab.models import MLP, FedAvgCNN
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Split, make_schedule
 from graphcollab.train import build_graph, build_modules
@@ -53,7 +53,7 @@ def compare_rounds(
     module = build_modules(make, 0)[0].to(args.device)
     spec = ParamSpec.from_module(module)
     start = spec.flatten(module)
-    env = Env(Engine(tasks, [module], [spec]), Comm(), 0)
+    env = Env(Engine(tasks, [module], [spec]), Plane(), 0)
     method = fedavg(epochs=1, lr=LR, weight_decay=0.0, batch_size=batch_size)
     data = method.start(build_graph(tasks, [module], method=method), env)
     nodes, split, pool = torch.arange(tasks.num_nodes, device=args.device), tasks.splits["train"], tasks.pools["all"]

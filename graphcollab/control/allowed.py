@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
+from graphcollab.relation import Relation
 from graphcollab.settings import Incomplete, check_setting
 from graphcollab.transforms import select_edges
 

@@ -36,6 +36,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
 
     Args:
         data: The graph with the weights of the round.
+        env: What pieces may use.
         at_server: Who sends to a server, [K]. Default: models travel along the edges.
     """
     if at_server is None:

@@ -160,10 +160,10 @@ def judge(
     held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimisers' states
     data = copy.copy(data)
     if "loss_bound" not in data:
-        data.loss_bound = _bounds(data.x_init, env, factor)
+        data.loss_bound = env.plane.here(_bounds(data.x_init, env, factor), data.num_nodes)
     known = data.get("good", {})
     good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
-    nodes = (data.trains & ~data.isolated).nonzero().flatten()
+    nodes = env.plane.at_home((data.trains & ~data.isolated).nonzero().flatten())
     why: dict[int, str] = {}
     if len(nodes):
         bound, (start, promise) = data.loss_bound[nodes], _step(data, env, nodes)
@@ -198,7 +198,7 @@ def judge(
         for name in held:
             good[name] = good[name].where(_mask(data, nodes[sound & fine[name]]), data[name])
     data.good = good
-    return data, why
+    return data, env.plane.texts(why)
 
 
 def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Tensor]:

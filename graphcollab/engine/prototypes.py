@@ -43,14 +43,14 @@ def with_prototypes(data: Data, env: Env) -> Data:
     sizes = [tuple(out.logits.shape[1:] + out.latent.shape[1:]) for out in embed_sample(data, env)]
     if len({*sizes}) > 1 or len(sizes[0]) != 2:
         shown = "; ".join(
-            f"{type(backend.module).__name__} of {tasks.names[int(members[0])]!r}: {size}"
+            f"{type(backend.module).__name__} {f' of {tasks.names[int(members[0])]!r}' if len(members) else ''}: {size}"
             for backend, members, size in zip(env.engine.backends, data.x.members, sizes, strict=True)
         )
         raise ValueError(
             "prototypes are shared, so all architectures need outputs [B, C] and latents [B, d_z] of the same sizes; "
             f"(C, d_z) is, by architecture: {shown}. Give graphcollab.models.SplitModel the same `latent` everywhere"
         )
-    shape = (data.num_nodes, *sizes[0])
+    shape = (data.x.num_nodes, *sizes[0])
     if "prototypes" in data and data.prototypes.shape == shape:
         return data
     data = copy.copy(data)
@@ -65,5 +65,6 @@ def embed_sample(data: Data, env: Env) -> list[Embedded]:
     sample = env.engine.tasks.pools[split.pool].inputs[split.index[:1]]
     found = []
     for backend, rows in zip(env.engine.backends, data.x.tensors, strict=True):
-        found.append(Embedded(*(out[0] for out in backend.embed(rows[:1], sample[None]))))
+        row = rows[:1] if len(rows) else backend.spec.flatten(backend.module)[None]
+        found.append(Embedded(*(out[0] for out in backend.embed(row, sample[None]))))
     return found

@@ -24,7 +24,9 @@ __all__ = ["center_losses", "draw_centers", "take_centers"]
 _DRAW_STREAM, _SAMPLE_STREAM = 124, 125
 
 
-def draw_centers(models: Stacks, part: str, count: int, seed: int, attempt: int = 0) -> Tensor:
+def draw_centers(
+    models: Stacks, part: str, count: int, seed: int, attempt: int = 0, row: Tensor | None = None
+) -> Tensor:
     """Draw centres that look as if they had been initialised independently of each other, [C, P_part].
 
     A centre is the first model with the entries of every parameter tensor put in a random order: where an
@@ -38,6 +40,7 @@ def draw_centers(models: Stacks, part: str, count: int, seed: int, attempt: int 
         count: C.
         seed: Seed of the run.
         attempt: Other attempts give other centres.
+        row: The first node's part, [P_part]. Default: that of the models.
 
     Raises:
         ValueError: If all parameters are alike, so that there is nothing to put in another order.
@@ -49,7 +52,7 @@ def draw_centers(models: Stacks, part: str, count: int, seed: int, attempt: int 
         [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
     """
     spec = models.specs[0]
-    row = models.tensors[0][0, spec.columns(part)]
+    row = models.tensors[0][0, spec.columns(part)] if row is None else row
     pieces = row.split([shape.numel() for shape in map(torch.Size, spec.part_layout(part))])
 
     def shuffled(center: int) -> Tensor:
@@ -77,7 +80,7 @@ def take_centers(models: Stacks, centers: Mapping[str, Tensor], place: Tensor) -
         place: Every node's centre, [K], or a single number.
     """
     for part, rows in centers.items():
-        rows = rows[place] if place.dim() else rows[place].expand(models.num_nodes, -1)
+        rows = rows[place[models.nodes]] if place.dim() else rows[place].expand(models.num_nodes, -1)
         models = models.with_part(part, rows)
     return models
 
@@ -111,7 +114,7 @@ def center_losses(
     for center in torch.arange(count, device=data.node_id.device):
         place = center if first is None else first + center
         losses.append(engine.loss(Rows.own(take_centers(data.x, centers, place)), "train"))
-    return torch.stack(losses, 1).nan_to_num(nan=torch.inf)
+    return env.plane.gather(torch.stack(losses, 1).nan_to_num(nan=torch.inf))
 
 
 def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:

@@ -13,7 +13,6 @@ from torch_geometric.utils import scatter
 
 from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.exchange.route import AlongEdges, Route, Ways
-from graphcollab.ops import edge_products
 from graphcollab.piece import Exchanger
 from graphcollab.settings import Buffers, Positive
 
@@ -158,8 +157,8 @@ class Exchange(Exchanger):
         data, sums = self.route.land(data, {part: self._sum(data, env, ways, part) for part in parts})
         new, width = before, 0
         for part, total in sums.items():
-            mixed = self._with_base(data, ways, part, ways.gather(total))
-            new = new.with_part(part, ways.unless_kept(mixed, before.part(part)))
+            mixed = self._with_base(data, env, ways, part, ways.gather(env, total))
+            new = new.with_part(part, ways.unless_kept(env, mixed, before.part(part)))
             width += total.shape[1]
         data = copy.copy(self.route.charge(data, env, ways, width))
         data.x, data.x_local = new, before
@@ -206,14 +205,14 @@ class Exchange(Exchanger):
         sent = sent if scale == 1 else scale * sent
         return ways.sum(env, sent if base == "zero" else _term(data, base, part) + sent)
 
-    def _with_base(self, data: Data, ways: Ways, part: str, mixed: Tensor) -> Tensor:
+    def _with_base(self, data: Data, env: Env, ways: Ways, part: str, mixed: Tensor) -> Tensor:
         """Return b_i + s Σ w (m − a_i), [K, P_part], given s Σ w m; base and a are in it where they are shared."""
         if self.route.shares_base:
             return mixed
         base, _, against, scale = self._formula(part)
         if against is not None:
             total = scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
-            total = total if ways.home is None else total[ways.home]
+            total = env.plane.mine(total if ways.home is None else total[ways.home])
             mixed = torch.addcmul(mixed, _term(data, against, part), total[:, None].to(mixed.dtype), value=-1)
         return mixed if base == "zero" else mixed + _term(data, base, part)
 

@@ -61,23 +61,26 @@ class LaplacianPull(Exchange):
         """Check the part, and the step size on the graph as it is at first."""
         data = copy.copy(super().init(data, env))
         data.pull_warned = False
-        return self._check_step(data)
+        return self._check_step(data, env)
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Pull, and count the models that travelled."""
-        return super().__call__(self._check_step(data), env)
+        return super().__call__(self._check_step(data, env), env)
 
-    def _check_step(self, data: Data) -> Data:
+    def _check_step(self, data: Data, env: Env) -> Data:
         """Warn, once in a run, if the step size is outside the bound."""
         rho = self.scale / self.lr
 
         def reach(eigenvalue: float) -> float:
             return self.lr * self.smoothness + self.scale * eigenvalue
 
-        if data.pull_warned or reach(laplacian_bound(data.edge_index, data.edge_weight, data.num_nodes)) < 2:
+        if data.pull_warned:
             return data
         sender, receiver = data.edge_index
-        weight = data.edge_weight.masked_fill(~(data.present[sender] & data.present[receiver]), 0)
+        known = env.plane.tell(data.edge_weight, receiver)
+        if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
+            return data
+        weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0)
         largest = laplacian_radius(data.edge_index, weight, data.num_nodes)
         if reach(largest) < 2:
             return data

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
-from graphcollab.engine.prototypes import with_prototypes
+from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
 from graphcollab.exchange.servers import places
 from graphcollab.exchange.through_server import ThroughServer
 from graphcollab.piece import Exchanger, Field
@@ -67,10 +67,7 @@ class PrototypeAverage(Exchanger):
     route: ThroughServer = field(default_factory=ThroughServer)
 
     embeds: ClassVar[bool] = True
-    keeps: ClassVar[tuple[Field, ...]] = (
-        Field("prototypes", "per_node", "the class prototypes every node has received, [K, C, d_z]", known_to="owner"),
-        Field("prototype_known", "per_node", "for which classes it has received one, [K, C]", known_to="owner"),
-    )
+    keeps: ClassVar[tuple[Field, ...]] = PROTOTYPES
     travels: ClassVar[str] = (
         "nodes at work: 4 · d_z bytes for every class that the node has, up, and for every class that has a prototype, "
         "down; numbers of samples are not counted"
@@ -86,17 +83,18 @@ class PrototypeAverage(Exchanger):
         if len(nodes) == 0:
             return data
         _, classes, width = data.prototypes.shape
+        nodes = env.plane.at_home(nodes)
         means, counts = class_means(data, env, nodes, classes, width)
         weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
         place, servers = places(data.server)[nodes], data.server.size[1]
         total = weight.new_zeros(servers, classes).index_add_(0, place, weight)
-        total = env.comm.reduce(total)  # [G, C]
+        total = env.plane.reduce(total)  # [G, C]
         share = weight / total[place].clamp(min=1)  # [n, C]
         if servers == 1:
             average = torch.einsum("nc,ncd->cd", share, means)[None]
         else:
             average = means.new_zeros(servers, classes, width).index_add_(0, place, share[..., None] * means)
-        return self._send_down(data, env, nodes, (counts > 0).sum(1), env.comm.reduce(average), total > 0)
+        return self._send_down(data, env, nodes, (counts > 0).sum(1), env.plane.reduce(average), total > 0)
 
     def at_server(self, data: Data) -> Tensor:
         """Nodes at work that have a server."""
@@ -110,11 +108,12 @@ class PrototypeAverage(Exchanger):
             prototypes = torch.where(heard[0, :, None], average[0], data.prototypes[0]).expand_as(data.prototypes)
             known = (data.prototype_known[0] | heard[0]).expand_as(data.prototype_known)
         else:
-            news = reached[:, None] & heard[place]  # [K, C]
+            reached, place = env.plane.mine(reached), env.plane.mine(place)
+            news = reached[:, None] & heard[place]  # [k, C]
             prototypes = torch.where(news[..., None], average[place], data.prototypes)
             known = data.prototype_known | news
-        floats = average.shape[2] * (sent + known[nodes].sum(1))
-        data = copy.copy(env.comm.count(data, nodes, floats))
+        floats = average.shape[2] * (sent + known[data.x.place(nodes)].sum(1))
+        data = copy.copy(env.plane.charge(data, nodes, floats, at=nodes))
         data.prototypes, data.prototype_known = prototypes, known
         return data
 

@@ -64,7 +64,7 @@ class Receive(Exchanger):
         data = copy.copy(data)
         own = data.x.part(self.part)
         data.received = torch.zeros_like(own, memory_format=torch.contiguous_format)
-        data.own_share = own.new_ones(len(own))
+        data.own_share = own.new_ones(data.num_nodes)
         return self._receive(data, env)[0]
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -79,6 +79,6 @@ class Receive(Exchanger):
         ways = ways._replace(weight=ways.weight.to(sent.dtype))
         given = torch.zeros_like(data.own_share).index_add_(0, ways.edge_index[1], ways.weight)
         data = copy.copy(data)
-        data.received = ways.unless_kept(ways.sum(env, sent), data.received)
+        data.received = ways.unless_kept(env, ways.sum(env, sent), data.received)
         data.own_share = 1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given)
         return data, ways

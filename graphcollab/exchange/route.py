@@ -13,7 +13,6 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import components, without_the_alone
 from graphcollab.control.at_work import edges_in_use, has_neighbors, weights_in_use
 from graphcollab.exchange.servers import SERVER, connect_servers
-from graphcollab.ops import mix
 from graphcollab.piece import Field, Piece
 
 if TYPE_CHECKING:
@@ -40,21 +39,24 @@ class Ways(NamedTuple):
     keeps: Tensor | None = None
 
     def sum(self, env: Env, rows: Tensor, scale: float = 1.0) -> Tensor:
-        """Add up rows [K, P] at every place, [places, P]."""
+        """Add up rows of nodes, [k, P], at every place: at owned nodes, [k, P], or at all places, [places, P]."""
         weight = self.weight if scale == 1 else scale * self.weight
-        return mix(env.comm.halo(rows, self.edge_index), weight, self.edge_index, self.places)
+        if self.home is None:
+            return env.plane.mix(rows, weight, self.edge_index)
+        return env.plane.total(rows, weight, self.edge_index, self.places)
 
-    def gather(self, sums: Tensor) -> Tensor:
-        """Return what every node gets of the places' sums, [K, P]; what is one for all is stored once."""
+    def gather(self, env: Env, sums: Tensor) -> Tensor:
+        """Return what every node gets of the places' sums, [k, P]; what is one for all is stored once."""
         if self.home is None:
             return sums
-        return sums.expand(len(self.home), -1) if self.places == 1 else sums[self.home]
+        home = env.plane.mine(self.home)
+        return sums.expand(len(home), -1) if self.places == 1 else sums[home]
 
-    def unless_kept(self, new: Tensor, old: Tensor) -> Tensor:
-        """Return new rows [K, P], but the old ones of nodes that keep theirs."""
+    def unless_kept(self, env: Env, new: Tensor, old: Tensor) -> Tensor:
+        """Return new rows [k, P], but the old ones of nodes that keep theirs."""
         if self.keeps is None or (self.places == 1 and not bool(self.keeps.any())):
             return new
-        return torch.where(self.keeps[:, None], old, new)
+        return torch.where(env.plane.mine(self.keeps)[:, None], old, new)
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,10 @@ class Route(Piece):
         """
         sends = self.at_server(data)
         if sends is not None:
-            return env.comm.count(data, sends.nonzero().flatten(), (1 + self.comes_down(data)) * width)
+            return env.plane.charge(data, sends.nonzero().flatten(), (1 + self.comes_down(data)) * width)
         sender, receiver = ways.edge_index
-        return env.comm.count(data, sender[(sender != receiver) & (ways.weight != 0)], width)
+        used = (sender != receiver) & (ways.weight != 0)
+        return env.plane.charge(data, sender[used], width, at=receiver[used])
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
 from graphcollab.piece import Field
+from graphcollab.relation import Relation
 
 if TYPE_CHECKING:
     from graphcollab.typing import Env

@@ -62,7 +62,9 @@ class NearestPrototype(Judge):
                 "judge nodes by their own heads (predict='head')"
             )
         for out, members in zip(embed_sample(data, env), data.x.members, strict=True):
-            weight, bias = heads[members[0]].split([classes * width, classes])
+            if not len(members):
+                continue
+            weight, bias = heads[data.x.place(members[0])].split([classes * width, classes])
             apart = out.logits - F.linear(out.latent, weight.view(classes, width), bias)
             scale = F.linear(out.latent.abs(), weight.view(classes, width).abs(), bias.abs())
             if bool((apart.abs() > 0.05 * scale.amax() + 1e-6).any()):  # bfloat16 has an error of less than 0.01

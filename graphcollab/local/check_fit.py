@@ -50,6 +50,8 @@ def check_objective(objective: Objective, data: Data, env: Env) -> None:
     split = env.engine.tasks.splits["train"]
     pool = env.engine.tasks.pools[split.pool]
     for backend, members in zip(env.engine.backends, data.x.members, strict=True):
+        if not len(members):
+            continue
         spec, row = data.x.row(int(members[0]))
         places = split.of(int(members[0]))[:2]
         inputs, targets = pool.inputs[places][None], pool.targets[places]
@@ -63,7 +65,7 @@ def check_objective(objective: Objective, data: Data, env: Env) -> None:
             anchor=own if reads.anchor else None,
             latent=latent,
             projection=projection,
-            given={name: data[name][members[0]] for name in reads.fields} or None,
+            given={name: data[name][data.x.place(members[0])] for name in reads.fields} or None,
             spec=spec,
         )
         objective.check(outputs, pool.targets[split.index], type(backend.module).__name__, "train")

@@ -105,8 +105,9 @@ class CrossGradients(Local):
         """Ask the neighbours, and take the round's step."""
         taken, gradients = self._own_gradients(data, env)
         own = gradients.part(self.part)
-        taken.bad_step = taken.bad_step.masked_fill((taken.bad_step < 0) & ~torch.isfinite(_squares(own)), 0)
-        direction, share, weight = own.clone(), own.new_ones(len(own)), data.edge_weight.to(own.dtype)
+        finite = env.plane.gather(torch.isfinite(_squares(own)))
+        taken.bad_step = taken.bad_step.masked_fill((taken.bad_step < 0) & ~finite, 0)
+        direction, share, weight = own.clone(), own.new_ones(data.num_nodes), data.edge_weight.to(own.dtype)
         sender, receiver = data.edge_index
         weight = weight.masked_fill(data.trains[receiver], 0)
         sizes = [math.prod(shape) for shape in data.x.specs[0].part_layout(self.part)]
@@ -114,18 +115,19 @@ class CrossGradients(Local):
 
         def combine(asked: Tensor) -> Tensor:
             """Set the directions of receivers with finite answers only; return the edges of the other answers."""
-            bad = [asked[:0]]
+            bad = torch.zeros_like(receiver, dtype=torch.bool)
             for edges in _by_receiver(receiver, asked, chunk):
                 nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
+                here = env.plane.known(nodes)
                 finite = torch.isfinite(_squares(others))
-                if not bool(finite.all()):
-                    bad.append(edges[~finite])
-                    fine = finite.all(1)
-                    nodes, edges, others = nodes[fine], edges[fine], others[fine]
-                direction[nodes], coefficient = self.combine(own[nodes], others, sizes)
+                bad[edges[~finite & here[:, None]]] = True
+                fine = finite.all(1) & here
+                nodes, edges, others = nodes[fine], edges[fine], others[fine]
+                place = data.x.place(nodes)
+                direction[place], coefficient = self.combine(own[place], others, sizes)
                 coefficient = coefficient.to(own.dtype)
                 share[nodes], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
-            return torch.cat(bad)
+            return env.plane.tell(bad, receiver).nonzero().flatten()
 
         asked = self._asked(data, taken.bad_step)
         bad = combine(asked)
@@ -137,7 +139,7 @@ class CrossGradients(Local):
         own_edge = (sender == receiver) & data.trains[receiver]
         taken.edge_weight = torch.where(own_edge, share[receiver], weight)
         taken = self._count(taken, env, asked)
-        return self._step(taken, data, gradients.with_part(self.part, direction))
+        return self._step(taken, data, env, gradients.with_part(self.part, direction))
 
     def alone(self, data: Data, env: Env) -> Data:
         """Return the data after the steps that nodes would take by their own gradients, to find those that diverge."""
@@ -148,7 +150,7 @@ class CrossGradients(Local):
 
     def _own_gradients(self, data: Data, env: Env) -> tuple[Data, Stacks]:
         """Return the data with running statistics and losses of a pass over the batch, and the gradients, 0 at rest."""
-        taken, nodes = copy.copy(data), data.trains.nonzero().flatten()
+        taken, nodes = copy.copy(data), env.plane.at_home(data.trains.nonzero().flatten())
         models, gradients = list(data.x.tensors), [torch.zeros_like(tensor) for tensor in data.x.tensors]
         taken.train_loss, taken.bad_step = data.train_loss.clone(), torch.full_like(data.node_id, -1)
         for s, where, row in data.x.locate(nodes) if len(nodes) else ():
@@ -160,6 +162,7 @@ class CrossGradients(Local):
                 models[s][row, width:] = found.buffers
             taken.train_loss[mine] = found.loss.to(data.train_loss.dtype)
             taken.bad_step[mine[~torch.isfinite(found.loss)]] = 0
+        taken.train_loss, taken.bad_step = env.plane.publish(taken.train_loss), env.plane.publish(taken.bad_step)
         taken.x, taken.fit_step = data.x.like(models), data.fit_step + data.trains.long()
         return taken, data.x.like(gradients)
 
@@ -178,22 +181,22 @@ class CrossGradients(Local):
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
         sender, receiver = data.edge_index[:, edges.flatten()]
         rows = Rows.with_part_of(data.x, sender, receiver, self.part)
-        answers = env.comm.at_owner(rows, lambda rows: self._gradient(rows, data, env, self.part).gradient)
+        answers = env.plane.at_data(rows, lambda rows: self._gradient(rows, data, env, self.part).gradient, to="model")
         return answers.unflatten(0, edges.shape)
 
     def _count(self, data: Data, env: Env, asked: Tensor) -> Data:
         """Count the models that were sent and the gradients that came back."""
         sender, receiver = data.edge_index[:, asked]
         width = data.x.part(self.part).shape[1]
-        data = env.comm.count(data, sender, width)
+        data = env.plane.charge(data, sender, width)
         if self.mixed:
             in_use = edges_in_use(data)
             used = data.edge_index if in_use is None else data.edge_index[:, in_use]
             back = torch.isin(receiver * data.num_nodes + sender, used[0] * data.num_nodes + used[1])
             receiver = receiver[~back]
-        return env.comm.count(data, receiver, width)
+        return env.plane.charge(data, receiver, width)
 
-    def _step(self, taken: Data, data: Data, direction: Stacks) -> Data:
+    def _step(self, taken: Data, data: Data, env: Env, direction: Stacks) -> Data:
         """Return the data after the optimiser's step of all nodes that train."""
         models, state = list(taken.x.tensors), {slot: list(s.tensors) for slot, s in data.fit_state.items()}
         for s, (spec, members) in enumerate(zip(data.x.specs, data.x.members, strict=True)):
@@ -209,6 +212,7 @@ class CrossGradients(Local):
             lost = members[rows[~torch.isfinite(new.sum(1))]]
             lost = lost[taken.bad_step[lost] < 0]
             taken.bad_step = taken.bad_step.index_fill(0, lost, 1)
+        taken.bad_step = env.plane.publish(taken.bad_step)
         taken.x = data.x.like(models)
         taken.fit_state = {slot: data.x.like(many) for slot, many in state.items()}
         return taken

@@ -115,7 +115,7 @@ class Fit(LocalSteps, Local):
             slots = {slot: _take(values, nodes, every) for slot, values in data.fit_state.items()}
             state = FitState(slots, data.fit_step[nodes])
         if self.through is not None:
-            data.x = self.through.start(data)
+            data.x = self.through.start(data, env)
         fitted = env.engine.fit(
             Rows.own(data.x, nodes),
             self,
@@ -123,7 +123,7 @@ class Fit(LocalSteps, Local):
             round_=data.round,
             objective=objective,
             anchor=_take(data.x_start, nodes, every) if objective.reads.anchor else None,
-            given={name: data[name][nodes] for name in objective.reads.fields} or None,
+            given={name: data[name][data.x.place(nodes)] for name in objective.reads.fields} or None,
             views=self.views,
             state=state,
             scale=None if self.through is None else self.through.share(data, nodes),

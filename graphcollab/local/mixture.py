@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ from torch_geometric.data import Data
 
 from graphcollab.piece import Piece
 from graphcollab.stack import Stacks
+
+if TYPE_CHECKING:
+    from graphcollab.typing import Env
 
 __all__ = ["Mixture"]
 
@@ -46,13 +50,14 @@ class Mixture(Piece):
         """The part."""
         return {"part": self.part}
 
-    def start(self, data: Data) -> Stacks:
+    def start(self, data: Data, env: Env) -> Stacks:
         """Return α_ii h_i + Σ α_ij h_j of the nodes that train, and the others' own models."""
         if "received" not in data:
             return data.x
         own = data.x.part(self.part)
-        mixed = data.own_share[:, None] * own + data.received
-        return data.x.with_part(self.part, torch.where(data.trains[:, None], mixed, own))
+        mine = env.plane.mine
+        mixed = mine(data.own_share)[:, None] * own + data.received
+        return data.x.with_part(self.part, torch.where(mine(data.trains)[:, None], mixed, own))
 
     def share(self, data: Data, nodes: Tensor) -> dict[str, Tensor] | None:
         """Return the own model's share in the mixture, α_ii [n], by part."""

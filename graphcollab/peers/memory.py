@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-from graphcollab.comm import Relation
+from graphcollab.relation import Relation
 
 __all__ = ["add_up", "empty_memory", "forget", "priors", "shared", "update_memory"]
 

@@ -11,9 +11,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.peers.candidates import Candidates
-from graphcollab.peers.edges import connect
 from graphcollab.peers.memory import empty_memory, forget, priors, shared, update_memory
 from graphcollab.piece import Field
+from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler
 from graphcollab.settings import Count, Positive, Share
 
@@ -88,10 +88,15 @@ class AdaptivePeers(PeerSampler):
         met = data.scores
         if self.two_step is not None:
             entries = torch.bincount(shared(data.memory, self.share).edge_index[1], minlength=data.num_nodes)
-            data = env.comm.count(data, met.edge_index[0], 2.0 * entries[met.edge_index[0]])
+            entries = env.plane.publish(entries)
+            sender, receiver = met.edge_index
+            data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
         data = copy.copy(data)
         rank = Candidates.of(data).rank
-        data.memory = update_memory(data.memory, met.edge_index, met.values, rank, self.two_step, self.share)
+        told = data.memory if self.two_step is None else env.plane.told_by(data.memory, data.edge_index)
+        known = update_memory(told, met.edge_index, met.values, rank, self.two_step, self.share)
+        own = env.plane.known(known.edge_index[1])
+        data.memory = Relation(known.edge_index[:, own], known.values[own], known.size)
         if self.limit is not None:
             data.memory = forget(data.memory, self.limit, rank)
         return data
@@ -114,4 +119,4 @@ class AdaptivePeers(PeerSampler):
         prior, zero = priors(memory, self.temperature(elapsed), self.scale)
         rest = zero + self.epsilon if self.unknown == "zero" else torch.full_like(zero, self.epsilon)
         edge_index, share = self.draw(data, env, round_, None, memory.edge_index, prior + self.epsilon, rest)
-        return connect(data, edge_index, prior=share)
+        return self.meet(data, env, edge_index, prior=share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ class AtRound(Rewiring):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Transform the graph if it is time."""
-        return self.transform(data) if data.round - data.phase_start == self.round else data
+        return _transformed(self.transform, data, env) if data.round - data.phase_start == self.round else data
 
 
 @dataclass(frozen=True)
@@ -52,4 +53,12 @@ class EveryRound(Rewiring):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Transform the graph."""
-        return self.transform(data)
+        return _transformed(self.transform, data, env)
+
+
+def _transformed(transform: BaseTransform, data: Data, env: Env) -> Data:
+    """Return the transformed graph; a transform may read all weights."""
+    data = copy.copy(data)
+    data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
+    transformed: Data = transform(data)
+    return transformed

@@ -172,11 +172,12 @@ class ChooseCenter(Rewiring):
         """Return centres by part, [C, P_part] each; buffers are the initial model's."""
         start = data.x_init
         if self.centers is None:
-            centers = {self.part: draw_centers(start, self.part, self.clusters, env.seed, attempt)}
+            row = env.plane.first(start, self.part)
+            centers = {self.part: draw_centers(start, self.part, self.clusters, env.seed, attempt, row)}
         else:
             centers = {self.part: self.centers.to(start.tensors[0])}
         if buffers_travel(start, self.buffers):
-            centers["buffers"] = start.part("buffers")[:1].expand(self.clusters, -1)
+            centers["buffers"] = env.plane.first(start, "buffers").expand(self.clusters, -1)
         return centers
 
     def _choose(self, data: Data, env: Env, centers: Centers, group: Tensor, round_: int) -> Data:

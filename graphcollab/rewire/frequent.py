@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
-from graphcollab.peers.edges import chosen_edges, connect
+from graphcollab.peers.edges import chosen_edges
 from graphcollab.peers.memory import add_up
 from graphcollab.piece import Field
+from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler, RandomPeers
 from graphcollab.settings import Count
 
@@ -50,7 +50,7 @@ class CountChosen(RandomPeers):
 
     def digest(self, data: Data, env: Env) -> Data:
         """Count whom nodes have chosen."""
-        edges = data.edge_index[:, chosen_edges(data)]
+        edges = data.edge_index[:, chosen_edges(data) & env.plane.known(data.edge_index[1])]
         data = copy.copy(data)
         data.chosen = add_up(data.chosen, edges, torch.ones_like(edges[0]))
         data.chosen_rounds = data.chosen_rounds + torch.zeros_like(data.node_id).index_fill_(0, edges[1], 1)
@@ -96,7 +96,7 @@ class FrequentPeers(PeerSampler):
         """Draw from the neighbours."""
         edges = data.neighbors.edge_index
         ones = torch.ones(edges.shape[1], dtype=torch.float64, device=edges.device)
-        return connect(data, self.draw(data, env, round_, None, edges, ones, 0.0)[0])
+        return self.meet(data, env, self.draw(data, env, round_, None, edges, ones, 0.0)[0])
 
 
 def expected_count(rounds: int | Tensor, chosen: int, peers: Tensor) -> Tensor:

@@ -11,11 +11,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.comm import Relation
 from graphcollab.keyed import keyed_uniform
-from graphcollab.peers.edges import connect
 from graphcollab.peers.memory import add_up
 from graphcollab.piece import Field
+from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler
 from graphcollab.settings import Fraction, NonNegative
 
@@ -91,7 +90,7 @@ class GreedyPeers(PeerSampler):
         zero = torch.zeros(greedy.shape[1], dtype=torch.float64, device=greedy.device)
         anyone, _ = self.draw(data, env, round_, None, greedy, zero, 1.0, turn=2)
         left = self.samples - torch.bincount(greedy[1], minlength=many)
-        return connect(data, torch.cat([greedy, _first(anyone, left, many)], 1))
+        return self.meet(data, env, torch.cat([greedy, _first(anyone, left, many)], 1))
 
     def _ranked(self, data: Data, env: Env, round_: int) -> Tensor:
         """Return for every node that draws its peers, the best first, those of the same affinity at random, [2, R]."""

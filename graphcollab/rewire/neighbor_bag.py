@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
-from graphcollab.peers.edges import chosen_edges, connect
+from graphcollab.peers.edges import chosen_edges
 from graphcollab.piece import Field
+from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler
 from graphcollab.settings import Count
 
@@ -44,10 +44,12 @@ class KeepChosen(PeerSampler):
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Add new peers to those chosen."""
-        receiver, chosen = data.edge_index[1], chosen_edges(data)
+        receiver = data.edge_index[1]
+        here = env.plane.known(receiver)
+        chosen = chosen_edges(data) & here
         if "edge_member" in data:
             chose = torch.zeros_like(data.trains).index_fill_(0, receiver[chosen], True)
-            chosen = chosen | (data.edge_member & ~chose[receiver])
+            chosen = chosen | (data.edge_member & ~chose[receiver] & here)
         return _with_new(self, data, env, round_, data.edge_index[:, chosen & data.trains[receiver]])
 
 
@@ -83,7 +85,7 @@ class NeighborBag(PeerSampler):
         """Start with the peers chosen last as the bag."""
         data = copy.copy(data)
         member = data.edge_member if "edge_member" in data else torch.zeros_like(data.edge_index[0]).bool()
-        data.bag = _relation(data.edge_index[:, member], data.num_nodes)
+        data.bag = _relation(data.edge_index[:, member & env.plane.known(data.edge_index[1])], data.num_nodes)
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
@@ -91,7 +93,7 @@ class NeighborBag(PeerSampler):
         if not self.augments(data.round):
             return data
         data = copy.copy(data)
-        member = data.edge_index[:, data.edge_member]
+        member = data.edge_index[:, data.edge_member & env.plane.known(data.edge_index[1])]
         if self.measure == "sample":  # what was not measured stays
             member = torch.cat([_without(data.bag.edge_index, data.edge_index, data.num_nodes), member], 1)
         data.bag = _relation(member, data.num_nodes)
@@ -109,7 +111,7 @@ class NeighborBag(PeerSampler):
         trains = bag[:, data.trains[bag[1]]]
         old = trains if everyone else self.draw_from(data, env, round_, bag)
         if not self.augments(round_):
-            return connect(data, old, member=torch.ones_like(old[0]).bool())
+            return self.meet(data, env, old, member=torch.ones_like(old[0]).bool())
         return _with_new(self, data, env, round_, old, bag)
 
     def draw_from(self, data: Data, env: Env, round_: int, edge_index: Tensor, turn: int = 0) -> Tensor:
@@ -126,7 +128,7 @@ def _with_new(
     zero = torch.zeros(excluded.shape[1], dtype=torch.float64, device=excluded.device)
     new, _ = sampler.draw(data, env, round_, None, excluded, zero, 1.0, turn=1)
     member = torch.cat([torch.ones_like(old[0]), torch.zeros_like(new[0])]).bool()
-    return connect(data, torch.cat([old, new], 1), member=member)
+    return sampler.meet(data, env, torch.cat([old, new], 1), member=member)
 
 
 def _relation(edge_index: Tensor, many: int) -> Relation:

@@ -14,6 +14,7 @@ from graphcollab.peers.candidates import Candidates
 from graphcollab.peers.draw import draw_peers
 from graphcollab.peers.edges import connect
 from graphcollab.piece import Rewiring
+from graphcollab.relation import Relation
 from graphcollab.settings import Count, Natural
 
 if TYPE_CHECKING:
@@ -66,6 +67,19 @@ class PeerSampler(Rewiring):
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Return the graph with the edges of a round."""
 
+    def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
+        """Return the graph with the edges that receivers have drawn, told to all, in place of those it has.
+
+        Args:
+            data: The graph; it is not changed.
+            env: What pieces may use.
+            edge_index: Sender and receiver of every edge to a node that lives here, [2, E].
+            fields: At most one further field of these edges, [E].
+        """
+        size = (data.num_nodes, data.num_nodes)
+        edges = env.plane.together(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
+        return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))
+
     def candidates(self, data: Data, env: Env) -> Candidates:
         """Return whom nodes may meet."""
         return Candidates.of(data)
@@ -82,7 +96,7 @@ class PeerSampler(Rewiring):
         turn: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """Draw peers for every node that trains; see `draw_peers`. ``turn`` tells several draws of a round apart."""
-        receiver = (data.trains & data.present & ~data.isolated).nonzero().flatten()
+        receiver = env.plane.at_home((data.trains & data.present & ~data.isolated).nonzero().flatten())
         number = self.samples if count is None else count
         return draw_peers(self.candidates(data, env), receiver, number, (env.seed, round_, turn), known, rate, rest)
 
@@ -129,4 +143,4 @@ class RandomPeers(PeerSampler):
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Draw any peers."""
-        return connect(data, self.draw(data, env, round_)[0])
+        return self.meet(data, env, self.draw(data, env, round_)[0])

@@ -162,10 +162,11 @@ class TaskPeers(Rewiring):
         if self.groups is not None and self.groups > int(known.sum()):
             raise ValueError(f"groups={self.groups} were asked for, but there are only {int(known.sum())} nodes")
         if len(nodes):
-            centers = env.comm.at_owner(nodes, lambda nodes: self._centers(env.engine.tasks, nodes, env.seed))
+            own = env.plane.at_home(nodes)
+            centers = env.plane.collect(self._centers(env.engine.tasks, own, env.seed), own, nodes)
             floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + _size(self.encoder)
             new = ~data.coded[nodes]
-            data = env.comm.count(data, nodes[new], floats[new])
+            data = env.plane.charge(data, nodes[new], floats[new])
         for p in part[nodes].unique():
             some = (part[nodes] == p).nonzero().flatten()
             may = _may_hear(data, nodes[some])

@@ -83,10 +83,11 @@ class EarlyStopping(Stop):
 
     def _validate(self, data: Data, env: Env) -> Tensor:
         """Return the validation losses of the nodes that train, [K]; infinite where a model has diverged."""
-        loss, nodes = torch.full_like(data.best_loss, torch.nan), data.trains.nonzero().flatten()
+        loss = torch.full_like(data.best_loss, torch.nan)
+        nodes = env.plane.at_home(data.trains.nonzero().flatten())
         if len(nodes):
             loss[nodes] = score_rows(env.engine, Rows.own(data.x, nodes), "val", metric_of(env.engine.tasks))[0]
-        return loss
+        return env.plane.publish(loss)
 
     def _keep_best(self, data: Data, loss: Tensor) -> tuple[Data, Tensor]:
         """Keep the models that are better than any before; return which these are, [K]."""

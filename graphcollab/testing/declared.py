@@ -9,9 +9,9 @@ from dataclasses import fields
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm
 from graphcollab.phases import Phases
 from graphcollab.piece import Field, Piece
+from graphcollab.plane import Plane
 from graphcollab.testing.claims import AnyMethod, require, rounds_of
 from graphcollab.testing.scene import Scene
 
@@ -90,27 +90,28 @@ def check_declared(method: AnyMethod) -> None:
         require(not late, f"{late} are declared to live for a round, and are there after it")
 
 
-class _Ledger(Comm):
-    """Counts bytes as `Comm` does, and notes on whose account they go."""
+class _Ledger(Plane):
+    """Counts bytes as `Plane` does, and notes on whose account they go."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.payers: list[Piece] = []
 
-    def count(self, data: Data, senders: Tensor, floats: float | Tensor) -> Data:
+    def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
         """Add what nodes sent, and find the piece that says so: the innermost one that is at work."""
         frame = sys._getframe(1)
         while frame is not None and not isinstance(frame.f_locals.get("self"), Piece):
             frame = frame.f_back  # type: ignore[assignment]
         if frame is not None:
             self.payers.append(frame.f_locals["self"])
-        return super().count(data, senders, floats)
+        return super().charge(data, senders, floats, at)
 
 
 def check_sends(method: AnyMethod) -> None:
     """A piece that causes bytes says in `travels` what it is that leaves a node."""
     data, env = Scene.small(embeds=method.embeds).begin(method)
     ledger = _Ledger()
-    env = env._replace(comm=ledger)
+    env = env._replace(plane=ledger)
     for _ in range(rounds_of(method)):
         data = method.play(data, env)
     silent = {type(piece).__name__ for piece in ledger.payers if not piece.travels}

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm
 from graphcollab.control import Everyone
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
@@ -113,7 +112,7 @@ class Scene:
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)
         plane = Plane(self.tasks.num_nodes, transport, kind)
-        env = Env(engine, Comm(), self.seed, self.isolate, self.attend, plane)
+        env = Env(engine, plane, self.seed, self.isolate, self.attend)
         method.check(self.tasks)
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
         if transport is not None:

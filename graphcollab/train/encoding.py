@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from graphcollab.comm import Relation
 from graphcollab.nn import Mixer, Mixers
+from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.train.history import Finding, History
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from graphcollab.comm import Comm
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
 from graphcollab.engine.copy_module import copy_module
 from graphcollab.ops import mix
+from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -102,7 +102,7 @@ def join(
     check_outputs(newcomers, result.modules)
     autocast = result.env.engine.backends[0].autocast
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
-    env = Env(engine, Comm(), result.env.seed)
+    env = Env(engine, Plane(), result.env.seed)
     new = build_graph(newcomers, result.modules, torch.empty(2, 0, dtype=torch.int64))
     new.x = new.x_init = Stacks.single(old.x.specs[0], start.expand(new.num_nodes, -1))
     new = method.local.init(new, env)

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 import torch
 
 from graphcollab.checks import own_filter
-from graphcollab.comm import Comm
 from graphcollab.control import Everyone
 from graphcollab.control.guard import Isolate
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import metric_of
 from graphcollab.phases import Phases
+from graphcollab.plane import Plane
 from graphcollab.settings import Count, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
@@ -156,7 +156,7 @@ def run(
     engine = Engine(
         tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
     )
-    env = Env(engine, Comm(), seed, isolate, attend, tuple(callbacks))
+    env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, tuple(callbacks))
     for callback in callbacks:
         for split in callback.needs:
             tasks.require(split, f"{type(callback).__name__} needs")

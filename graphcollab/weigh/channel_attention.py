@@ -172,8 +172,7 @@ class ChannelAttention(Weigher):
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
         known = env.plane.known(data.edge_index[1])
-        grads = torch.autograd.grad(weight[known], params, gradient[known])
-        grads = [env.plane.reduce(g) for g in grads]
+        grads = [env.plane.reduce(g) for g in torch.autograd.grad(weight[known], params, gradient[known])]
         moments: dict[str, Mapping[str, Tensor]] = {
             slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
         }

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.ops import edge_distances
 from graphcollab.settings import Positive
 from graphcollab.weigh.similarity import Similarity
 
@@ -46,7 +45,7 @@ class DistanceKernel(Similarity):
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the kernels, [E'], float64; 0 for models that are not finite."""
         rows = data.x.part(self.part)
-        distance = edge_distances(rows, env.comm.halo(rows, edge_index), edge_index, parts_apart(data))
+        distance = env.plane.distances(rows, rows, edge_index, parts_apart(data))
         square = distance.square().nan_to_num(torch.inf)
         if self.sigma == "median":
             middle = _median(square, edge_index[1], data.num_nodes)[edge_index[1]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from graphcollab.settings import Buffers, Count
 from graphcollab.weigh.choose import AllPeers
 
 if TYPE_CHECKING:
+    from graphcollab.plane import Halo
     from graphcollab.typing import Env
 
 __all__ = ["DoubleGreedy", "double_greedy"]
@@ -111,8 +112,10 @@ class DoubleGreedy(AllPeers):
         sender, receiver = data.edge_index
         keys = data.node_id[receiver], data.node_id[sender], data.round
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
+        parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
+        sent = {part: env.plane.halo(data.x.part(part), data.edge_index) for part in parts}
         chosen = double_greedy(
-            lambda members: self._losses(data, env, members),
+            lambda members: self._losses(data, env, sent, members),
             data.edge_index,
             candidates,
             _turns(order, receiver, candidates, data.num_nodes),
@@ -127,16 +130,15 @@ class DoubleGreedy(AllPeers):
             data.pooled = data.pooled | new
         return data
 
-    def _losses(self, data: Data, env: Env, members: Tensor) -> Tensor:
+    def _losses(self, data: Data, env: Env, sent: Mapping[str, Halo], members: Tensor) -> Tensor:
         """Return the validation losses of the average over every receiver's members, [K]; infinite if not finite."""
         sender, receiver = data.edge_index
         count = env.engine.tasks.sizes("train")[sender].to(data.x.dtype).masked_fill(~members, 0)
         weight = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
         models = data.x
-        for part in (self.part, *(("buffers",) if buffers_travel(data.x, self.buffers) else ())):
-            sent = env.comm.halo(data.x.part(part), data.edge_index)
-            models = models.with_part(part, mix(sent, weight, data.edge_index, data.num_nodes))
-        nodes = data.trains.nonzero().flatten()
+        for part, halo in sent.items():
+            models = models.with_part(part, mix(halo.rows, halo.take(weight), halo.edge_index, data.x.num_nodes))
+        nodes = env.plane.at_home(data.trains.nonzero().flatten())
         found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64, device=nodes.device)
         found[nodes] = (
             env.engine.loss(Rows.own(models, nodes), "val").double().nan_to_num(nan=torch.inf, posinf=torch.inf)

@@ -11,13 +11,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.comm import Relation
 from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Rows
 from graphcollab.exchange.buffers import buffers_travel, buffers_width
-from graphcollab.ops import edge_distances
 from graphcollab.piece import Field, Weigher
+from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
 
 if TYPE_CHECKING:
@@ -100,6 +99,7 @@ class FirstOrderGain(Weigher):
         measured = data.trains[receiver] if in_use is None else in_use & data.trains[receiver]
         gain = torch.full(sender.shape, torch.nan, dtype=torch.float64, device=sender.device)
         gain[measured] = self.gains(data, env, data.edge_index[:, measured])
+        measured = measured & env.plane.known(receiver)
         crossing = measured & (sender != receiver)
         data = copy.copy(data)
         data.edge_gain = gain
@@ -107,7 +107,7 @@ class FirstOrderGain(Weigher):
         data.edge_weight = self.weights(data, env).to(data.x.dtype)
         unmixed = crossing & (data.edge_weight == 0)
         width = data.x.part(self.part).shape[1] + buffers_width(data.x, self.buffers)
-        return env.comm.count(data, sender[unmixed], width)
+        return env.plane.charge(data, sender[unmixed], width, at=receiver[unmixed])
 
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the gains in ``edge_gain``, [E]."""
@@ -116,24 +116,27 @@ class FirstOrderGain(Weigher):
     def gains(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return g_ij for the edges given, [E'], float64."""
         sender, receiver = edge_index
-        nodes, place = receiver.unique(return_inverse=True)
+        nodes = env.plane.at_home(receiver.unique())
         nothing_else = all(spec.columns(self.part) == slice(0, spec.num_columns) for spec in data.x.specs)
         base = data.x_start if nothing_else else data.x.with_part(self.part, data.x_start.part(self.part))
         rows = Rows.with_part_of(data.x, receiver, sender, self.part, buffers_travel(data.x, self.buffers))
-        before = env.engine.loss(Rows.own(base, nodes), self.split)[place]
-        after = env.comm.at_owner(rows, lambda rows: env.engine.loss(rows, self.split))
+        before = torch.full((data.num_nodes,), torch.nan, dtype=data.x.dtype, device=receiver.device)
+        before = before.index_copy(0, nodes, env.engine.loss(Rows.own(base, nodes), self.split))[receiver]
+        after = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split))
         known = ROUNDING * torch.finfo(before.dtype).eps * torch.maximum(before.abs(), after.abs()).double()
         own = data.x_start.part(self.part)
-        sent = env.comm.halo(data.x.part(self.part), edge_index)
         if self.norm == "l2":
-            distance = edge_distances(own, sent, edge_index, parts_apart(data))
+            distance = env.plane.distances(own, data.x.part(self.part), edge_index, parts_apart(data))
         else:
-            distance = _manhattan(own, sent, edge_index)
-        length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)[receiver]
+            halo = env.plane.halo(data.x.part(self.part), edge_index)
+            distance = halo.put(_manhattan(own, halo.rows, halo.edge_index), edge_index.shape[1])
+        length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)
+        length = env.plane.here(length, data.num_nodes)[receiver]
         apart = distance > ROUNDING * torch.finfo(own.dtype).eps * length
         fall = before.double() - after.double()
         gain = fall / distance
-        return torch.where(gain.isfinite() & apart & (fall.abs() > known), gain, 0.0)
+        gain = torch.where(gain.isfinite() & apart & (fall.abs() > known), gain, 0.0)
+        return gain.masked_fill(~env.plane.known(receiver), torch.nan)
 
 
 def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:

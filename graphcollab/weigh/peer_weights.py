@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.comm import Relation
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.exchange.buffers import buffers_width
 from graphcollab.piece import Field, Weigher
+from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
 from graphcollab.transforms import select_edges
 from graphcollab.weigh.choose import AllPeers
@@ -105,11 +105,12 @@ class PeerWeights(Weigher):
         if self.metric is not None and looked is not None:
             measured = data.edge_index[:, looked]
             score = self.metric.scores(data, env, measured)
-            data.scores = Relation(measured, score, (data.num_nodes, data.num_nodes))
+            here = env.plane.known(measured[1])
+            data.scores = Relation(measured[:, here], score[here], (data.num_nodes, data.num_nodes))
             data.edge_score = score.new_full(sender.shape, torch.nan)
-            data.edge_score[looked] = score
+            data.edge_score[looked] = score.masked_fill(~here, torch.nan)
         data = self.choose(data, env)
-        kept = data.edge_chosen | ~crossing
+        kept = (data.edge_chosen | ~crossing) & env.plane.known(receiver)
         weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
         data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
         data.edge_weight[kept] = weight
@@ -120,18 +121,18 @@ class PeerWeights(Weigher):
 
         The exchange counts the part of the models that it mixes, along edges that weigh something.
         """
-        metric, sender = self.metric, data.edge_index[0]
+        metric, (sender, receiver) = self.metric, data.edge_index
         scored = self.part if metric is None else metric.part
         mixed = buffers_width(data.x, self.buffers)
         if metric is not None:
-            data = env.comm.count(data, sender[looked], metric.payload(data))
+            data = env.plane.charge(data, sender[looked], metric.payload(data))
         for merged in (False, True):
-            senders = sender[looked & ((data.edge_weight != 0) == merged)]
-            for stack, where, _ in data.x.locate(senders):
+            some = looked & ((data.edge_weight != 0) == merged)
+            for stack, where in env.plane.kinds(data.x, sender[some]):
                 statistics = mixed if metric is None else metric.statistics(data, stack)
                 beyond = max(width(data, scored, stack) - merged * width(data, self.part, stack), 0)
                 beyond += max(statistics - merged * mixed, 0)
-                data = env.comm.count(data, senders[where], beyond)
+                data = env.plane.charge(data, sender[some][where], beyond, at=receiver[some][where])
         return data
 
     def _pieces(self) -> tuple[Similarity | AllPeers | Weigher, ...]:

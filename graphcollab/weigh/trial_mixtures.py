@@ -20,6 +20,7 @@ from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
     from graphcollab.engine import Engine
+    from graphcollab.plane import Halo
     from graphcollab.typing import Env
 
 __all__ = ["TrialMixtures"]
@@ -131,9 +132,11 @@ class TrialMixtures(Weigher):
         edges = tried.nonzero().flatten()
         data = copy.copy(data)
         if len(edges):
-            votes = sum((self._compare(data, env, edges, t) for t in range(self.trials)), torch.zeros_like(edges))
+            sent = env.plane.halo(data.x.part(self.part), data.edge_index)
+            own = edges[env.plane.known(receiver[edges])]
+            votes = sum((self._compare(data, env, sent, own, t) for t in range(self.trials)), torch.zeros_like(own))
             step = self.delta * votes.sign().to(data.edge_trial.dtype)
-            data.edge_trial = data.edge_trial.index_add(0, edges, step).clamp(0, 1)
+            data.edge_trial = data.edge_trial.index_add(0, own, step).clamp(0, 1)
         data.edge_weight = self._row_weights(data)
         return env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])
 
@@ -147,27 +150,28 @@ class TrialMixtures(Weigher):
         total = 1 + scatter(worth.masked_fill(loop, 0), receiver, dim_size=data.num_nodes)
         return worth / total[receiver]
 
-    def _compare(self, data: Data, env: Env, edges: Tensor, trial: int) -> Tensor:
+    def _compare(self, data: Data, env: Env, sent: Halo, edges: Tensor, trial: int) -> Tensor:
         """Return for every edge 1 where the mixture is better, -1 where it is worse, and 0."""
         sender, receiver = data.edge_index[:, edges]
         nodes, place = receiver.unique(return_inverse=True)
         if self.fair:
-            alone = self._tuned_scores(data, env, nodes, nodes, data.edge_trial.new_zeros(len(nodes)), trial)
+            alone = self._tuned_scores(data, env, sent, nodes, nodes, data.edge_trial.new_zeros(len(nodes)), trial)
         else:
             alone = self._scores(env.engine, Rows.own(data.x, nodes))
-        own, mixed = alone[place], self._tuned_scores(data, env, sender, receiver, data.edge_trial[edges], trial)
+        own, mixed = alone[place], self._tuned_scores(data, env, sent, sender, receiver, data.edge_trial[edges], trial)
         rounding = 16 * torch.finfo(data.x.dtype).eps * torch.maximum(own.abs(), mixed.abs())
         return (mixed > own + rounding).long() - (mixed < own - rounding).long()
 
-    def _tuned_scores(self, data: Data, env: Env, sender: Tensor, receiver: Tensor, p: Tensor, trial: int) -> Tensor:
+    def _tuned_scores(
+        self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor, trial: int
+    ) -> Tensor:
         """Return the scores [R] of mixtures after fine-tuning; they are made, trained and judged chunk by chunk."""
         engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=p.device)
-        sent = env.comm.halo(data.x.part(self.part), data.edge_index)
         for s, where, row in data.x.locate(receiver):
             columns = data.x.specs[s].columns(self.part)
             for take, own in zip(*(t.split(engine.plans[s].chunk) for t in (where, row)), strict=True):
                 models = data.x.tensors[s][own]
-                models[:, columns] = torch.lerp(models[:, columns], sent[sender[take]], p[take, None])
+                models[:, columns] = torch.lerp(models[:, columns], sent.rows[sent.place(sender[take])], p[take, None])
                 fitted = engine.fit(
                     Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take), device=take.device)),
                     LocalSteps(self.epochs, self.steps, self.batch_size, self.optimizer),

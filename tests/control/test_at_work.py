@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.comm import Relation
 from graphcollab.control.at_work import count_messages
 from graphcollab.exchange import NoExchange, ThroughServer
+from graphcollab.relation import Relation
 
 EDGES = ((0, 1, 2, 2, 1, 0), (0, 0, 0, 1, 2, 2))  # 0 hears itself, 1 and 2; 1 hears 2; 2 hears 1 and 0
 

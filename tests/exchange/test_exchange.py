@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.comm import Relation
 from graphcollab.exchange import AlongEdges, Exchange, NoExchange, ThroughServer
+from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 
 # L2C's hand case: node 0 hears itself and nodes 1 and 2; Δ = ((1,0), (0,1), (-1,0)), weights (1/4, 1/2, 1/4).

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from graphcollab.comm import Relation
 from graphcollab.peers import priors, update_memory
 from graphcollab.peers.memory import _first_of, forget
+from graphcollab.relation import Relation
 
 ME, K1, K2, M1, M2 = range(5)
 

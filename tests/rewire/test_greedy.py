@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from graphcollab import run
-from graphcollab.comm import Comm, Relation
 from graphcollab.methods import dac, fomo, local
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
+from graphcollab.plane import Plane
+from graphcollab.relation import Relation
 from graphcollab.rewire import GreedyPeers, PeerSampler
 from graphcollab.rewire.greedy import update_affinity
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.typing import Env
 
-ENV = Env(None, Comm(), 0)
+ENV = Env(None, Plane(), 0)
 
 
 def town(count, known=(), ids=1):

@@ -10,8 +10,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab import l2c, local, run
-from graphcollab.comm import Relation
 from graphcollab.models import MLP
+from graphcollab.relation import Relation
 from graphcollab.testing import Scene
 from graphcollab.train import Callback, CsvLog, History, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
 

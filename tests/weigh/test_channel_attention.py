@@ -5,16 +5,16 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm
 from graphcollab.engine import SGD, Adam
 from graphcollab.exchange import Exchange
 from graphcollab.nn import Mixer
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Env
 from graphcollab.weigh import ChannelAttention
 
 SPEC = ParamSpec.from_module(nn.Linear(2, 3))
-ENV = Env(None, Comm(), 0)
+ENV = Env(None, Plane(), 0)
 NODE = torch.arange(4)
 EDGES = torch.cartesian_prod(NODE, NODE).flip(1).T
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from graphcollab.comm import Comm
 from graphcollab.engine import Engine
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train import build_graph
@@ -33,7 +33,7 @@ def scene(heads, sizes=None, edges=None, bias=False):
     tasks = Tasks.from_samples(samples)
     module = nn.Sequential(OrderedDict(head=nn.Linear(width, classes, bias=bias)))
     spec = ParamSpec.from_module(module)
-    env = Env(Engine(tasks, [module], [spec]), Comm(), 0)
+    env = Env(Engine(tasks, [module], [spec]), Plane(), 0)
     data = WithSelfLoops()(build_graph(tasks, [module], Complete() if edges is None else edges))
     data.phase_start = 0
     flat = heads.flatten(1)
@@ -215,7 +215,7 @@ def test_settings_out_of_range_are_refused(wrong):
 def test_a_classifier_that_is_no_linear_layer_is_refused():
     tasks = Tasks.from_samples([(torch.ones(4, 3), torch.arange(4) % 2)] * 2)
     module = nn.Sequential(OrderedDict(head=nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))))
-    env = Env(Engine(tasks, [module], [ParamSpec.from_module(module)]), Comm(), 0)
+    env = Env(Engine(tasks, [module], [ParamSpec.from_module(module)]), Plane(), 0)
     with pytest.raises(ValueError, match="one linear layer"):
         ClassifierSimilarity().init(build_graph(tasks, [module]), env)
 

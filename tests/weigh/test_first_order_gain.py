@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphcollab.comm import Comm
 from graphcollab.engine import Rows
 from graphcollab.exchange import Exchange
 from graphcollab.methods import fomo, local
+from graphcollab.plane import Plane
 from graphcollab.testing import Scene
 from graphcollab.typing import Env
 from graphcollab.weigh import FirstOrderGain
@@ -38,7 +38,7 @@ class Engine:
 
 def star(make_graph, base, losses, norm="l2", models=((1.0, 0.0), (0.0, 2.0), (0.0, -1.0))):
     data = make_graph([[0.0, 0.0]] * 3, models, STAR)
-    env = Env(Engine(base, losses, data.x_start), Comm(), 0)
+    env = Env(Engine(base, losses, data.x_start), Plane(), 0)
     return FirstOrderGain(norm=norm)(data, env), env
 
 
@@ -82,7 +82,7 @@ def test_a_model_at_the_base_but_for_rounding_has_no_gain(make_graph, norm):
     """Node 1 took node 0's model over, and sees it again one rounding away: 9.5e-7 beside 8, of 1.2e-7 · 8 each."""
     data = make_graph([[8.0, 0.0]] * 3, ((8.0 + 2**-20, 0.0), (8.0, 2.0), (8.0, 2**-15)), STAR)
     # Loss differences are far above rounding; the third distance, 3.1e-5, is a step.
-    data = FirstOrderGain(norm=norm)(data, Env(Engine(1.0, [0.5, 0.8, 1.2], data.x_start), Comm(), 0))
+    data = FirstOrderGain(norm=norm)(data, Env(Engine(1.0, [0.5, 0.8, 1.2], data.x_start), Plane(), 0))
     assert data.edge_gain.tolist() == pytest.approx([0, 0.1, -0.2 * 2**15], rel=1e-6)
     assert data.edge_weight.tolist() == [0, 1, 0]
 
@@ -92,7 +92,7 @@ def test_losses_that_differ_by_rounding_are_equal(make_graph):
     data = make_graph([[0.0, 0.0]] * 3, models, STAR)
     # 4 - 2⁻²¹ is the second number below 4 in single precision; 4 - 2⁻¹⁶ is as far as 64 numbers.
     losses = [4.0 - 2**-21, 4.0 - 2**-16, 4.0 + 2**-21]
-    data = FirstOrderGain()(data, Env(Engine(4.0, losses, data.x_start), Comm(), 0))
+    data = FirstOrderGain()(data, Env(Engine(4.0, losses, data.x_start), Plane(), 0))
     assert data.edge_gain.tolist() == pytest.approx([0, 2**-17, 0], rel=1e-6)
     assert data.edge_weight.tolist() == [0, 1, 0]
 
@@ -100,7 +100,7 @@ def test_losses_that_differ_by_rounding_are_equal(make_graph):
 def test_in_double_precision_the_same_numbers_are_no_rounding(make_graph):
     sent = torch.tensor([[8.0 + 2**-20, 0.0], [8.0, 2.0], [8.0, -1.0]], dtype=torch.float64)
     data = make_graph(torch.tensor([[8.0, 0.0]] * 3, dtype=torch.float64), sent, STAR)
-    data = FirstOrderGain()(data, Env(Engine(1.0, [0.5, 0.8, 1.2], data.x_start), Comm(), 0))
+    data = FirstOrderGain()(data, Env(Engine(1.0, [0.5, 0.8, 1.2], data.x_start), Plane(), 0))
     assert data.edge_gain.tolist() == pytest.approx([2**19, 0.1, -0.2], rel=1e-6)
 
 
@@ -108,12 +108,12 @@ def test_nodes_at_rest_are_not_measured(make_graph):
     data = make_graph([[0.0, 0.0]] * 3, ((1.0, 0.0), (0.0, 2.0), (0.0, -1.0)), STAR)
     data.serves = torch.tensor([True, False, True])
     data.trains = torch.tensor([True, False, True])
-    env = Env(Engine(1.0, [0.5, float("nan"), 0.8], data.x_start), Comm(), 0)
+    env = Env(Engine(1.0, [0.5, float("nan"), 0.8], data.x_start), Plane(), 0)
     data = FirstOrderGain()(data, env)
     assert data.edge_gain.isnan().tolist() == [False, True, False]
     assert data.edge_weight.tolist() == pytest.approx([5 / 7, 0, 2 / 7], abs=1e-6)
     data.serves = torch.tensor([True, False, False])
-    data = FirstOrderGain()(data, Env(Engine(1.0, [5.0, 0.0, 0.0], data.x_start), Comm(), 0))
+    data = FirstOrderGain()(data, Env(Engine(1.0, [5.0, 0.0, 0.0], data.x_start), Plane(), 0))
     assert data.edge_weight.tolist() == [1, 0, 0]  # nobody is heard: what was learned is kept, though it does not help
 
 
@@ -189,13 +189,13 @@ def test_losses_are_computed_where_the_data_is():
     data, env = trained(local(lr=0.3))
     asked = []
 
-    class Post(Comm):
-        def at_owner(self, rows, answer):
+    class Post(Plane):
+        def at_data(self, rows, answer, to="data"):
             asked.extend(zip(rows.node.tolist(), rows.index.tolist(), strict=True))
-            return answer(rows)
+            return super().at_data(rows, answer, to)
 
     data.edge_index = torch.tensor([[1, 2], [0, 0]])
-    FirstOrderGain()(data, env._replace(comm=Post()))
+    FirstOrderGain()(data, env._replace(plane=Post()))
     assert asked == [(0, 1), (0, 2)]
 
 

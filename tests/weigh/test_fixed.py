@@ -8,9 +8,9 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from graphcollab.comm import Comm
 from graphcollab.engine import Engine
 from graphcollab.methods import dpsgd
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train import build_graph
@@ -70,7 +70,7 @@ def test_the_mean_of_double_precision_models_stays(weigher, graph, rounds):
     module = nn.Linear(3, 2, dtype=torch.float64)
     method = dpsgd(lr=1e-300, weight_decay=0.0).replace(weigh=weigher)
     data = build_graph(tasks, [module], WithSelfLoops()(graph(Data(num_nodes=7, node_id=torch.arange(7)))))
-    env = Env(Engine(tasks, [module], data.x.specs), Comm(), 0)
+    env = Env(Engine(tasks, [module], data.x.specs), Plane(), 0)
     rows = torch.randn(7, 8, dtype=torch.float64, generator=draw)
     data.x = data.x_init = data.x.like([rows])
     data = method.start(data, env)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.typing import Env
@@ -41,7 +41,7 @@ def make(heads, biases=None, edges=None, **masks):
     for name, value in masks.items():
         data[name] = torch.tensor(value)
     tasks = SimpleNamespace(names=[f"node {k}" for k in range(count)])
-    return data, Env(SimpleNamespace(tasks=tasks), Comm(), 0)
+    return data, Env(SimpleNamespace(tasks=tasks), Plane(), 0)
 
 
 def matrix(data, weight):

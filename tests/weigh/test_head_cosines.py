@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm
+from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.weigh.head_cosines import check_head, head_cosines
 
-ENV = SimpleNamespace(comm=Comm())
+ENV = SimpleNamespace(plane=Plane())
 EDGES = [[0, 1, 2, 1, 0], [0, 0, 0, 2, 1]]
 
 

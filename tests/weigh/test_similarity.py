@@ -13,11 +13,11 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.plane import Plane
 from graphcollab.testing import Scene
 from graphcollab.transforms import Complete, WithSelfLoops
 from graphcollab.weigh import (
@@ -96,28 +96,29 @@ def test_inverse_loss_is_of_the_senders_model_on_the_receivers_samples(split, sh
 
 
 def test_models_travel_to_the_samples(scene):
-    class Post(Comm):
+    class Post(Plane):
         seen = ()
 
-        def at_owner(self, rows, answer):
+        def at_data(self, rows, answer, to="data"):
             self.seen = (rows.index.tolist(), rows.node.tolist())
-            return answer(rows)
+            return super().at_data(rows, answer, to)
 
     data, env = trained(scene)
     post = Post()
-    InverseLoss().scores(data, env._replace(comm=post), EDGES)
+    InverseLoss().scores(data, env._replace(plane=post), EDGES)
     assert post.seen == tuple(EDGES.tolist())
 
 
 def test_models_of_other_nodes_are_read_through_the_halo(scene):
-    class Doubled(Comm):
+    class Doubled(Plane):
         def halo(self, rows, edge_index):
             assert edge_index is EDGES
-            return rows + 1  # what comes over the wire is what is compared
+            found = super().halo(rows, edge_index)
+            return replace(found, rows=rows + 1)  # what comes over the wire is what is compared
 
     data, env = trained(scene)
     x, change = rows(data.x), rows(data.x) - rows(data.x_start)
-    env = env._replace(comm=Doubled())
+    env = env._replace(plane=Doubled())
     pairs = EDGES.T.tolist()
     assert CosineWeights().scores(data, env, EDGES).tolist() == pytest.approx(
         [cosine(x[i], x[j] + 1) for j, i in pairs]

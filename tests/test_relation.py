@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.comm import Comm, Relation
+from graphcollab.relation import Relation
 
 
 def test_relation_flips_and_moves():
@@ -37,18 +37,3 @@ def test_relation_is_opaque_to_data():
     relation = Relation(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), (2, 2))
     data = Data(num_nodes=2, edge_index=torch.tensor([[0, 1], [1, 0]]), memory=relation)
     assert "memory" not in data.node_attrs() + data.edge_attrs()
-
-
-def test_verbs_are_the_identity_in_one_process():
-    comm, rows = Comm(), torch.arange(6.0).view(3, 2)
-    assert comm.halo(rows, torch.tensor([[0], [1]])) is rows
-    assert comm.reduce(rows) is rows
-    assert torch.equal(comm.at_owner(rows, lambda r: r.sum(1)), torch.tensor([1.0, 5.0, 9.0]))
-
-
-def test_count_charges_senders_four_bytes_a_float():
-    data = Data(num_nodes=3, bytes_sent=torch.tensor([0.0, 8.0, 0.0], dtype=torch.float64))
-    after = Comm().count(data, torch.tensor([1, 1, 2]), 10)
-    assert after.bytes_sent.tolist() == [0.0, 88.0, 40.0]
-    assert data.bytes_sent.tolist() == [0.0, 8.0, 0.0]
-    assert Comm().count(data, torch.tensor([], dtype=torch.int64), 10).bytes_sent.tolist() == [0.0, 8.0, 0.0]

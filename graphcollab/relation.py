@@ -1,21 +1,13 @@
-"""What nodes exchange: `Comm` with its four verbs, and `Relation` for edges beside the graph's."""
+"""`Relation`: edges beside those of the collaboration graph."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-__all__ = ["Comm", "Relation"]
-
-T = TypeVar("T")
-
-BYTES_PER_FLOAT = 4
+__all__ = ["Relation"]
 
 
 @dataclass(frozen=True)
@@ -66,37 +58,3 @@ class Relation:
     def clone(self) -> Relation:
         """Copy the tensors, as ``Data.clone`` asks."""
         return replace(self, edge_index=self.edge_index.clone(), values=self.values.clone())
-
-
-class Comm:
-    """Communication between nodes when one process holds all of them: every verb is the identity, bytes still count.
-
-    Stages talk to other nodes only through these verbs and never ask how many processes there are.
-    """
-
-    def halo(self, rows: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the rows that local receivers may read, indexed by ``edge_index[0]``: here all rows [K, P]."""
-        return rows
-
-    def reduce(self, value: Tensor) -> Tensor:
-        """Return the sum of a declared global value over all processes."""
-        return value
-
-    def at_owner(self, rows: T, answer: Callable[[T], Tensor]) -> Tensor:
-        """Send rows to the owners of the data they meet and bring the answers back."""
-        return answer(rows)
-
-    def count(self, data: Data, senders: Tensor, floats: float | Tensor) -> Data:
-        """Add what nodes sent to ``data.bytes_sent`` [K], 4 bytes a float.
-
-        Args:
-            data: The graph; it is not changed.
-            senders: Node of every message, [M].
-            floats: Floats in one message, or in each, [M].
-        """
-        sent = data.bytes_sent.clone()
-        ones = torch.full_like(senders, 1, dtype=sent.dtype)
-        sent.index_add_(0, senders, ones * (BYTES_PER_FLOAT * floats))
-        data = copy.copy(data)
-        data.bytes_sent = sent
-        return data
