@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Context, Objective, Reads
 
 __all__ = ["CosinePull"]
 
@@ -27,9 +29,15 @@ class CosinePull(Objective):
         ValueError: When called, if the context has no anchor, or no architecture to look the part up in.
     """
 
+    reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
+
     mu: float
     part: str = "all"
-    anchored = True
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part."""
+        return {"part": self.part}
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the term; outputs and targets play no part."""

@@ -46,10 +46,10 @@ def dense(data: Data) -> Tensor:
     return matrix.index_put((data.edge_index[1], data.edge_index[0]), data.edge_weight)
 
 
-def close(one: Tensor, two: Tensor, what: str) -> None:
+def close(one: Tensor, two: Tensor, what: str, tolerance: float = TOLERANCE) -> None:
     """Require that two tensors are equal up to rounding."""
     apart, size = (float(values.abs().max()) if values.numel() else 0.0 for values in (one - two, one))
-    require(apart <= TOLERANCE * max(1.0, size), f"{what} differ by up to {apart:.3g}")
+    require(apart <= tolerance * max(1.0, size), f"{what} differ by up to {apart:.3g}")
 
 
 def require(holds: bool, message: str) -> None:

@@ -52,9 +52,13 @@ class RemainderWeights(Weigher):
         """It does."""
         return True
 
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that every node hears itself."""
+        require_self_loops(data, env, "RemainderWeights gives a node's own model what the others leave")
+        return data
+
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the round's edges."""
-        require_self_loops(data, env, "RemainderWeights gives a node's own model what the others leave")
         sender, receiver = data.edge_index
         loop = sender == receiver
         weight = (self.scale * data.edge_score).masked_fill(loop, 0).clamp(min=0)

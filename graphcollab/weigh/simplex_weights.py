@@ -53,9 +53,13 @@ class SimplexWeights(Weigher):
         """It does."""
         return True
 
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that every node hears itself."""
+        require_self_loops(data, env, "SimplexWeights gives a node's own model a similarity of 1")
+        return data
+
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the round's edges."""
-        require_self_loops(data, env, "SimplexWeights gives a node's own model a similarity of 1")
         sender, receiver = data.edge_index
         count = env.engine.tasks.sizes("train")[sender].double()
         share = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]

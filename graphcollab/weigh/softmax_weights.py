@@ -57,6 +57,12 @@ class SoftmaxWeights(Weigher):
         """It does."""
         return True
 
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that every node hears itself, where its own model has a weight of its own."""
+        if self.own is not None:
+            require_self_loops(data, env, f"SoftmaxWeights gives a node's own model the weight own={self.own:g}")
+        return data
+
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the softmax over every receiver's edges."""
         if "edge_score" not in data:
@@ -71,7 +77,6 @@ class SoftmaxWeights(Weigher):
             )
         if self.own is None:
             return softmax(self.tau * (score - 1), receiver, num_nodes=data.num_nodes)
-        require_self_loops(data, env, f"SoftmaxWeights gives a node's own model the weight own={self.own:g}")
         others = softmax((self.tau * (score - 1)).masked_fill(loop, -torch.inf), receiver, num_nodes=data.num_nodes)
         heard = torch.bincount(receiver, minlength=data.num_nodes)[receiver] > 1
         return torch.where(loop, torch.where(heard, self.own, 1.0), (1 - self.own) * others)

@@ -62,7 +62,7 @@ def isolate(name):
 
 
 def buffers(name):
-    method = quick(name, buffers="mix")
+    method = quick(name, buffers="average")
     scene = Scene.small(sizes=SIZES, shared_head=method.embeds, embeds=method.embeds)
     if method.embeds:  # these models normalise batches
         return method, scene.replace(modules=[scene.modules[0]], architecture=None)

@@ -65,4 +65,4 @@ def test_a_node_needs_a_self_loop(make_graph, make_env):
     env = make_env()
     env = env._replace(engine=type("Engine", (), {"tasks": type("Tasks", (), {"names": ("a", "b")})}))
     with pytest.raises(ValueError, match=r"what the others leave, and b has no self-loop: use prepare=WithSelfLoops"):
-        RemainderWeights().weights(data, env)
+        RemainderWeights().init(data, env)
