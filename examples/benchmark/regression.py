@@ -43,15 +43,17 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
     }
     for metric in METRICS:
         merges = ["fedavg", "similarity"] + ["softmax"] * metric.startswith("cosine")
-        out.update({f"{metric} {merge}": partial(dac, metric=metric, merge=merge, **train) for merge in merges})
+        for merge in merges:
+            form: dict[str, Any] = {"metric": metric, "merge": merge}
+            out[f"{metric} {merge}"] = partial(dac, **form, **train)
     out["cosine_weights bounded"] = partial(
         dac, metric="cosine_weights", merge="similarity", two_step="bounded", **train
     )
     out["pens"] = partial(pens, samples=10, explore_rounds=20, **train)
     peers = partial(panm, explore_rounds=20, **train)
     out |= {
-        "panm inverse_loss": partial(peers, "inverse_loss"),
-        "panm cosine_weights": partial(peers, "cosine_weights"),
+        "panm inverse_loss": partial(peers, metric="inverse_loss"),
+        "panm cosine_weights": partial(peers, metric="cosine_weights"),
     }
     out |= {"panm cosine_change": peers, "panm cosine_change softmax": partial(peers, merge="softmax")}
     return out

@@ -64,7 +64,8 @@ def makers(samples: int, patience: int, **settings: Any) -> dict[str, Any]:
         "oracle": partial(oracle, samples=samples, **train),
     }
     for metric, merge in product(METRICS, ("fedavg", "similarity")):
-        out[f"{metric} {merge}"] = partial(dac, metric=metric, samples=samples, merge=merge, **settings, **train)
+        form: dict[str, Any] = {"metric": metric, "merge": merge, "samples": samples}
+        out[f"{metric} {merge}"] = partial(dac, **form, **settings, **train)
     return out
 
 
