@@ -50,8 +50,8 @@ def methods(batch_size: int, patience: int) -> dict[str, Any]:
     out["pens"] = partial(pens, samples=10, explore_rounds=20, **train)
     peers = partial(panm, explore_rounds=20, **train)
     out |= {
-        "panm inverse_loss": partial(peers, "inverse_loss"),
-        "panm cosine_weights": partial(peers, "cosine_weights"),
+        "panm inverse_loss": partial(peers, metric="inverse_loss"),
+        "panm cosine_weights": partial(peers, metric="cosine_weights"),
     }
     out |= {"panm cosine_change": peers, "panm cosine_change softmax": partial(peers, merge="softmax")}
     return out

@@ -59,7 +59,7 @@ SILENT = {
     *("AdaptivePeers", "CenterAverage", "ChannelAttention", "ClassifierSimilarity", "CosineUpdates", "CosineWeights"),
     *("CrossGradients", "Exchange", "FirstOrderGain", "GradientAlignment", "HeadAffinity", "InverseDistance"),
     *("InverseLoss", "LaplacianPull", "NeighborhoodAverage", "PrototypeAverage", "Receive", "ServerAverage"),
-    *("ServerMix", "TrialMixtures"),
+    *("ServerMix", "TaskPeers", "TrialMixtures"),
 }
 """Pieces that cause bytes and do not say yet what they send."""
 

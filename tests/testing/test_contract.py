@@ -15,7 +15,7 @@ from graphcollab.method import Method
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
 from graphcollab.phases import Phases
-from graphcollab.piece import Judge
+from graphcollab.piece import Field, Judge
 from graphcollab.testing import (
     CONTRACT,
     NotApplicable,
@@ -23,6 +23,7 @@ from graphcollab.testing import (
     check_absent_nodes,
     check_alone_equals_local,
     check_contract,
+    check_declared,
     check_direction,
     check_forbidden_edges,
     check_input_untouched,
@@ -32,6 +33,7 @@ from graphcollab.testing import (
     check_relabelling,
     check_resume,
     check_runs,
+    check_sends,
     check_stragglers,
     check_two_architectures,
     differences,
@@ -91,6 +93,31 @@ def sends(x, data):
     return x
 
 
+def notes(x, data):
+    data.diary = 1
+    return x
+
+
+@dataclass(frozen=True)
+class Chatty(NoExchange):
+    """Sends something, and does not say what."""
+
+    def __call__(self, data, env):
+        return env.comm.count(super().__call__(data, env), data.node_id, 1.0)
+
+
+@dataclass(frozen=True)
+class Forgets(NoExchange):
+    """Keeps what it declares to live for a round only."""
+
+    keeps = (Field("diary", "scalar", "what was met", "round"),)
+
+    def __call__(self, data, env):
+        data = super().__call__(data, env)
+        data.diary = 1
+        return data
+
+
 class Memory:
     """State that is not in the data."""
 
@@ -148,6 +175,9 @@ twice = broken(two_edges)
         (check_resume, broken(Memory()), "differs from an uninterrupted one in"),
         (check_absent_nodes, broken(lambda x, data: x + 0.1), "x of a node that was absent has changed"),
         (check_stragglers, broken(stalls), "x is not finite where nodes are absent"),
+        (check_declared, broken(notes), r"\['diary'\] are in the data, and no piece declares them"),
+        (check_declared, local().replace(exchange=Forgets()), r"\['diary'\] are declared to live for a round, and are"),
+        (check_sends, local().replace(exchange=Chatty()), r"\['Chatty'\] cause bytes, and do not say in `travels`"),
         (check_membership, broken(sends), "a node that is not there has sent something"),
         (check_two_architectures, dpsgd(part="head").replace(exchange=Exchange("zero", "x", "backbone")), "shape"),
     ],
