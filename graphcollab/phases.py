@@ -35,7 +35,7 @@ class Phases:
         ValueError: If further phases do not begin later.
     """
 
-    method: Method
+    method: Method | Phases
     until: Count
     next: Method | Phases
 

@@ -155,42 +155,14 @@ def faults(cases) -> list[str]:
         return [fault for case in cases if (fault := case.fault())]
 
 
-# Owners whose settings are not checked by annotations yet.
-PENDING = {
-    *(
-        "AtRound",
-        "ProbeSimilarity",
-        "AdaptivePeers",
-        "Adam",
-        "AdamW",
-        "BestPeers",
-        "CenterAverage",
-        "ChannelAttention",
-        "ChooseCenter",
-    ),
-    *("ClassifierSimilarity", "ClippedMean", "CosineUpdates", "CountChosen", "CrossGradients", "EarlyStopping"),
-    *("Exchange", "FineTuned", "FirstOrderGain", "FirstView", "Fit", "FitPersonal", "FitThroughMixture"),
-    *("FitToPrototypes", "FrequentPeers", "GradientAlignment", "GreedyPeers", "HeadAffinity", "InverseDistance"),
-    *("InverseLoss", "KeepChosen", "LaplacianPull", "NeighborBag", "NeighborhoodAverage", "PairSampling"),
-    *("PeerSampler", "PeerWeights", "ProjectedGradient", "PrototypeAverage", "PrototypeContrast"),
-    *("PrototypeDistance", "PrototypeUniformity", "Proximal", "RandomPeers", "SGD", "SampleNodes", "Scaled"),
-    *("ServerAverage", "ServerMix", "SoftmaxScores", "Sum", "SupervisedContrast", "TaskPeers", "ThroughMixture"),
-    *("TrialMixtures", "UserLoss", "run", "compare", *BUILDERS),
-}
-
-
-def checked_owners() -> list[Owner]:
-    return [owner for owner in owners() if owner.name not in PENDING]
-
-
 def test_settings():
     """Every setting once, and more at random."""
-    assert faults(sample(checked_owners(), 1000)) == []
+    assert faults(sample(owners(), 1000)) == []
 
 
 @pytest.mark.slow
 def test_many_settings():
-    assert faults(sample(checked_owners(), 10_000, seed=1)) == []
+    assert faults(sample(owners(), 10_000, seed=1)) == []
 
 
 # Settings whose strings are names that models, tasks or files give.
@@ -219,7 +191,7 @@ def unlimited(owner: Owner) -> list[str]:
 
 
 def test_numbers_have_ranges_and_names_are_listed():
-    assert [one for owner in checked_owners() for one in unlimited(owner)] == []
+    assert [one for owner in owners() for one in unlimited(owner)] == []
 
 
 # Mutants: what is wrong with settings must be seen.

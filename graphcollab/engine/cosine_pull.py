@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from graphcollab.engine.objective import Context, Objective, Reads
+from graphcollab.settings import Real
 
 __all__ = ["CosinePull"]
 
@@ -31,7 +32,7 @@ class CosinePull(Objective):
 
     reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
 
-    mu: float
+    mu: Annotated[float, Real()]
     part: str = "all"
 
     @property

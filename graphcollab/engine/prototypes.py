@@ -43,7 +43,7 @@ def with_prototypes(data: Data, env: Env) -> Data:
     sizes = [tuple(out.logits.shape[1:] + out.latent.shape[1:]) for out in embed_sample(data, env)]
     if len({*sizes}) > 1 or len(sizes[0]) != 2:
         shown = "; ".join(
-            f"{type(backend.module).__name__} {f' of {tasks.names[int(members[0])]!r}' if len(members) else ''}: {size}"
+            f"{type(backend.module).__name__}{f' of {tasks.names[int(members[0])]!r}' if len(members) else ''}: {size}"
             for backend, members, size in zip(env.engine.backends, data.x.members, sizes, strict=True)
         )
         raise ValueError(

@@ -9,59 +9,14 @@ from dataclasses import fields
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.control.state import LOOP
 from graphcollab.phases import Phases
-from graphcollab.piece import Field, Piece
+from graphcollab.piece import Piece
 from graphcollab.plane import Plane
 from graphcollab.testing.claims import AnyMethod, require, rounds_of
 from graphcollab.testing.scene import Scene
 
-__all__ = ["LOOP", "check_declared", "check_sends", "pieces_of"]
-
-LOOP = (
-    Field("x", "rows", "the nodes' models", "run", "owner"),
-    Field("x_init", "rows", "the models that a run begins with", "run"),
-    Field("x_start", "rows", "the models that a round began with", "round", "owner"),
-    Field("x_local", "rows", "the models after the local update, before they are mixed", "round", "owner"),
-    Field("edge_index", "per_edge", "senders and receivers", "run"),
-    Field("edge_weight", "per_edge", "how much a receiver takes of a sender's model", "run", "receiver"),
-    Field("last_graph", "relation", "edges and weights of the last exchange, where the next round has others", "phase"),
-    Field("allowed", "relation", "edges that may exist", "run"),
-    Field("component", "per_node", "number of a node's component of these", "run"),
-    Field("server", "relation", "which nodes are at which server", "phase"),
-    Field("node_id", "per_node", "name of a node for random draws, whatever its place", "run"),
-    Field("num_nodes", "scalar", "K", "run"),
-    Field("round", "scalar", "rounds played", "run"),
-    Field("phase_start", "scalar", "round in which the phase began", "phase"),
-    Field("trains", "per_node", "who trains in the round", "run"),
-    Field("serves", "per_node", "whose model others may hear of in the round", "run"),
-    Field("present", "per_node", "who has joined and not left", "run"),
-    Field("isolated", "per_node", "who has diverged and takes no further part", "run"),
-    Field("isolated_because", "scalar", "why, by node", "run"),
-    Field("bad_step", "per_node", "first local step whose loss was not finite, or -1", "run"),
-    Field("train_loss", "per_node", "mean training loss of the last local update", "run", "owner"),
-    Field("bytes_sent", "per_node", "bytes that a node has sent", "run"),
-    Field("messages_sent", "per_node", "models that a node has sent", "run"),
-)
-"""What the loop itself keeps, with or without pieces."""
-
-PENDING = {
-    *("affinity", "bag", "center_count", "centers", "chosen", "chosen_rounds", "coded", "edge_alignment"),
-    *("edge_confidence", "edge_gain", "edge_logit", "edge_logit_exp_avg", "edge_logit_exp_avg_sq", "edge_member"),
-    *("edge_prior", "edge_score", "edge_share", "edge_trial", "fit_state", "fit_step", "memory", "mixer"),
-    *("mixer_exp_avg", "mixer_exp_avg_sq", "mixer_step", "neighbors", "own_share", "pairs_compared"),
-    *("prototype_known", "prototypes", "pull_warned", "received", "scores", "unused", "x_personal"),
-    *("best_x", "best_start", "best_loss", "stale", "stopped", "probe", "val_loss_before", "val_loss_after"),
-    *("val_metric_before", "val_metric_after", "center", "edge_weight_given"),
-}
-"""Fields of pieces that do not declare what they keep yet."""
-
-SILENT = {
-    *("AdaptivePeers", "CenterAverage", "ChannelAttention", "ClassifierSimilarity", "CosineUpdates", "CosineWeights"),
-    *("CrossGradients", "Exchange", "FirstOrderGain", "GradientAlignment", "HeadAffinity", "InverseDistance"),
-    *("InverseLoss", "LaplacianPull", "NeighborhoodAverage", "PrototypeAverage", "Receive", "ServerAverage"),
-    *("ServerMix", "TaskPeers", "TrialMixtures"),
-}
-"""Pieces that cause bytes and do not say yet what they send."""
+__all__ = ["check_declared", "check_sends", "pieces_of"]
 
 
 def pieces_of(method: AnyMethod) -> Iterator[Piece]:
@@ -77,17 +32,21 @@ def pieces_of(method: AnyMethod) -> Iterator[Piece]:
 
 
 def check_declared(method: AnyMethod) -> None:
-    """What is in the ``Data`` is declared by the loop or by a piece, and what lives for a round is gone after it."""
+    """What is in the ``Data`` is declared by the loop or by a piece, and a round's models are gone after it.
+
+    Those that nodes are judged by stay, and so do numbers of a round, to be looked at until the next one begins.
+    """
     declared = [*LOOP, *(field for piece in pieces_of(method) for field in piece.keeps)]
     data, env = Scene.small(embeds=method.embeds).begin(method)
     for _ in range(rounds_of(method)):
         data = method.play(data, env)
-        written = {name for name in sorted(data.keys()) if name not in PENDING}
-        unknown = sorted(name for name in written if not any(field.covers(name) for field in declared))
+        written = sorted(data.keys())
+        unknown = [name for name in written if not any(field.covers(name) for field in declared)]
         require(not unknown, f"{unknown} are in the data, and no piece declares them in its `keeps`")
-        lives = {field.name for field in declared if field.lifetime == "round"}
-        late = sorted(lives & written)
-        require(not late, f"{late} are declared to live for a round, and are there after it")
+        judged = method.last(data.round).judge.reads
+        models = {field.name for field in declared if field.lifetime == "round" and field.kind == "rows"}
+        late = sorted(models.difference(judged).intersection(written))
+        require(not late, f"{late} are models declared to live for a round, and are there after it")
 
 
 class _Ledger(Plane):
@@ -115,4 +74,4 @@ def check_sends(method: AnyMethod) -> None:
     for _ in range(rounds_of(method)):
         data = method.play(data, env)
     silent = {type(piece).__name__ for piece in ledger.payers if not piece.travels}
-    require(not silent - SILENT, f"{sorted(silent - SILENT)} cause bytes, and do not say in `travels` what is sent")
+    require(not silent, f"{sorted(silent)} cause bytes, and do not say in `travels` what is sent")

@@ -120,8 +120,8 @@ class FirstOrderGain(Weigher):
         nothing_else = all(spec.columns(self.part) == slice(0, spec.num_columns) for spec in data.x.specs)
         base = data.x_start if nothing_else else data.x.with_part(self.part, data.x_start.part(self.part))
         rows = Rows.with_part_of(data.x, receiver, sender, self.part, buffers_travel(data.x, self.buffers))
-        before = torch.full((data.num_nodes,), torch.nan, dtype=data.x.dtype, device=receiver.device)
-        before = before.index_copy(0, nodes, env.engine.loss(Rows.own(base, nodes), self.split))[receiver]
+        loss = env.engine.loss(Rows.own(base, nodes), self.split)
+        before = loss.new_full((data.num_nodes,), torch.nan).index_copy(0, nodes, loss)[receiver]
         after = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split))
         known = ROUNDING * torch.finfo(before.dtype).eps * torch.maximum(before.abs(), after.abs()).double()
         own = data.x_start.part(self.part)

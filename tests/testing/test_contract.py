@@ -103,7 +103,7 @@ class Chatty(NoExchange):
     """Sends something, and does not say what."""
 
     def __call__(self, data, env):
-        return env.comm.count(super().__call__(data, env), data.node_id, 1.0)
+        return env.plane.charge(super().__call__(data, env), data.node_id, 1.0)
 
 
 @dataclass(frozen=True)
