@@ -32,21 +32,13 @@ def pieces_of(method: AnyMethod) -> Iterator[Piece]:
 
 
 def check_declared(method: AnyMethod) -> None:
-    """What is in the ``Data`` is declared by the loop or by a piece, and a round's models are gone after it.
-
-    Those that nodes are judged by stay, and so do numbers of a round, to be looked at until the next one begins.
-    """
+    """What is in the ``Data`` is declared by the loop or by a piece (which says when the loop drops it)."""
     declared = [*LOOP, *(field for piece in pieces_of(method) for field in piece.keeps)]
     data, env = Scene.small(embeds=method.embeds).begin(method)
     for _ in range(rounds_of(method)):
         data = method.play(data, env)
-        written = sorted(data.keys())
-        unknown = [name for name in written if not any(field.covers(name) for field in declared)]
+        unknown = [name for name in sorted(data.keys()) if not any(field.covers(name) for field in declared)]
         require(not unknown, f"{unknown} are in the data, and no piece declares them in its `keeps`")
-        judged = method.last(data.round).judge.reads
-        models = {field.name for field in declared if field.lifetime == "round" and field.kind == "rows"}
-        late = sorted(models.difference(judged).intersection(written))
-        require(not late, f"{late} are models declared to live for a round, and are there after it")
 
 
 class _Ledger(Plane):

@@ -7,7 +7,11 @@ import torch
 
 from graphcollab.control.at_work import count_messages
 from graphcollab.exchange import NoExchange, ThroughServer
+from graphcollab.plane import Plane
 from graphcollab.relation import Relation
+from graphcollab.typing import Env
+
+ENV = Env(None, Plane(), 0)
 
 EDGES = ((0, 1, 2, 2, 1, 0), (0, 0, 0, 1, 2, 2))  # 0 hears itself, 1 and 2; 1 hears 2; 2 hears 1 and 0
 
@@ -21,10 +25,10 @@ def data(make_graph):
 
 
 def test_edges_between_different_nodes_whose_weight_is_not_zero(data):
-    after = count_messages(data)
+    after = count_messages(data, ENV)
     assert after.messages_sent.tolist() == [11, 2, 1]  # 0 -> 2; 1 -> 0 and 1 -> 2; 2 -> 1, but not 2 -> 0
     assert data.messages_sent.tolist() == [10, 0, 0]
-    assert count_messages(after).messages_sent.tolist() == [12, 4, 2]
+    assert count_messages(after, ENV).messages_sent.tolist() == [12, 4, 2]
 
 
 @pytest.mark.parametrize(
@@ -37,13 +41,13 @@ def test_edges_between_different_nodes_whose_weight_is_not_zero(data):
 )
 def test_nodes_at_rest(data, trains, serves, expected):
     data.trains, data.serves = torch.tensor(trains), torch.tensor(serves)
-    assert count_messages(data).messages_sent.tolist() == expected
+    assert count_messages(data, ENV).messages_sent.tolist() == expected
 
 
 def test_a_server_is_sent_one_and_sends_one(data):
-    assert count_messages(data, NoExchange().at_server(data)).messages_sent.tolist() == [10, 0, 0]  # there is none
+    assert count_messages(data, ENV, NoExchange().at_server(data)).messages_sent.tolist() == [10, 0, 0]  # there is none
     data.server = Relation(torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.ones(3), (3, 1))
     data.trains = torch.tensor([True, False, True])
-    assert count_messages(data, ThroughServer().at_server(data)).messages_sent.tolist() == [12, 0, 2]
+    assert count_messages(data, ENV, ThroughServer().at_server(data)).messages_sent.tolist() == [12, 0, 2]
     data.server = Relation(torch.tensor([[0, 1], [0, 0]]), torch.ones(2), (3, 1))  # node 2 has none
-    assert count_messages(data, ThroughServer().at_server(data)).messages_sent.tolist() == [12, 0, 0]
+    assert count_messages(data, ENV, ThroughServer().at_server(data)).messages_sent.tolist() == [12, 0, 0]

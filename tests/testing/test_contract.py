@@ -15,7 +15,7 @@ from graphcollab.method import Method
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
 from graphcollab.phases import Phases
-from graphcollab.piece import Field, Judge
+from graphcollab.piece import Judge
 from graphcollab.testing import (
     CONTRACT,
     NotApplicable,
@@ -106,18 +106,6 @@ class Chatty(NoExchange):
         return env.plane.charge(super().__call__(data, env), data.node_id, 1.0)
 
 
-@dataclass(frozen=True)
-class Forgets(NoExchange):
-    """Keeps what it declares to live for a round only."""
-
-    keeps = (Field("diary", "scalar", "what was met", "round"),)
-
-    def __call__(self, data, env):
-        data = super().__call__(data, env)
-        data.diary = 1
-        return data
-
-
 class Memory:
     """State that is not in the data."""
 
@@ -176,7 +164,6 @@ twice = broken(two_edges)
         (check_absent_nodes, broken(lambda x, data: x + 0.1), "x of a node that was absent has changed"),
         (check_stragglers, broken(stalls), "x is not finite where nodes are absent"),
         (check_declared, broken(notes), r"\['diary'\] are in the data, and no piece declares them"),
-        (check_declared, local().replace(exchange=Forgets()), r"\['diary'\] are declared to live for a round, and are"),
         (check_sends, local().replace(exchange=Chatty()), r"\['Chatty'\] cause bytes, and do not say in `travels`"),
         (check_membership, broken(sends), "a node that is not there has sent something"),
         (check_two_architectures, dpsgd(part="head").replace(exchange=Exchange("zero", "x", "backbone")), "shape"),

@@ -54,7 +54,8 @@ def test_mixture_is_weighed_by_p(points):
     method = learn(fair=False, start=0.25, split="train")
     data, env = points(TRAIN, VAL).begin(method, X)
     p = torch.full((2,), 0.25, dtype=torch.float64)
-    scores = method.weigh._tuned_scores(data, env, torch.tensor([1, 0]), torch.tensor([0, 1]), p, 0)
+    sent = env.plane.halo(data.x.part("all"), data.edge_index)
+    scores = method.weigh._tuned_scores(data, env, sent, torch.tensor([1, 0]), torch.tensor([0, 1]), p, 0)
     assert scores.tolist() == pytest.approx([-0.5 * 0.5**2, -0.5 * 0.5**2])
 
 
@@ -91,7 +92,7 @@ def test_row_of_neighbours_that_all_help_is_the_plain_mean(points):
 def test_majority_of_trials_decides(points, monkeypatch, votes, expected):
     method = learn(trials=3)
     monkeypatch.setattr(
-        TrialMixtures, "_compare", lambda self, data, env, edges, trial: torch.full_like(edges, votes[trial])
+        TrialMixtures, "_compare", lambda self, data, env, sent, edges, trial: torch.full_like(edges, votes[trial])
     )
     data, env = points(TRAIN, VAL).begin(method, X)
     assert [p for p, _ in graph(method.play(data, env)).values()] == pytest.approx([expected] * 2)
