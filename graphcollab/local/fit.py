@@ -107,7 +107,7 @@ class Fit(LocalSteps, Local):
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:
         """Take the local steps of some nodes, all of which live here."""
-        every = len(nodes) == data.x.num_nodes
+        every = len(nodes) == data.x.num_nodes and all(map(len, data.x.members))
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
         state = None

@@ -15,6 +15,9 @@ from graphcollab.testing.planes import check_planes
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import quick
 
+# Batch normalisation of batches of one or two samples amplifies rounding: one process that computes other chunks at a
+# time differs from itself by as much, 1e-9 to 3e-6 after three rounds.
+AMPLIFIED = 1e-4
 UNEVEN = [torch.tensor([0]), torch.tensor([1, 2, 4]), torch.tensor([3]), torch.tensor([5])]
 
 
@@ -70,6 +73,11 @@ def buffers(name):
     return method, scene.replace(modules=[nn.Sequential(OrderedDict(backbone=backbone, head=nn.Linear(5, 3))).double()])
 
 
+def check(method, scene, **how):
+    normalises = any(isinstance(layer, nn.BatchNorm1d) for module in scene.modules for layer in module.modules())
+    check_planes(method, scene, rounds=3, **{"tolerance": AMPLIFIED} if normalises else {}, **how)
+
+
 KINDS = {f.__name__: f for f in (plain, defaults, parts, elastic, phases, architectures, isolate, buffers)}
 
 
@@ -77,11 +85,11 @@ KINDS = {f.__name__: f for f in (plain, defaults, parts, elastic, phases, archit
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", methods.__all__)
 def test_processes_find_what_one_process_finds(name, kind):
-    check_planes(*KINDS[kind](name), rounds=3)
+    check(*KINDS[kind](name))
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", methods.__all__)
 def test_four_processes_of_uneven_shares(name):
     """The first owns no node of the second architecture."""
-    check_planes(*architectures(name), owners=UNEVEN)
+    check(*architectures(name), owners=UNEVEN)
