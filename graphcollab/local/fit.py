@@ -102,7 +102,7 @@ class Fit(LocalSteps, Local):
         data.bad_step = torch.full_like(data.node_id, -1)
         if len(nodes):
             data = self._fit(data, env, nodes)
-        data.train_loss, data.bad_step = env.plane.publish(data.train_loss), env.plane.publish(data.bad_step)
+        data.bad_step = env.plane.publish(data.bad_step)
         return data
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:

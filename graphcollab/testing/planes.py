@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from graphcollab.piece import Field
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.testing.claims import TOLERANCE, AnyMethod, close, require
-from graphcollab.testing.declared import pieces_of
 from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
 from graphcollab.testing.scene import Scene
 
@@ -48,11 +48,11 @@ def check_planes(
     """
     scene = scene or Scene.small(embeds=method.embeds)
     alone, env = scene.play(method, rounds)
-    fields = [*LOOP, *(field for piece in pieces_of(method) for field in piece.keeps)]
+    fields = [*LOOP, *method.fields]
 
     def play(transport: Lockstep) -> tuple[Data, Stacks, Tensor]:
         data, own_env = scene.begin(method, transport)
-        senders = _may_hear(data, transport.nodes)
+        senders = _may_hear(method, data, transport.nodes)
         data = hide(data, fields, transport.nodes)
         for _ in range(rounds):
             data = hide(method.play(data, own_env), fields, transport.nodes)
@@ -70,7 +70,9 @@ def check_planes(
             close(alone[name].double(), data[name].double(), name, tolerance)
         for moved in meeting.moved:
             strange = moved[p][~torch.isin(moved[p], senders)].tolist()
-            require(not strange, f"the owner of {nodes.tolist()} was given rows of {strange}, whom none of them may hear")
+            require(
+                not strange, f"the owner of {nodes.tolist()} was given rows of {strange}, whom none of them may hear"
+            )
 
 
 def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
@@ -89,7 +91,9 @@ def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
     near = {"receiver": own[data.edge_index[1]], "ends": own[data.edge_index].any(0)}
     data = copy.copy(data)
     for name in [*data.keys()]:
-        declared = {(field.kind, field.known_to) for field in fields if field.covers(name)}
+        covering = [field for field in fields if field.covers(name)]
+        exact = [field for field in covering if field.name == name]
+        declared = {(field.kind, field.known_to) for field in exact or covering}
         require(len(declared) == 1, f"the declarations of {name!r} differ, or there is none: {sorted(declared)}")
         ((kind, known_to),) = declared
         value = data[name]
@@ -101,15 +105,22 @@ def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
             data[name] = _at_receivers(value, own, name)
         else:
             known = own if kind == "per_node" else near[known_to]
-            data[name] = torch.where(known, value, poison(value))
+            data[name] = _only(value, known)
     return data
+
+
+def _only(values: Tensor, known: Tensor) -> Tensor:
+    """Return values [M, ...] of which all but some, a mask [M], are poisoned."""
+    out = poison(values)
+    out[known] = values[known]
+    return out
 
 
 def _at_receivers(relation: Relation, own: Tensor, name: str) -> Relation:
     """Return a relation that only receivers know; the edges of ``last_graph`` are everybody's, its weights are not."""
     known = own[relation.edge_index[1]]
     require(name == "last_graph" or bool(known.all()), f"{name!r} has edges that only other processes' receivers know")
-    return Relation(relation.edge_index, torch.where(known, relation.values, poison(relation.values)), relation.size)
+    return replace(relation, values=_only(relation.values, known))
 
 
 def _only_rows_of(value: object, nodes: Tensor, name: str) -> None:
@@ -117,15 +128,19 @@ def _only_rows_of(value: object, nodes: Tensor, name: str) -> None:
         for key, some in value.items():
             _only_rows_of(some, nodes, f"{name}[{key!r}]")
     elif isinstance(value, Stacks):
-        require(value.nodes.tolist() == nodes.tolist(), f"{name!r} has rows of {value.nodes}, this process owns {nodes}")
+        require(
+            value.nodes.tolist() == nodes.tolist(), f"{name!r} has rows of {value.nodes}, this process owns {nodes}"
+        )
     elif isinstance(value, Tensor):
         require(len(value) == len(nodes), f"{name!r} has {len(value)} rows, this process owns {len(nodes)} nodes")
     else:
         raise AssertionError(f"{name!r} is declared to be rows, and is a {type(value).__name__}")
 
 
-def _may_hear(data: Data, nodes: Tensor) -> Tensor:
+def _may_hear(method: AnyMethod, data: Data, nodes: Tensor) -> Tensor:
     """Return all nodes that some may hear: along edges, or along those that may be drawn."""
+    if method.finds_peers and "allowed" not in data:
+        return torch.arange(data.num_nodes)
     edges = [data.edge_index, *([data.allowed.edge_index] if "allowed" in data else [])]
     return torch.cat([edge[0, torch.isin(edge[1], nodes)] for edge in edges])
 
