@@ -65,7 +65,8 @@ def check_planes(
         require(torch.equal(alone.edge_index, data.edge_index), "processes have other edges than one process has")
         here = torch.isin(data.edge_index[1], nodes)
         close(alone.edge_weight[here], data.edge_weight[here], "edge weights at receivers", tolerance)
-        close(*(d.train_loss[nodes].double().nan_to_num(-1.0) for d in (alone, data)), "train_loss", tolerance)
+        one, many = (d.train_loss[nodes].double().nan_to_num(-1.0) for d in (alone, data))
+        close(one, many, "train_loss", tolerance)
         for name in ("bytes_sent", "messages_sent", "bad_step", "trains", "serves", "isolated"):
             close(alone[name].double(), data[name].double(), name, tolerance)
         for moved in meeting.moved:
