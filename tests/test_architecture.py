@@ -42,6 +42,18 @@ SOLE_IMPORTER = {
     "torchvision": "graphcollab/_torchvision.py",
 }
 
+# What may know how rows of other processes get here; all else goes through the operators of a `Plane`.
+KNOWS_TRANSPORT = ("graphcollab/plane.py", "graphcollab/transport.py", "graphcollab/testing/")
+
+# Sums and comparisons over edges, for which pieces have the operators of a `Plane`.
+SLOTS = ("local", "weigh", "exchange", "rewire", "judge", "stop")
+OVER_EDGES = {"mix", "edge_products", "edge_cosines", "edge_distances"}
+# Pieces that use them with rows that are here already: why.
+HERE_ALREADY = {
+    "graphcollab/weigh/channel_attention.py": "codes are computed from a `Halo`; newcomers come after training",
+    "graphcollab/weigh/double_greedy.py": "one `Halo` is averaged with many weights",
+}
+
 # Calls that change the state of a global random number generator.
 SEEDING = {
     "numpy.random.seed",
@@ -178,6 +190,28 @@ def seeds_globally(file: str, tree: ast.AST) -> list[str]:
     ]
 
 
+def knows_transport(file: str, tree: ast.AST) -> list[str]:
+    """Uses of a transport by what is not to know that there may be several processes."""
+    if file.startswith(KNOWS_TRANSPORT):
+        return []
+    return [
+        f"{file}:{node.lineno}: uses a transport; use an operator of `Plane`"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "transport"
+    ]
+
+
+def passes_by_plane(file: str, tree: ast.AST) -> list[str]:
+    """Imports, by pieces, of functions that would read rows of nodes that another process may own."""
+    if not {*module_of(file)[1:2]} & {*SLOTS} or file in HERE_ALREADY:
+        return []
+    return [
+        f"{file}:{line}: imports {name}; use an operator of `Plane`, or say in HERE_ALREADY why the rows are here"
+        for line, name in imports(file, tree)
+        if within(name, f"{PACKAGE}.ops") and name.split(".")[-1] in OVER_EDGES
+    ]
+
+
 def lacks_all(file: str, tree: ast.Module) -> list[str]:
     """A public file without ``__all__``; private files, and ``__init__.py`` files that hold no code, need none."""
     name = file.split("/")[-1]
@@ -193,7 +227,9 @@ def parse(file: str) -> ast.Module:
     return ast.parse((ROOT / file).read_text(encoding="utf-8"), file)
 
 
-@pytest.mark.parametrize("rule", [wrong_direction, lacks_all], ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize(
+    "rule", [wrong_direction, lacks_all, knows_transport, passes_by_plane], ids=lambda rule: rule.__name__
+)
 def test_package(rule):
     assert [wrong for file in FILES for wrong in rule(file, parse(file))] == []
 
@@ -232,6 +268,13 @@ def test_equals_are_one_way_uses_within_a_tier():
     assert all(TIER[one] == TIER[other] and (other, one) not in EQUALS for one, other in EQUALS)
 
 
+def test_what_passes_by_the_plane_is_used():
+    used = {
+        file for file in HERE_ALREADY for _, name in imports(file, parse(file)) if name.split(".")[-1] in OVER_EDGES
+    }
+    assert used == {*HERE_ALREADY}
+
+
 def test_datasets_folder_is_not_importable():
     assert not (ROOT / "datasets" / "__init__.py").exists(), "it would shadow Hugging Face's datasets package"
 
@@ -268,6 +311,14 @@ def test_datasets_folder_is_not_importable():
         (seeds_globally, "graphcollab/stack.py", "import torch\ntorch.manual_seed(0)", 1),
         (seeds_globally, "graphcollab/stack.py", "import torch\nwith torch.random.fork_rng():\n    pass", 1),
         (seeds_globally, "graphcollab/relation.py", "import torch\ntorch.default_generator.manual_seed(0)", 1),
+        (knows_transport, "graphcollab/weigh/choose.py", "env.plane.transport.reduce(x)", 1),
+        (knows_transport, "graphcollab/testing/planes.py", "plane.transport.reduce(x)", 0),
+        (knows_transport, "graphcollab/weigh/choose.py", "env.plane.reduce(x)", 0),
+        (passes_by_plane, "graphcollab/weigh/choose.py", "from graphcollab.ops import mix, simplex", 1),
+        (passes_by_plane, "graphcollab/exchange/receive.py", "from graphcollab.ops.mix import mix", 1),
+        (passes_by_plane, "graphcollab/weigh/double_greedy.py", "from graphcollab.ops import mix", 0),
+        (passes_by_plane, "graphcollab/nn/mix.py", "from graphcollab.ops import mix", 0),
+        (passes_by_plane, "graphcollab/__init__.py", "from graphcollab.ops import mix", 0),
         (lacks_all, "graphcollab/relation.py", '"""Text."""\nx = 1', 1),
         (lacks_all, "graphcollab/relation.py", '__all__ = ["x"]\nx = 1', 0),
         (lacks_all, "graphcollab/_comm.py", "x = 1", 0),

@@ -43,8 +43,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
         in_use, (sender, receiver) = edges_in_use(data), data.edge_index
         crossing = (sender != receiver) & (data.edge_weight != 0)
         crossing = crossing if in_use is None else crossing & in_use
-        here = env.plane.transport.here(receiver)
-        sent = torch.bincount(sender[crossing if here is None else crossing & here], minlength=data.num_nodes)
+        sent = torch.bincount(sender[crossing & env.plane.known(receiver)], minlength=data.num_nodes)
         sent = env.plane.reduce(sent)
     else:
         sent = 2 * at_server.long()

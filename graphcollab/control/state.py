@@ -29,7 +29,7 @@ LOOP = (
     Field("isolated", "per_node", "mask: who was left behind", "run"),
     Field("isolated_because", "scalar", "why nodes were isolated, by node", "run"),
     Field("train_loss", "per_node", "mean loss of the last local update", "run", "owner"),
-    Field("bad_step", "per_node", "local step at which a loss was not finite; -1: none", "run", "owner"),
+    Field("bad_step", "per_node", "local step at which a loss was not finite; -1: none", "run"),
     Field("bytes_sent", "per_node", "bytes sent so far", "run"),
     Field("messages_sent", "per_node", "messages sent so far", "run"),
     Field("loss_bound", "per_node", "bound of every node's loss, where nodes are isolated", "run", "owner"),

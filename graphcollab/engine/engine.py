@@ -166,6 +166,8 @@ class Engine:
             [[6.0]]
         """
         objective = objective or self.objective
+        if not len(rows):
+            return BatchGradient(*self._nothing(rows, part), None)
         split = self.tasks.splits["train"]
         pool = self.tasks.pools[split.pool]
         # One batch per node, however many rows meet its data: index [N, B] and sizes [N]
@@ -182,8 +184,6 @@ class Engine:
                 key = seed, self.tasks.ids[rows.node[take[some]]], round_
                 loss, gradient, rest = backend.gradient(flat[some], inputs, targets, weight, objective, key=key)
                 found.append((take[some], loss, gradient[:, backend.spec.columns(part)], rest))
-        if not found:
-            raise ValueError("there are no rows to compute gradients of")
         order, losses, gradients, rests = zip(*found, strict=True)
         several = sum(1 for _ in self._stacks(rows)) > 1
         buffers = None if several else in_order(rests, order)
@@ -221,9 +221,16 @@ class Engine:
             if kept is None:
                 kept = result.new_empty(len(rows), *result.shape[1:])
             losses[take], kept[take] = value, result
-        if kept is None:
-            raise ValueError("there are no rows to compute gradients of")
+        if kept is None:  # a process may own no data that the models of others meet
+            losses, none = self._nothing(rows, part)
+            kept = none if reduce is None else reduce(none, rows.node)
         return losses, kept
+
+    def _nothing(self, rows: Rows, part: str) -> tuple[Tensor, Tensor]:
+        """Return the losses and gradients of no rows, [0] and [0, P_part]."""
+        losses = torch.zeros(0, dtype=rows.dtype, device=rows.node.device)
+        columns = rows.source.specs[0].columns(part)
+        return losses, losses.new_zeros(0, columns.stop - columns.start)
 
     def predict(self, rows: Rows, split: str, *, embed: bool = False) -> Iterator[Outputs]:
         """Yield the outputs of all rows on a split of their nodes' data, chunk by chunk, in evaluation mode.

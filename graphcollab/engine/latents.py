@@ -42,6 +42,8 @@ def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
     split = engine.tasks.splits["train"]
     pool = engine.tasks.pools[split.pool]
     for backend, members in zip(engine.backends, models.members, strict=True):
+        if not len(members):
+            continue  # nodes of another process have this architecture
         reason = _no_latents(backend.module, pool.inputs[split.of(int(members[0]))[:1]])
         if reason is not None:
             who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__

@@ -162,7 +162,7 @@ class CrossGradients(Local):
                 models[s][row, width:] = found.buffers
             taken.train_loss[mine] = found.loss.to(data.train_loss.dtype)
             taken.bad_step[mine[~torch.isfinite(found.loss)]] = 0
-        taken.train_loss, taken.bad_step = env.plane.publish(taken.train_loss), env.plane.publish(taken.bad_step)
+        taken.bad_step = env.plane.publish(taken.bad_step)
         taken.x, taken.fit_step = data.x.like(models), data.fit_step + data.trains.long()
         return taken, data.x.like(gradients)
 

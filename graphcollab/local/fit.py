@@ -102,12 +102,12 @@ class Fit(LocalSteps, Local):
         data.bad_step = torch.full_like(data.node_id, -1)
         if len(nodes):
             data = self._fit(data, env, nodes)
-        data.train_loss, data.bad_step = env.plane.publish(data.train_loss), env.plane.publish(data.bad_step)
+        data.bad_step = env.plane.publish(data.bad_step)
         return data
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:
         """Take the local steps of some nodes, all of which live here."""
-        every = len(nodes) == data.x.num_nodes
+        every = len(nodes) == data.x.num_nodes and all(map(len, data.x.members))
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
         state = None

@@ -2,62 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.control.state import LOOP
+from graphcollab.piece import Field
+from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
-from graphcollab.testing.claims import AnyMethod, close, require
-from graphcollab.testing.lockstep import Lockstep, in_lockstep
+from graphcollab.testing.claims import TOLERANCE, AnyMethod, close, require
+from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
 from graphcollab.testing.scene import Scene
 
-__all__ = ["OWNERS", "check_planes"]
+__all__ = ["OWNERS", "check_planes", "hide"]
 
 OWNERS = (torch.tensor([0, 3, 4]), torch.tensor([1, 2, 5]))
 
 
 def check_planes(
-    method: AnyMethod, scene: Scene | None = None, owners: Sequence[Tensor] = OWNERS, rounds: int = 2
+    method: AnyMethod,
+    scene: Scene | None = None,
+    owners: Sequence[Tensor] = OWNERS,
+    rounds: int = 2,
+    tolerance: float = TOLERANCE,
 ) -> None:
     """Processes that have nothing of each other's nodes find the same models, weights, bytes and messages as one.
 
-    Every process holds the models of its own nodes only; samples of others are poisoned.
+    Every process holds the models of its own nodes only; samples of others are poisoned, and so is, before the first
+    round and after each, what it may not know of them by the declarations of the loop and the pieces.
 
     Args:
         method: The method.
         scene: Where to play. Default: the small scene.
         owners: The nodes of every process.
         rounds: Rounds to play.
+        tolerance: By how much values may differ, relative to the greatest (or to one, if that is less).
 
     Raises:
-        AssertionError: If something differs by more than rounding.
+        AssertionError: If something differs by more than rounding, a process has rows of other nodes, or was given rows
+            of nodes that none of its own may hear.
     """
     scene = scene or Scene.small(embeds=method.embeds)
     alone, env = scene.play(method, rounds)
+    fields = [*LOOP, *method.fields]
 
-    def play(transport: Lockstep) -> tuple[Data, Stacks]:
+    def play(transport: Lockstep) -> tuple[Data, Stacks, Tensor]:
         data, own_env = scene.begin(method, transport)
+        senders = _may_hear(method, data, transport.nodes)
+        data = hide(data, fields, transport.nodes)
         for _ in range(rounds):
-            data = method.play(data, own_env)
-        return data, method.models(data, own_env)
+            data = hide(method.play(data, own_env), fields, transport.nodes)
+        return data, method.models(data, own_env), senders
 
     found, meeting = in_lockstep(owners, play)
-    for nodes, (data, judged) in zip(meeting.owners, found, strict=True):
-        _same_models(alone.x, data.x, nodes, "models")
-        _same_models(method.models(alone, env), judged, nodes, "models that nodes are judged by")
+    for p, (nodes, (data, judged, senders)) in enumerate(zip(meeting.owners, found, strict=True)):
+        _same_models(alone.x, data.x, nodes, "models", tolerance)
+        _same_models(method.models(alone, env), judged, nodes, "models that nodes are judged by", tolerance)
         require(torch.equal(alone.edge_index, data.edge_index), "processes have other edges than one process has")
         here = torch.isin(data.edge_index[1], nodes)
-        close(alone.edge_weight[here], data.edge_weight[here], "edge weights at receivers")
-        for name in ("bytes_sent", "messages_sent", "train_loss", "bad_step", "trains", "serves", "isolated"):
-            one, many = (d[name].double().nan_to_num(-1.0) for d in (alone, data))
-            close(one, many, name)
+        close(alone.edge_weight[here], data.edge_weight[here], "edge weights at receivers", tolerance)
+        one, many = (d.train_loss[nodes].double().nan_to_num(-1.0) for d in (alone, data))
+        close(one, many, "train_loss", tolerance)
+        for name in ("bytes_sent", "messages_sent", "bad_step", "trains", "serves", "isolated"):
+            close(alone[name].double(), data[name].double(), name, tolerance)
+        for moved in meeting.moved:
+            strange = moved[p][~torch.isin(moved[p], senders)].tolist()
+            require(
+                not strange, f"the owner of {nodes.tolist()} was given rows of {strange}, whom none of them may hear"
+            )
 
 
-def _same_models(alone: Stacks, own: Stacks, nodes: Tensor, what: str) -> None:
+def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
+    """Return the data as a process may know it that owns some nodes: the rest is poisoned.
+
+    Args:
+        data: The graph.
+        fields: What the loop and the pieces declare.
+        nodes: The nodes that the process owns, [k].
+
+    Raises:
+        AssertionError: If rows of other nodes are here, or edges of relations that only other receivers know, or two
+            declarations of a field differ in who knows it.
+    """
+    own = torch.zeros(data.num_nodes, dtype=torch.bool).index_fill(0, nodes, True)
+    near = {"receiver": own[data.edge_index[1]], "ends": own[data.edge_index].any(0)}
+    data = copy.copy(data)
+    for name in [*data.keys()]:
+        covering = [field for field in fields if field.covers(name)]
+        exact = [field for field in covering if field.name == name]
+        declared = {(field.kind, field.known_to) for field in exact or covering}
+        require(len(declared) == 1, f"the declarations of {name!r} differ, or there is none: {sorted(declared)}")
+        ((kind, known_to),) = declared
+        value = data[name]
+        if known_to == "public":
+            continue
+        if kind == "rows":
+            _only_rows_of(value, nodes, name)
+        elif kind == "relation":
+            data[name] = _at_receivers(value, own, name)
+        else:
+            known = own if kind == "per_node" else near[known_to]
+            data[name] = _only(value, known)
+    return data
+
+
+def _only(values: Tensor, known: Tensor) -> Tensor:
+    """Return values [M, ...] of which all but some, a mask [M], are poisoned."""
+    out = poison(values)
+    out[known] = values[known]
+    return out
+
+
+def _at_receivers(relation: Relation, own: Tensor, name: str) -> Relation:
+    """Return a relation that only receivers know; the edges of ``last_graph`` are everybody's, its weights are not."""
+    known = own[relation.edge_index[1]]
+    require(name == "last_graph" or bool(known.all()), f"{name!r} has edges that only other processes' receivers know")
+    return replace(relation, values=_only(relation.values, known))
+
+
+def _only_rows_of(value: object, nodes: Tensor, name: str) -> None:
+    if isinstance(value, Mapping):
+        for key, some in value.items():
+            _only_rows_of(some, nodes, f"{name}[{key!r}]")
+    elif isinstance(value, Stacks):
+        require(
+            value.nodes.tolist() == nodes.tolist(), f"{name!r} has rows of {value.nodes}, this process owns {nodes}"
+        )
+    elif isinstance(value, Tensor):
+        require(len(value) == len(nodes), f"{name!r} has {len(value)} rows, this process owns {len(nodes)} nodes")
+    else:
+        raise AssertionError(f"{name!r} is declared to be rows, and is a {type(value).__name__}")
+
+
+def _may_hear(method: AnyMethod, data: Data, nodes: Tensor) -> Tensor:
+    """Return all nodes that some may hear: along edges, or along those that may be drawn."""
+    if method.finds_peers and "allowed" not in data:
+        return torch.arange(data.num_nodes)
+    edges = [data.edge_index, *([data.allowed.edge_index] if "allowed" in data else [])]
+    return torch.cat([edge[0, torch.isin(edge[1], nodes)] for edge in edges])
+
+
+def _same_models(alone: Stacks, own: Stacks, nodes: Tensor, what: str, tolerance: float) -> None:
     require(own.nodes.tolist() == nodes.tolist(), f"a process that owns {nodes.tolist()} has {what} of {own.nodes}")
     whole = alone.held(nodes)
     for one, many in zip(whole.tensors, own.tensors, strict=True):
         if one.numel():
-            close(one, many, what)
+            close(one, many, what, tolerance)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
+from graphcollab.piece import Field, Weigher
+from graphcollab.relation import Relation
 from graphcollab.testing import Scene
-from graphcollab.testing.planes import check_planes
+from graphcollab.testing.planes import check_planes, hide
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import quick
 
+# Batch normalisation of batches of one or two samples amplifies rounding: one process that computes other chunks at a
+# time differs from itself by as much, 1e-9 to 3e-6 after three rounds.
+AMPLIFIED = 1e-4
 UNEVEN = [torch.tensor([0]), torch.tensor([1, 2, 4]), torch.tensor([3]), torch.tensor([5])]
 
 
@@ -70,18 +78,110 @@ def buffers(name):
     return method, scene.replace(modules=[nn.Sequential(OrderedDict(backbone=backbone, head=nn.Linear(5, 3))).double()])
 
 
+def check(method, scene, **how):
+    normalises = any(isinstance(layer, nn.BatchNorm1d) for module in scene.modules for layer in module.modules())
+    check_planes(method, scene, rounds=3, **{"tolerance": AMPLIFIED} if normalises else {}, **how)
+
+
 KINDS = {f.__name__: f for f in (plain, defaults, parts, elastic, phases, architectures, isolate, buffers)}
 
 
+ALWAYS = {"plain", "defaults"}
+# Of the other kinds these are played every time: they meet in the local update, through learned weights, at peers that
+# are drawn, through centres, and in personal models.
+REPRESENTATIVE = {"cga", "meta_l2c", "fomo", "ifca", "ditto"}
+
+
+def case(*names):
+    soon = not REPRESENTATIVE.isdisjoint(names) or not ALWAYS.isdisjoint(names)
+    return pytest.param(*names, marks=() if soon else pytest.mark.slow)
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", methods.__all__)
+@pytest.mark.parametrize(("name", "kind"), [case(name, kind) for kind in KINDS for name in methods.__all__])
 def test_processes_find_what_one_process_finds(name, kind):
-    check_planes(*KINDS[kind](name), rounds=3)
+    check(*KINDS[kind](name))
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", methods.__all__)
+@pytest.mark.parametrize("name", [case(name) for name in methods.__all__])
 def test_four_processes_of_uneven_shares(name):
     """The first owns no node of the second architecture."""
-    check_planes(*architectures(name), owners=UNEVEN)
+    check(*architectures(name), owners=UNEVEN)
+
+
+@dataclass(frozen=True)
+class ByLoss(Weigher):
+    """Weighs by what only the sender may know."""
+
+    keeps: ClassVar[tuple[Field, ...]] = (Field("worth", "per_node", "what the loss speaks for", "phase", "owner"),)
+
+    def init(self, data, env):
+        data = copy.copy(data)
+        data.worth = torch.ones(data.num_nodes, dtype=data.x.dtype)
+        return data
+
+    def weights(self, data, env):
+        return data.worth[data.edge_index[0]] / 6
+
+
+@dataclass(frozen=True)
+class Hoard(Weigher):
+    """Keeps the models of all nodes, and says that they are the owners'."""
+
+    keeps: ClassVar[tuple[Field, ...]] = (Field("hoard", "rows", "models of all", "phase", "owner"),)
+
+    def weights(self, data, env):
+        data.hoard = env.plane.gather(data.x.part("all"))
+        return torch.full_like(data.edge_weight, 1 / 6)
+
+
+def test_what_only_others_know_is_poisoned():
+    with pytest.raises(AssertionError, match="models differ"):
+        check_planes(methods.dpsgd().replace(weigh=ByLoss()), rounds=1)
+
+
+def test_rows_of_others_are_found():
+    with pytest.raises(AssertionError, match="'hoard' has 6 rows, this process owns 3 nodes"):
+        check_planes(methods.dpsgd().replace(weigh=Hoard()))
+
+
+def state(**fields):
+    edges = torch.tensor([[1, 0, 2], [0, 1, 1]])
+    return Data(num_nodes=3, edge_index=edges, **fields)
+
+
+def declared(kind, known_to):
+    return [
+        Field("num_nodes", "scalar", ""),
+        Field("edge_index", "per_edge", ""),
+        Field("it", kind, "", "run", known_to),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "known_to", "known"),
+    [
+        ("per_node", "public", [0, 1, 2]),
+        ("per_node", "owner", [0]),
+        ("per_edge", "receiver", [0]),
+        ("per_edge", "ends", [0, 1]),
+    ],
+)
+def test_who_knows_an_entry(kind, known_to, known):
+    found = hide(state(it=torch.ones(3)), declared(kind, known_to), torch.tensor([0])).it
+    assert found.isfinite().nonzero().flatten().tolist() == known
+
+
+def test_memories_of_others_are_found():
+    edges = state().edge_index
+    with pytest.raises(AssertionError, match="'it' has edges that only other processes' receivers know"):
+        hide(state(it=Relation(edges, torch.ones(3), (3, 3))), declared("relation", "receiver"), torch.tensor([0]))
+    own = state(it=Relation(edges[:, :1], torch.ones(1), (3, 3)))
+    assert hide(own, declared("relation", "receiver"), torch.tensor([0])).it.values.tolist() == [1]
+
+
+def test_who_knows_a_field_is_declared_once():
+    twice = [*declared("per_node", "owner"), *declared("per_node", "public")]
+    with pytest.raises(AssertionError, match="the declarations of 'it' differ"):
+        hide(state(it=torch.ones(3)), twice, torch.tensor([0]))
