@@ -1,4 +1,4 @@
-"""Checks of settings that many parts share, warnings that name their caller, and a filter for those of a thread."""
+"""Warnings that name their caller, and a filter for those of a thread."""
 
 from __future__ import annotations
 
@@ -10,33 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["check_whole", "own_filter", "warn"]
+__all__ = ["own_filter", "warn"]
 
 _FILTERS = threading.Lock()
 _PACKAGE = str(Path(__file__).parent)
-
-
-def check_whole(minimum: int = 1, optional: bool = False, **settings: object) -> None:
-    """Check that settings are whole numbers that are not too small.
-
-    Args:
-        minimum: The smallest that is allowed.
-        optional: Whether None, for a setting that is not given, is allowed too.
-        settings: Values by name.
-
-    Raises:
-        ValueError: If one is something else; it is named.
-
-    Example:
-        >>> check_whole(steps=2.5)
-        Traceback (most recent call last):
-        ValueError: steps must be a whole number of at least 1, got 2.5
-    """
-    for name, value in settings.items():
-        if optional and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
 
 def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 __all__ = [
     "Buffers",
     "Count",
+    "Finite",
     "Fraction",
     "Incomplete",
     "Momentum",
@@ -27,6 +28,7 @@ __all__ = [
     "NonNegative",
     "Positive",
     "Real",
+    "Seed",
     "SettingError",
     "Share",
     "Whole",
@@ -119,6 +121,10 @@ class Real:
 
 Count: TypeAlias = Annotated[int, Whole(1)]
 Natural: TypeAlias = Annotated[int, Whole(0)]
+Seed: TypeAlias = Annotated[int, Whole()]
+"""Any whole number of 64 bits."""
+Finite: TypeAlias = Annotated[float, Real()]
+"""Any number but infinity and nan."""
 Positive: TypeAlias = Annotated[float, Real(above=0)]
 NonNegative: TypeAlias = Annotated[float, Real(least=0)]
 Share: TypeAlias = Annotated[float, Real(above=0, most=1)]

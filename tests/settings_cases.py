@@ -24,7 +24,8 @@ from torch import nn
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.engine import SGD, Objective, Proximal, RowOptimizer
-from graphcollab.local import Fit
+from graphcollab.local import Fit, ProjectedGradient
+from graphcollab.local.combine import Combine
 from graphcollab.piece import Rewiring, Weigher
 from graphcollab.rewire import Keep, NeighborBag
 from graphcollab.settings import Real, Whole
@@ -49,6 +50,7 @@ SAMPLES: dict[type, Callable[[], Any]] = {
     BaseTransform: lambda: TopK(1),
     NeighborBag: NeighborBag,
     Fit: Fit,
+    Combine: ProjectedGradient,
     nn.Module: lambda: nn.Linear(4, 3),
 }
 """How to make what an annotation asks for by a class."""

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from graphcollab.datasets.labelled_arrays import LabelledArrays
-from graphcollab.settings import Real, checked
+from graphcollab.settings import Real, Seed, checked
 
 __all__ = ["digits"]
 
 
 @checked
-def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed: int = 0) -> LabelledArrays:
+def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed: Seed = 0) -> LabelledArrays:
     """Load 1,797 real handwritten digits of 8 x 8 pixels. They come with scikit-learn, so nothing is downloaded.
 
     They are the test part of `Optical Recognition of Handwritten Digits

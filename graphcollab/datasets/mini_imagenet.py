@@ -15,7 +15,7 @@ from torch import Tensor
 from graphcollab.datasets._images import scale_images, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, Real, checked
+from graphcollab.settings import Count, Real, Seed, checked
 
 __all__ = ["mini_imagenet"]
 
@@ -29,7 +29,7 @@ def mini_imagenet(
     root: str | os.PathLike[str],
     size: Count = 84,
     test_fraction: Annotated[float, Real(above=0, below=1)] = 1 / 6,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> LabelledArrays:
     """Load MiniImageNet, pooled: 100 classes with 600 images each, divided into training and test **within** a class.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from graphcollab.piece import Piece
-from graphcollab.settings import NonNegative
+from graphcollab.settings import Finite, NonNegative
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Context", "Objective", "Proximal", "Reads", "Scaled", "Sum", "Wrapped"]
@@ -205,7 +205,7 @@ class Wrapped(Objective):
 class Scaled(Wrapped):
     """An objective times a number."""
 
-    scale: float
+    scale: Finite
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Scale the term."""

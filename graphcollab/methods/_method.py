@@ -31,7 +31,7 @@ SHARED = {
     "batch_size": "Samples per step.",
     "optimizer": (
         '``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimiser object such as\n'
-        "``SGD(lr=0.1, nesterov=True)``, which brings its own. Its state starts afresh in every round."
+        "``SGD(lr=0.1, momentum=0.9)``, which brings its own. Its state starts afresh in every round."
     ),
     "momentum": "Momentum of SGD.",
     "weight_decay": "Coefficient of the L2 penalty.",
@@ -90,7 +90,7 @@ def make_optimizer(optimizer: Optimizer, lr: float, momentum: float, weight_deca
         weight_decay: Coefficient of the L2 penalty.
         adam: Further settings of Adam, if it is that.
     """
-    own = {"momentum": momentum} if optimizer == "sgd" else adam
+    own = {"momentum": momentum} if isinstance(optimizer, str) and optimizer == "sgd" else adam
     return as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay, **own)
 
 

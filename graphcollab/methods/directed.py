@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from graphcollab.exchange import NoExchange, Receive
 from graphcollab.local import Mixture
@@ -11,7 +11,7 @@ from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.phases import Phases
 from graphcollab.rewire import EveryRound
-from graphcollab.settings import Count, Fraction, Momentum, NonNegative, Share
+from graphcollab.settings import Count, Momentum, NonNegative, Real, Share
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
 
@@ -36,7 +36,7 @@ def directed(
     trial_steps: Count | None = None,
     trials: Count = 1,
     delta: Share = 0.1,
-    minimum: Fraction = 0.05,
+    minimum: Annotated[float, Real(least=0, most=0.5)] = 0.05,
     compare: Literal["metric", "loss"] = "metric",
     split: Literal["val", "train"] = "val",
     fair: bool = True,
@@ -71,15 +71,12 @@ def directed(
         trial_steps: K' as a number of steps, instead of ``trial_epochs``.
         trials: Trials of an edge per round; the majority decides.
         delta: By how much p rises or falls.
-        minimum: An edge with a smaller p vanishes.
+        minimum: An edge with a smaller p vanishes; at most the p that edges start with, 0.5.
         compare: ``"metric"`` or ``"loss"``; see `TrialMixtures`.
         split: Samples mixtures are compared on.
         fair: Compare with the own model after as many steps more, instead of as it is (the thesis).
         weights: How p becomes α, ``"share"`` or ``"odds"``; see `TrialMixtures`.
         part: Part of the model that is mixed.
-
-    Raises:
-        ValueError: If ``minimum`` is above the p that edges start with, 0.5.
 
     Example:
         >>> directed(learn_rounds=5).until

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from graphcollab.engine import CosinePull
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
-from graphcollab.settings import Buffers, Count, Fraction, Momentum, NonNegative, Positive, Real, Share
+from graphcollab.settings import Buffers, Count, Finite, Fraction, Momentum, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineUpdates, PeerWeights, SimplexWeights
 
@@ -27,7 +25,7 @@ def pfedgraph(
     momentum: Momentum = 0.9,
     weight_decay: NonNegative = 1e-5,
     alpha: Positive = 0.8,
-    lam: Annotated[float, Real()] = 0.01,
+    lam: Finite = 0.01,
     snap: Fraction | None = 0.9,
     compare: str | None = None,
     fraction: Share = 1.0,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcollab.checks import own_filter
 from graphcollab.metrics._edges import check_edges
-from graphcollab.settings import Count, Natural, checked
+from graphcollab.settings import Count, Natural, Seed, checked
 
 __all__ = ["adjusted_rand_index", "recovered_clusters"]
 
@@ -22,7 +22,7 @@ def adjusted_rand_index(
     edge_weight: Tensor,
     cluster: Tensor,
     num_clusters: Count | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     node_id: Tensor | None = None,
 ) -> float:
     """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
@@ -66,7 +66,7 @@ def recovered_clusters(
     edge_weight: Tensor,
     num_nodes: Natural,
     num_clusters: Count | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     node_id: Tensor | None = None,
 ) -> Tensor:
     """Return the cluster of every node, as the graph has it.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcollab.engine import Engine, Rows, require_latents
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, checked
+from graphcollab.settings import Count, Seed, checked
 from graphcollab.stack import Stacks
 
 __all__ = ["NodeLatents", "node_latents"]
@@ -41,7 +41,7 @@ def node_latents(
     split: str = "test",
     per_node: Count | None = None,
     of: Literal["latent", "projection"] = "latent",
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> NodeLatents:
     """Return the latents that every node's model has of the node's own samples, in evaluation mode.
 

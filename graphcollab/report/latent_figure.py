@@ -15,7 +15,7 @@ from torch import Tensor
 from graphcollab.keyed import keyed_order, keyed_seed
 from graphcollab.metrics import NodeLatents, node_latents
 from graphcollab.report._style import COLOURS, GRID, new_figure, quiet
-from graphcollab.settings import Count, Positive, checked
+from graphcollab.settings import Count, Positive, Seed, checked
 from graphcollab.train import Result
 
 __all__ = ["latent_figure"]
@@ -34,7 +34,7 @@ def latent_figure(
     by: Literal["node", "cluster"] = "node",
     perplexity: Positive = 30.0,
     distance: str = "euclidean",
-    seed: int = 0,
+    seed: Seed = 0,
     title: str | None = None,
 ) -> Figure:
     """Draw the latents that nodes' models have of their own samples in two dimensions, coloured by node and by class.

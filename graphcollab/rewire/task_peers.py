@@ -16,7 +16,7 @@ from graphcollab.peers.edges import connect
 from graphcollab.peers.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
 from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.at_round import Keep
-from graphcollab.settings import Count, Positive, Real
+from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class TaskPeers(Rewiring):
         there = env.attend.members(data, data.round)
         return self._connect(data, env, there) if bool((there & ~data.isolated & ~data.coded).any()) else data
 
-    def distances(self, tasks: Tasks, seed: int = 0) -> TaskDistances:
+    def distances(self, tasks: Tasks, seed: Seed = 0) -> TaskDistances:
         """Return the distances between nodes, for example to choose a threshold.
 
         Args:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_uniform
-from graphcollab.settings import Count, Natural, SettingError, checked
+from graphcollab.settings import Count, Natural, Seed, SettingError, checked
 from graphcollab.tasks._deal import assemble, clusters_of, deal_by_class, draw_tests_by_class
 from graphcollab.tasks.partition import Labelled
 from graphcollab.tasks.pool import Pool
@@ -61,7 +61,7 @@ def class_clusters(
     overlap: Natural = 4,
     val: Natural = 0,
     test: Natural = 15,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     """Give every cluster of nodes some of the classes, and every node a number of samples of each of them.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, Natural, checked
+from graphcollab.settings import Count, Natural, Seed, checked
 from graphcollab.tasks.partition import Labelled
 from graphcollab.tasks.shift import label_shift
 from graphcollab.tasks.tasks import Tasks
@@ -24,7 +24,7 @@ def disjoint_classes(
     train: Count | None = None,
     val: Natural = 100,
     test: Natural | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     """Draw classes for every cluster of nodes and deal all their samples to its nodes: a `label_shift` at random.

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphcollab.settings import Count, Fraction, Natural, checked
+from graphcollab.settings import Count, Fraction, Natural, Seed, checked
 from graphcollab.tasks._deal import assemble, deal_by_class, draw_tests_by_class
 from graphcollab.tasks.partition import Labelled
 from graphcollab.tasks.pool import Pool
@@ -62,7 +62,7 @@ def majority_tasks(
     train: Count | Sequence[Count] = 1000,
     val: Natural = 200,
     test: Natural = 300,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     """Give every node most of its samples from its majority classes and few from the others.

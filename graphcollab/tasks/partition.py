@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, Natural, Real, checked
+from graphcollab.settings import Count, Natural, Real, Seed, checked
 from graphcollab.tasks.pool import Pool, Split
 from graphcollab.tasks.tasks import Tasks
 
@@ -77,7 +77,7 @@ def label_ranges(sources: Sequence[Labelled]) -> list[range]:
 
 @checked
 def class_shards(
-    targets: Tensor, classes: Sequence[Natural], shards: Count, seed: int = 0, size: Count | None = None
+    targets: Tensor, classes: Sequence[Natural], shards: Count, seed: Seed = 0, size: Count | None = None
 ) -> list[list[Tensor]]:
     """Cut the samples of every class at random into shards of (almost) equal size.
 
@@ -117,7 +117,7 @@ def shard_tasks(
     data: Labelled,
     shards: Count = 20,
     classes_per_node: Count = 2,
-    seed: int = 0,
+    seed: Seed = 0,
     *,
     classes: Sequence[Natural] | None = None,
     shard_size: Count | None = None,
@@ -185,7 +185,7 @@ def grouped_tasks(
     data: Labelled,
     groups: Count = 5,
     nodes_per_group: Count = 3,
-    seed: int = 0,
+    seed: Seed = 0,
     *,
     classes: Sequence[Natural] | None = None,
     shard_size: Count | None = None,

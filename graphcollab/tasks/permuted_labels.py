@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, Natural, Share, checked
+from graphcollab.settings import Count, Natural, Seed, Share, checked
 from graphcollab.tasks._deal import assemble, check_clusters, clusters_of, deal, draw_tests
 from graphcollab.tasks.partition import Labelled, num_classes
 from graphcollab.tasks.pool import Pool
@@ -21,7 +21,7 @@ _LABEL_STREAM, _FRACTION_STREAM = 131, 132
 
 
 @checked
-def label_permutations(classes: Count, clusters: Count, distinct: bool = True, seed: int = 0) -> Tensor:
+def label_permutations(classes: Count, clusters: Count, distinct: bool = True, seed: Seed = 0) -> Tensor:
     r"""Draw a permutation of the labels for every cluster.
 
     With ``distinct``, no class has the same label in two clusters: cluster m gives class c the label
@@ -69,7 +69,7 @@ def permuted_labels(
     test: Natural | None = None,
     fraction: Share = 1.0,
     permutations: Tensor | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     """Give every cluster of nodes the whole dataset, with its labels permuted in the cluster's own way.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_normal, keyed_uniform
-from graphcollab.settings import Count, Natural, NonNegative, checked
+from graphcollab.settings import Count, Finite, Natural, NonNegative, Seed, checked
 from graphcollab.tasks._deal import assemble, check_clusters
 from graphcollab.tasks.pool import Pool
 from graphcollab.tasks.tasks import Tasks
@@ -22,7 +22,7 @@ _INPUT_RANGE = 10.0
 
 @checked
 def linear_regression_truth(
-    clusters: Count = 3, dim: Count = 10, low: float = -10, high: float = 10, seed: int = 0
+    clusters: Count = 3, dim: Count = 10, low: Finite = -10, high: Finite = 10, seed: Seed = 0
 ) -> Tensor:
     """Return the coefficients that the data of `linear_regression_tasks` are made with.
 
@@ -51,9 +51,9 @@ def linear_regression_tasks(
     val: Natural = 100,
     test: Natural = 500,
     noise: NonNegative = 3.0,
-    low: float = -10,
-    high: float = 10,
-    seed: int = 0,
+    low: Finite = -10,
+    high: Finite = 10,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     r"""Make the synthetic problem of adversarial clusters: linear regression with other coefficients in every cluster.

@@ -7,13 +7,13 @@ import math
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.settings import checked
+from graphcollab.settings import Finite, checked
 
 __all__ = ["rotate"]
 
 
 @checked
-def rotate(images: Tensor, angle: float, fill: Tensor | float = 0.0) -> Tensor:
+def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor:
     """Rotate images about their centre, counter-clockwise as they are seen (first row on top).
 
     Multiples of 90 degrees move pixels and lose nothing. Any other angle interpolates bilinearly between pixels, keeps

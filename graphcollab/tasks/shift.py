@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.settings import Count, Natural, checked
+from graphcollab.settings import Count, Finite, Natural, Seed, checked
 from graphcollab.tasks._deal import assemble, check_clusters, clusters_of, deal, draw_tests
 from graphcollab.tasks.partition import Labelled, label_ranges
 from graphcollab.tasks.pool import Pool
@@ -28,7 +28,7 @@ def label_shift(
     train: Count | None = 400,
     val: Natural = 100,
     test: Natural | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     """Give every cluster of nodes samples of its own classes only.
@@ -89,7 +89,7 @@ def covariate_shift(
     train: Count | None = 500,
     val: Natural = 100,
     test: Natural | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     """Change the inputs of every cluster of nodes in its own way; labels stay what they are.
@@ -133,13 +133,13 @@ def covariate_shift(
 @checked
 def rotation_shift(
     data: Labelled,
-    angles: Sequence[float] = (0, 180, 10, 350),
+    angles: Sequence[Finite] = (0, 180, 10, 350),
     nodes: Sequence[Count] = (70, 20, 5, 5),
     train: Count | None = 500,
     val: Natural = 100,
     test: Natural | None = None,
-    seed: int = 0,
-    fill: float | None = None,
+    seed: Seed = 0,
+    fill: Finite | None = None,
     **kwargs: Any,
 ) -> Tasks:
     """Rotate the images of every cluster of nodes by its own angle, counter-clockwise; see `covariate_shift`.
@@ -178,7 +178,7 @@ def concept_shift(
     train: Count | None = 400,
     val: Natural = 100,
     test: Natural | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **kwargs: Any,
 ) -> Tasks:
     """Give every cluster of nodes a dataset of its own, with labels of its own.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from graphcollab.settings import Real, checked
+from graphcollab.settings import Real, Seed, checked
 from graphcollab.tasks._hold_out import hold_out
 from graphcollab.tasks.pool import Pool, Split
 
@@ -124,7 +124,7 @@ class Tasks:
         test: Sequence[Any] | None = None,
         *,
         val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
-        seed: int = 0,
+        seed: Seed = 0,
         stratify: bool = True,
         **kwargs: Any,
     ) -> Tasks:
@@ -211,7 +211,7 @@ class Tasks:
 
     @checked
     def hold_out(
-        self, fraction: Annotated[float, Real(least=0, below=1)] = 0.2, seed: int = 0, stratify: bool = True
+        self, fraction: Annotated[float, Real(least=0, below=1)] = 0.2, seed: Seed = 0, stratify: bool = True
     ) -> Tasks:
         """Set a random share of every node's training samples aside for validation (at least one of two or more).
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
-from graphcollab.settings import checked
+from graphcollab.settings import Seed, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.identity import OtherRunError
@@ -31,7 +31,7 @@ def compare(
     methods: Mapping[str, Callable[..., Method | Phases]],
     tasks: Callable[[int], Tasks],
     model: Model,
-    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    seeds: Sequence[Seed] = (0, 1, 2, 3, 4),
     grids: Mapping[str, Grid] | None = None,
     *,
     graphs: Mapping[str, Graph] | None = None,

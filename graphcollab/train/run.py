@@ -17,7 +17,7 @@ from graphcollab.method import Method
 from graphcollab.metrics import metric_of
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
-from graphcollab.settings import Count, checked
+from graphcollab.settings import Count, Seed, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads
@@ -48,7 +48,7 @@ def run(
     graph: Graph = None,
     *,
     rounds: Count = 100,
-    seed: int = 0,
+    seed: Seed = 0,
     architecture: Architecture = None,
     evaluate_every: Count = 1,
     callbacks: Sequence[Callback] = (),

@@ -17,7 +17,7 @@ from graphcollab.engine.randomness import own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.phases import Phases
-from graphcollab.settings import SettingError, checked
+from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
@@ -39,14 +39,14 @@ Graph: TypeAlias = Annotated[
 ]
 """Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
 
-Architecture: TypeAlias = Sequence[int] | Tensor | np.ndarray | None
+Architecture: TypeAlias = Sequence[Natural] | Tensor | np.ndarray | None
 """Architecture of every node, [K], where there are several."""
 
 _MODEL_STREAM = 108
 
 
 @checked
-def build_modules(model: Model, seed: int, device: torch.device | str = "cpu") -> list[nn.Module]:
+def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") -> list[nn.Module]:
     """Return one module per architecture; those made by a function are initialised from the seed.
 
     The caller's modules are copied, and the caller's random generators are left as they were.

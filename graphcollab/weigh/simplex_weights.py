@@ -12,7 +12,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.ops import project_simplex
 from graphcollab.piece import Weigher
-from graphcollab.settings import Positive
+from graphcollab.settings import Finite, Positive
 from graphcollab.weigh.self_loops import require_self_loops
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SimplexWeights(Weigher):
     """
 
     alpha: Positive = 0.8
-    snap: float | None = None
+    snap: Finite | None = None
 
     @property
     def reads_scores(self) -> bool:
