@@ -23,6 +23,7 @@ from graphcollab.methods.fedproto import fedproto
 from graphcollab.methods.fedsim import fedsim
 from graphcollab.methods.flt import flt
 from graphcollab.methods.fomo import fomo
+from graphcollab.methods.heurfedamp import heurfedamp
 from graphcollab.methods.ifca import ifca
 from graphcollab.methods.l2c import l2c
 from graphcollab.methods.local import local
@@ -54,6 +55,7 @@ __all__ = [
     "fedsim",
     "flt",
     "fomo",
+    "heurfedamp",
     "ifca",
     "l2c",
     "local",

@@ -79,4 +79,5 @@ class SoftmaxWeights(Weigher):
             return softmax(self.tau * (score - 1), receiver, num_nodes=data.num_nodes)
         others = softmax((self.tau * (score - 1)).masked_fill(loop, -torch.inf), receiver, num_nodes=data.num_nodes)
         heard = torch.bincount(receiver, minlength=data.num_nodes)[receiver] > 1
-        return torch.where(loop, torch.where(heard, self.own, 1.0), (1 - self.own) * others)
+        own = torch.full_like(others, self.own).masked_fill(~heard, 1.0)  # where(heard, 0.3, 1.0) would be float32
+        return torch.where(loop, own, (1 - self.own) * others)

@@ -55,3 +55,12 @@ def test_a_constant_own_weight():
     assert found == pytest.approx([0.4, 0.358325, 0.176679, 0.064996, 1, 1, 1], abs=1e-6)
     found = SoftmaxWeights(10.0, own=0.3).weights(data, None).tolist()
     assert found == pytest.approx([0.3, 0.699406, 0.000594, 0, 1, 1, 1], abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_constant_own_weight_is_as_exact_as_the_scores(dtype):
+    data = graph([math.nan, 0.5, -1.0])
+    data.edge_score = data.edge_score.to(dtype)
+    weights = SoftmaxWeights(2.0, own=0.3).weights(data, None)
+    assert weights.dtype == dtype
+    assert torch.equal(weights[0], torch.tensor(0.3, dtype=dtype))
