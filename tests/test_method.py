@@ -230,7 +230,7 @@ class FitAndNote(Fit):
 
     keeps = (
         Field("note", "per_node", "noted", "round"),
-        Field("x_note", "rows", "noted", "round"),
+        Field("x_note", "models", "noted", "round"),
         Field("memo_*", "per_node", "noted"),
         Field("diary", "per_node", "noted", "run"),
     )
