@@ -263,8 +263,11 @@ def test_two_architectures_are_computed_by_their_own_backends():
 def test_no_rows(make_engine):
     engine, models = make_engine()
     none = torch.empty(0, dtype=torch.int64)
-    with pytest.raises(ValueError, match="no rows"):
-        engine.grad(Rows.own(models, none), "val")
+    width = models.specs[0].num_parameters
+    rows = Rows.own(models, none)
+    assert [found.shape for found in engine.grad(rows, "val")] == [(0,), (0, width)]
+    assert engine.grad(rows, "val", reduce=lambda gradients, rows: gradients[:, 0])[1].shape == (0,)
+    assert engine.batch_gradient(rows, seed=0, round_=0, batch_size=2).gradient.shape == (0, width)
 
 
 def test_stored_plans_are_repeated(make_engine):
