@@ -69,7 +69,7 @@ class Method:
         if isinstance(self.rewire, BaseTransform):
             object.__setattr__(self, "rewire", EveryRound(self.rewire))
         check_settings(self)
-        check_stop(self.name, self.stop, self.exchange)
+        check_stop(self.name, self.stop, self.exchange, self.judge)
         check_agreement(self.name, self.exchange, self.walk())
         check_judge(self.name, self.judge, self.fields)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
 
-Kind: TypeAlias = Literal["rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
+Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
 Audience: TypeAlias = Literal["public", "owner", "receiver", "ends"]
 
@@ -31,8 +31,9 @@ class Field:
 
     Args:
         name: Its name there. A name that ends in ``*`` stands for all that begin so (one per slot of an optimiser).
-        kind: ``"rows"`` (one model or a piece of one per node), ``"per_sample"``, ``"per_node"`` [K], ``"per_edge"``
-            [E], ``"relation"`` (edges of its own), ``"scalar"``, or ``"replicated"`` (parameters that belong to all).
+        kind: ``"models"`` (`Stacks`, one per node), ``"rows"`` (other rows of parameters of nodes), ``"per_sample"``,
+            ``"per_node"`` [K], ``"per_edge"`` [E], ``"relation"`` (edges of its own), ``"scalar"``, or ``"replicated"``
+            (parameters that belong to all).
         meaning: One line for the table of state.
         lifetime: ``"round"``: it can be looked at until the next round begins (rows of models, which are large, until
             their own round ends); ``"phase"``: it is forgotten when a phase ends, unless the pieces of the next one

@@ -217,7 +217,10 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
     """
     if not _holds(annotation, value):
         raise SettingError(name, describe(annotation), value)
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    other = isinstance(value, numbers.Real) and not isinstance(value, int | float)  # such as a Fraction
+    return float(value) if other else value
 
 
 @functools.cache
@@ -239,6 +242,9 @@ def _holds(annotation: Any, value: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(_holds(one, value) for one in args)
     if origin is Literal:
+        names = [one for one in args if isinstance(one, str)]
+        if isinstance(value, str):  # NumPy's strings and members of a StrEnum are strings
+            return value in names
         return any(type(value) is type(one) and value == one for one in args)
     if annotation is None or annotation is type(None):
         return value is None
@@ -253,6 +259,8 @@ def _holds(annotation: Any, value: Any) -> bool:
         return isinstance(value, tuple) and len(fixed) == len(value) and all(map(_holds, fixed, value))
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
         return isinstance(value, origin) and all(_holds(args[0], k) and _holds(args[1], v) for k, v in value.items())
+    if origin is collections.abc.Iterable and isinstance(value, collections.abc.Iterator):
+        return True  # a look at its entries would use them up
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
         countable = isinstance(value, origin) and not isinstance(value, str | bytes)
         return countable and all(_holds(args[0], one) for one in value)

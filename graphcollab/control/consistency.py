@@ -33,22 +33,27 @@ def check_judge(name: str, judge: Judge, fields: Collection[Field]) -> None:
     Raises:
         ValueError: If none does.
     """
-    models = [field for field in fields if field.kind == "rows"]
+    models = {field.name for field in (*LOOP, *fields) if field.kind == "models"}
     for read in judge.reads:
-        if not any(field.covers(read) for field in (*LOOP, *models)):
-            own = "".join(f", {field.name!r}" for field in models)
+        if read not in models:
+            known = ", ".join(map(repr, sorted(models)))
             raise ValueError(
-                f"{name} judges nodes by the field {read!r}, which none of its pieces keeps: use a piece that does, or "
-                f"judge them by one of 'x', 'x_local'{own}"
+                f"{name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a piece "
+                f"that does, or judge them by one of {known}"
             )
 
 
-def check_stop(name: str, stop: Stop, exchange: Exchanger) -> None:
-    """Check that nodes that stop keep their models.
+def check_stop(name: str, stop: Stop, exchange: Exchanger, judge: Judge) -> None:
+    """Check that nodes that stop keep their models, and are judged by them.
 
     Raises:
-        ValueError: If the exchange gives models to nodes at rest.
+        ValueError: If the exchange gives models to nodes at rest, or nodes are judged by models from before mixing.
     """
+    if stop.stops and "x_local" in judge.reads:
+        raise ValueError(
+            f"{name} judges nodes by their models before mixing, and a node that stops takes its best model back, "
+            "which may be a mixture: use judge=JudgedBy('best_x') with EarlyStopping"
+        )
     if stop.stops and exchange.serves_rest:
         raise ValueError(
             f"{name} averages through a server, which gives its model to nodes that have stopped too: stop the whole "

@@ -137,7 +137,7 @@ def isolate(data: Data, why: Mapping[int, str]) -> Data:
 
 def trained_models(local: Local) -> tuple[str, ...]:
     """Return the fields with models that a local update trains: ``x``, and what it keeps that is a row per node."""
-    return ("x", *(field.name for piece in local.walk() for field in piece.keeps if field.kind == "rows"))
+    return ("x", *(field.name for piece in local.walk() for field in piece.keeps if field.kind == "models"))
 
 
 def judge(

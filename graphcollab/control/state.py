@@ -13,8 +13,8 @@ from graphcollab.piece import Field, Piece
 __all__ = ["LOOP", "end_phase", "end_round", "fields_of", "start_round"]
 
 LOOP = (
-    Field("x", "rows", "models now", "run", "owner"),
-    Field("x_init", "rows", "models at the start of the run", "run"),
+    Field("x", "models", "models now", "run", "owner"),
+    Field("x_init", "models", "models at the start of the run", "run"),
     Field("edge_index", "per_edge", "the graph: senders and receivers, [2, E]", "run"),
     Field("edge_weight", "per_edge", "what every receiver gives its sender", "run", "receiver"),
     Field("node_id", "per_node", "identity of every node, which its randomness is keyed by", "run"),
@@ -35,8 +35,8 @@ LOOP = (
     Field("loss_bound", "per_node", "bound of every node's loss, where nodes are isolated", "run", "owner"),
     Field("raised", "per_node", "in which of the last rounds an update raised the loss, a bit each", "run", "owner"),
     Field("good", "rows", "last good models by field, where nodes are isolated", "run", "owner"),
-    Field("x_start", "rows", "models when the round began", "round", "owner"),
-    Field("x_local", "rows", "models after the local update, before the exchange", "round", "owner"),
+    Field("x_start", "models", "models when the round began", "round", "owner"),
+    Field("x_local", "models", "models after the local update, before the exchange", "round", "owner"),
     Field("last_graph", "relation", "edges and weights of the last exchange, if others come next", "round", "receiver"),
 )
 """What the loop keeps, whatever the method is."""
@@ -62,7 +62,7 @@ def end_round(data: Data, fields: Collection[Field], reads: Collection[str], las
         last: The graph after the round before.
         rested: Nodes that did not train; they are judged by what they were judged by before, [K].
     """
-    large = [field for field in (*LOOP, *fields) if field.lifetime == "round" and field.kind == "rows"]
+    large = [field for field in (*LOOP, *fields) if field.lifetime == "round" and field.kind in ("models", "rows")]
     data = _without(data, [field for field in large if field.name not in reads])
     for name in reads:
         if name in data and name in last and any(field.covers(name) for field in large):

@@ -56,7 +56,7 @@ class FitPersonal(Local):
 
     keeps: ClassVar[tuple[Field, ...]] = (
         *Fit.keeps,
-        Field("x_personal", "rows", "personal models; a phase that trains some goes on with them", "phase", "owner"),
+        Field("x_personal", "models", "personal models; a phase that trains some goes on with them", "phase", "owner"),
         Field("personal_state", "rows", "their optimiser's state, by slot, where it is kept", "phase", "owner"),
         Field("personal_step", "per_node", "their optimiser's steps", "phase", "owner"),
     )
@@ -72,8 +72,10 @@ class FitPersonal(Local):
         data = copy.copy(self.fit.init(data, env))
         if "x_personal" not in data:
             data.x_personal = data.x
-        if self.fit.keep_state:
-            data.personal_state, data.personal_step = data.fit_state, data.fit_step
+        kept = "personal_state" in data and set(data.personal_state) == set(data.get("fit_state", ()))  # by a phase
+        if self.fit.keep_state and not kept:
+            data.personal_state = {slot: data.x.map(torch.zeros_like) for slot in data.fit_state}
+            data.personal_step = torch.zeros_like(data.fit_step)
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:

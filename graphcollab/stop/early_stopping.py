@@ -39,8 +39,8 @@ class EarlyStopping(Stop):
 
     stops: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = (
-        Field("best_x", "rows", "every node's best model so far", known_to="owner"),
-        Field("best_start", "rows", "the model that the best one's round began with", known_to="owner"),
+        Field("best_x", "models", "every node's best model so far", known_to="owner"),
+        Field("best_start", "models", "the model that the best one's round began with", known_to="owner"),
         Field("best_loss", "per_node", "validation loss of the best model", known_to="owner"),
         Field("stale", "per_node", "rounds since the best model", known_to="owner"),
         Field("stopped", "per_node", "who has stopped"),

@@ -100,7 +100,7 @@ def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
         value = data[name]
         if known_to == "public":
             continue
-        if kind == "rows":
+        if kind in ("models", "rows"):
             _only_rows_of(value, nodes, name)
         elif kind == "relation":
             data[name] = _at_receivers(value, own, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ def compare(
     methods: Mapping[str, Callable[..., Method | Phases]],
     tasks: Callable[[int], Tasks],
     model: Model,
-    seeds: Sequence[Seed] = (0, 1, 2, 3, 4),
+    seeds: Iterable[Seed] = (0, 1, 2, 3, 4),
     grids: Mapping[str, Grid] | None = None,
     *,
     graphs: Mapping[str, Graph] | None = None,

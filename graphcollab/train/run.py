@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -51,7 +51,7 @@ def run(
     seed: Seed = 0,
     architecture: Architecture = None,
     evaluate_every: Count = 1,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Iterable[Callback] = (),
     progress: bool | str = False,
     checkpoint: str | Path | None = None,
     checkpoint_every: Count | None = None,
@@ -156,7 +156,8 @@ def run(
     engine = Engine(
         tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
     )
-    env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, tuple(callbacks))
+    callbacks = tuple(callbacks)
+    env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, callbacks)
     for callback in callbacks:
         for split in callback.needs:
             tasks.require(split, f"{type(callback).__name__} needs")

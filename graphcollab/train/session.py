@@ -66,6 +66,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.interrupt = Event()
+        self._decided: tuple[int, bool] | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
 
     @property
@@ -75,10 +76,16 @@ class Session:
 
     @property
     def over(self) -> bool:
-        """Whether all rounds have been played, or the method or a callback has nothing left to do."""
-        if self.data.round >= self.rounds or self.method.ends(self.data):
-            return True
-        return any(callback.ends(self.data, self.history) for callback in self.callbacks)
+        """Whether all rounds have been played, or the method or a callback has nothing left to do.
+
+        It is decided once after every round: a callback that looks at the clock would otherwise end a run between two
+        questions, and its last round would not be evaluated.
+        """
+        if self._decided is None or self._decided[0] != self.data.round:
+            ends = self.data.round >= self.rounds or self.method.ends(self.data)
+            ends = ends or any(callback.ends(self.data, self.history) for callback in self.callbacks)
+            self._decided = self.data.round, ends
+        return self._decided[1]
 
     def play(self) -> Result:
         """Play the rounds that are left, and return what came of them."""
@@ -87,6 +94,7 @@ class Session:
             try:
                 for callback in self.callbacks:
                     callback.on_start(self.data, self.history, self.rounds)
+                self._decided = None  # what was made up for at the start may decide otherwise
                 while not self.over and not self.interrupt.is_set():
                     self._play_round()
                 for callback in reversed(self.callbacks):
