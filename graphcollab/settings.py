@@ -262,7 +262,7 @@ def _holds(annotation: Any, value: Any) -> bool:
     if origin is collections.abc.Iterable and isinstance(value, collections.abc.Iterator):
         return True  # a look at its entries would use them up
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
-        countable = isinstance(value, origin) and not isinstance(value, str | bytes)
+        countable = isinstance(value, origin) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0
         return countable and all(_holds(args[0], one) for one in value)
     if origin is type:
         return isinstance(value, type) and issubclass(value, args)

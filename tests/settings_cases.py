@@ -83,7 +83,7 @@ def allows(annotation: Any, value: Any) -> bool | None:
         kinds = args[:1] * len(value) if isinstance(value, tuple) and args[1:] == (...,) else args
         return isinstance(value, tuple) and len(value) == len(kinds) and _all(map(allows, kinds, value))
     if origin in (collections.abc.Sequence, collections.abc.Iterable):
-        if isinstance(value, str | bytes) or not isinstance(value, origin):
+        if isinstance(value, str | bytes) or not isinstance(value, origin) or getattr(value, "ndim", 1) == 0:
             return False
         return _all(allows(args[0], one) for one in value)
     if origin is collections.abc.Mapping:

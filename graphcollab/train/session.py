@@ -92,6 +92,7 @@ class Session:
         held = nullcontext() if self.saver is None else self.saver.hold(self.about or {})
         with torch.enable_grad(), same_threads(self.threads), held, finish_round_on_interrupt() as self.interrupt:
             try:
+                self._decided = None  # it may have been asked before there were callbacks
                 for callback in self.callbacks:
                     callback.on_start(self.data, self.history, self.rounds)
                 self._decided = None  # what was made up for at the start may decide otherwise

@@ -150,3 +150,18 @@ def test_hooks_in_their_order(tmp_path):
         play(methods.dpsgd(**QUICK), [calls, Breaks()], tmp_path, rounds=2)
     assert [name for name, _ in log] == ["on_start", "before_mixing", "on_error", "on_end"]
     assert broken.shows == 1
+
+
+def test_a_callback_that_looks_at_the_clock_ends_a_run_that_is_evaluated():
+    """It says no when it is first asked after a round, and yes from then on."""
+
+    class Clock(Callback):
+        asked = 0
+
+        def ends(self, data, history):
+            self.asked += 1
+            return self.asked > 2
+
+    scene = Scene.small()
+    result = run(methods.dpsgd(**QUICK), scene.tasks, scene.modules, rounds=20, evaluate_every=50, callbacks=[Clock()])
+    assert result.history.rounds == [result.data.round]
