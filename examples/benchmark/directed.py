@@ -59,7 +59,7 @@ def averaging(lr: float, batch_size: int) -> Method:
 def equal(learn_rounds: int, **settings: Any) -> Phases:
     """Play both phases of directed with equal weights."""
     phases = directed(learn_rounds=learn_rounds, **settings)
-    return Phases(phases.method.replace(name="equal", weigh=Uniform()), phases.until, phases.next)
+    return Phases(phases.last(1).replace(name="equal", weigh=Uniform()), phases.until, phases.next)
 
 
 def main() -> None:
