@@ -13,8 +13,9 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
+    ("ranges",),
     ("typing", "settings", "checks", "files", "threads", "_torchvision", "_version", "param_spec"),
-    ("piece", "stack", "relation", "transport", "keyed"),
+    ("piece", "stack", "relation", "transport", "halo", "keyed"),
     ("tasks",),
     ("datasets", "models", "engine", "ops"),
     ("plane", "nn", "transforms", "metrics"),

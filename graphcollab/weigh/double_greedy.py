@@ -21,7 +21,7 @@ from graphcollab.settings import Buffers, Count
 from graphcollab.weigh.choose import AllPeers
 
 if TYPE_CHECKING:
-    from graphcollab.plane import Halo
+    from graphcollab.halo import Halo
     from graphcollab.typing import Env
 
 __all__ = ["DoubleGreedy", "double_greedy"]

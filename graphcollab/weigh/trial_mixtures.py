@@ -20,7 +20,7 @@ from graphcollab.stack import Stacks
 
 if TYPE_CHECKING:
     from graphcollab.engine import Engine
-    from graphcollab.plane import Halo
+    from graphcollab.halo import Halo
     from graphcollab.typing import Env
 
 __all__ = ["TrialMixtures"]
