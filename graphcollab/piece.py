@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
@@ -107,15 +108,15 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Local(Piece):
+class Local(Piece, ABC):
     """Base of the local slot: what nodes do on their own data."""
 
     crosses: ClassVar[bool] = False
     """Whether nodes hear of each other in the local update already."""
 
+    @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data after the local update of all nodes whose ``trains`` is set."""
-        raise NotImplementedError
 
     def alone(self, data: Data, env: Env) -> Data:
         """Return the data after the step that nodes would take by themselves, where the update `crosses`."""
@@ -172,7 +173,7 @@ class Weigher(Piece):
 
 
 @dataclass(frozen=True)
-class Exchanger(Piece):
+class Exchanger(Piece, ABC):
     """Base of the exchange slot: mixes models, and knows how its result depends on the edge weights."""
 
     @property
@@ -195,9 +196,9 @@ class Exchanger(Piece):
         """Whether nodes at rest are given models too, as those are that have stopped."""
         return False
 
+    @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data with mixed models ``x``, and those from before as ``x_local``."""
-        raise NotImplementedError
 
     def at_server(self, data: Data) -> Tensor | None:
         """Return who sends to a server in this round, [K]; None if models travel along edges."""
@@ -223,7 +224,7 @@ class Rewiring(Piece):
 
 
 @dataclass(frozen=True)
-class Judge(Piece):
+class Judge(Piece, ABC):
     """Base of the judge slot: the models that nodes serve and are judged by."""
 
     @property
@@ -231,9 +232,9 @@ class Judge(Piece):
         """Fields with models that other pieces, or the loop, must keep for it; one of the round then outlives it."""
         return ()
 
+    @abstractmethod
     def __call__(self, data: Data, env: Env) -> Stacks:
         """Return one model per node."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -60,7 +61,7 @@ class Ways(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Route(Piece):
+class Route(Piece, ABC):
     """Base of what says which way models take. What it costs follows from the way."""
 
     along_edges: ClassVar[bool] = True
@@ -83,9 +84,9 @@ class Route(Piece):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def ways(self, data: Data, pulls: bool = False) -> Ways:
         """Return the ways of this round."""
-        raise NotImplementedError
 
     def land(self, data: Data, sums: Mapping[str, Tensor]) -> tuple[Data, Mapping[str, Tensor]]:
         """Return the graph after sums, by part, have come to their places, and what the places give to nodes."""
