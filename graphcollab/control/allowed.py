@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.relation import Relation
-from graphcollab.settings import Incomplete, check_setting
 from graphcollab.transforms import select_edges
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "allow",
     "allowed_only",
-    "check_incomplete",
     "components",
     "forbidden_edges",
     "parts_apart",
@@ -37,11 +35,6 @@ def allow(edge_index: Tensor, num_nodes: int) -> Relation:
     edges = edge_index if bool(neighbors.all()) else edge_index[:, neighbors]
     ones = torch.ones(1, dtype=torch.bool, device=edges.device).expand(edges.shape[1])
     return Relation(edges, ones, (num_nodes, num_nodes))
-
-
-def check_incomplete(incomplete: str) -> None:
-    """Check what a server is to do where connected nodes may not all hear each other."""
-    check_setting("incomplete", Incomplete, incomplete)
 
 
 def forbidden_edges(data: Data) -> Tensor | None:
@@ -103,7 +96,7 @@ def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete
 
     Args:
         data: The graph.
-        env: What stages may use.
+        env: What pieces may use.
         within: Groups that were asked for, such as true clusters, [K]. Default: one.
         incomplete: ``"refuse"``: all nodes of a group must be allowed to hear each other; ``"average"``: they are
             averaged although some are connected by a path alone. An edge from one component to another is not used.
@@ -137,7 +130,7 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
 
     Args:
         data: The graph.
-        env: What stages may use.
+        env: What pieces may use.
         what: What needs it, to begin a sentence with.
         by_path: A path back is enough; else it must be an edge.
 

@@ -178,7 +178,7 @@ def dismiss(data: Data, before: Data, began: Data, env: Env) -> Data:
         before: The graph before `attend`.
         began: The graph after it. Nodes that were at work then and are not any more (they have stopped, or were
             isolated) stay at rest.
-        env: What stages may use.
+        env: What pieces may use.
     """
     if env.attend is None:
         return data

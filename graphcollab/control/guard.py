@@ -81,7 +81,7 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     Args:
         data: The graph after the local update.
         local: The local update.
-        env: What stages may use.
+        env: What pieces may use.
         serves_start: Whether others hear the models that the round began with.
     """
     if env.isolate:
@@ -147,7 +147,7 @@ def judge(
 
     Args:
         data: The graph after the local update; ``x_start`` has the models from before.
-        env: What stages may use.
+        env: What pieces may use.
         serves_start: Whether others hear the models from before.
         alone: Whether updates are nodes' own, and not steps along what others answered.
         held: Fields that the local update has changed; those with a model per node are judged.

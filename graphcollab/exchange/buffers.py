@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphcollab.settings import Buffers, check_setting
+from graphcollab.settings import Buffers
 
 if TYPE_CHECKING:
     from graphcollab.stack import Stacks
 
-__all__ = ["buffers_travel", "buffers_width", "check_buffers"]
-
-
-def check_buffers(buffers: str) -> None:
-    """Check a setting that says what happens to buffers, for pieces that do not annotate it as `Buffers` yet."""
-    check_setting("buffers", Buffers, buffers)
+__all__ = ["buffers_travel", "buffers_width"]
 
 
 def buffers_travel(models: Stacks, buffers: Buffers) -> bool:

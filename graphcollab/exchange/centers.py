@@ -101,7 +101,7 @@ def center_losses(
 
     Args:
         data: The graph.
-        env: What stages may use.
+        env: What pieces may use.
         centers: Centres by part, [C, P_part] each.
         round_: Round; with the run's seed and the node's identity it fixes which samples are looked at.
         samples: How many of a node's training samples are looked at. Default: all.

@@ -125,7 +125,7 @@ def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -
 
     Args:
         data: The graph.
-        env: What stages may use.
+        env: What pieces may use.
         nodes: Which nodes, [n].
         classes: C.
         width: d_z.

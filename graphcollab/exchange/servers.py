@@ -25,7 +25,7 @@ def connect_servers(data: Data, env: Env, place: Tensor, count: int | None = Non
 
     Args:
         data: The graph.
-        env: What stages may use.
+        env: What pieces may use.
         place: Every node's server, [K]; -1 if it has none.
         count: Number of servers. Default: one more than the largest, at least one.
     """

@@ -40,7 +40,7 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
 
     Args:
         data: The graph.
-        env: What stages may use.
+        env: What pieces may use.
         part: The classifier, one linear layer.
         per_class: Mean over the classes of the cosines of their weight vectors, without the bias, instead of the cosine
             of the whole part. A class whose weights are zero counts as 0.

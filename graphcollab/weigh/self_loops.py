@@ -18,7 +18,7 @@ def require_self_loops(data: Data, env: Env, what: str) -> None:
 
     Args:
         data: The graph.
-        env: What stages may use.
+        env: What pieces may use.
         what: What needs it, to begin a sentence with.
 
     Raises:

@@ -57,7 +57,7 @@ class Similarity(Piece):
 
         Args:
             data: The graph with the models. Its own edges do not matter.
-            env: What stages may use.
+            env: What pieces may use.
             edge_index: Edges to score, [2, E'], no self-loops.
 
         Returns:
