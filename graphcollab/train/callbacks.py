@@ -46,7 +46,10 @@ class Callback:
         """Called after every round, before it may be evaluated; ``data.round`` rounds have been played."""
 
     def values(self) -> Mapping[str, Tensor]:
-        """Return what was observed of every node, [K] by name; evaluations keep it in ``history.values``."""
+        """Return what was observed of every node, [K] by name; evaluations keep it in ``history.values``.
+
+        A name that the evaluation or another callback has already is refused.
+        """
         return {}
 
     def on_evaluate(self, data: Data, history: History) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -11,7 +13,7 @@ from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
-from graphcollab.typing import Env
+from graphcollab.typing import Env, Observer
 
 __all__ = ["evaluate"]
 
@@ -32,6 +34,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
     Raises:
         NonFiniteLossError: If a node has diverged. Where the run isolates such nodes its loss is infinite instead, in
             case that it was not found in training: an infinite validation or test loss, and no metric.
+        ValueError: If a callback observed something other than one value per node, or under a name that is taken.
     """
     values: dict[str, Tensor] = {"train_loss": data.train_loss, **{name: data[name] for name in SENT}}
     models, tasks = method.models(data, env), env.engine.tasks
@@ -52,10 +55,22 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
         _require_finite(loss, unseen, data, env, "train")
     for observer in env.observers:
-        values |= {name: value.to(unseen.device) for name, value in observer.values().items()}
+        for name, value in observer.values().items():
+            _require_new(name, value, observer, values, len(unseen))
+            values[name] = value.to(unseen.device)
     if env.attend is None:
         return values
     return {name: v if name in SENT else v.masked_fill(~judged, torch.nan) for name, v in values.items()}
+
+
+def _require_new(name: str, value: Tensor, observer: Observer, values: Mapping[str, Tensor], nodes: int) -> None:
+    """Check what a callback observed: one value per node, under a name that nothing else in the evaluation has."""
+    where = f"{type(observer).__name__}.values()[{name!r}]"
+    if name in values:
+        raise ValueError(f"{where} would replace what the evaluation has under that name: choose another")
+    if not isinstance(value, Tensor) or value.shape != (nodes,):
+        what = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"{where} must be one value per node, a tensor of shape [{nodes}], got {what}")
 
 
 def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:

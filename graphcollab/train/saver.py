@@ -14,6 +14,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.files import flush_folder, own_name
+from graphcollab.settings import SettingError
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.checkpoint import (
     Loaded,
@@ -46,11 +47,13 @@ class Saver(Callback):
         every: Rounds between checkpoints. None: as often as saving takes a tenth of the time at most.
 
     Raises:
-        ValueError: If the folder is a file.
+        ValueError: If the folder is a file, or has no name.
         RuntimeError: If another run is under way there.
     """
 
     def __init__(self, folder: str | Path, every: int | None = None) -> None:
+        if not str(folder):
+            raise SettingError("checkpoint", "the name of a folder", folder)
         self.folder = Path(folder)
         self.every = every
         self.about: Mapping[str, Any] = {}

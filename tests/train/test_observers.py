@@ -53,6 +53,27 @@ def test_what_is_watched_is_in_the_history_and_changes_nothing():
     assert not bool(seen.history.table("val_loss_before").isnan().any())
 
 
+class Notes(Callback):
+    def __init__(self, **values):
+        self.found = values
+
+    def values(self):
+        return self.found
+
+
+def test_what_a_callback_observed_has_a_place_of_its_own_and_a_value_per_node():
+    own = play(methods.local(**QUICK), [Notes(mine=torch.arange(Scene.small(torch.float32).tasks.num_nodes))], rounds=1)
+    assert "mine" in own.history.values
+    for callbacks, message in (
+        ([Notes(val_metric=torch.ones(4))], r"Notes.values\(\)\['val_metric'\] would replace .*: choose another"),
+        ([WatchMerging(), WatchMerging()], r"WatchMerging.values\(\)\['val_loss_before'\] would replace"),
+        ([Notes(mine=torch.ones(()))], r"Notes.values\(\)\['mine'\] must be one value per node, .* got \[\]"),
+        ([Notes(mine=1.0)], r"one value per node, a tensor of shape \[\d+\], got float"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            play(methods.local(**QUICK), callbacks, rounds=1)
+
+
 def test_a_resumed_run_has_watched_the_same(tmp_path):
     """Also of nodes that do not train in the last round, whose values are of an earlier one."""
     method, often = methods.fedavg(**QUICK, fraction=0.5), {"evaluate_every": 2, "checkpoint_every": 1}

@@ -240,6 +240,8 @@ def test_a_file_in_the_way_is_refused_before_the_first_round(tmp_path):
             play(place, callbacks=[count])
     with pytest.raises(ValueError, match="cannot be written to"):
         play("/proc/nothing", callbacks=[count])
+    with pytest.raises(ValueError, match="checkpoint must be the name of a folder, got ''"):
+        play("", callbacks=[count])
     assert count.played == 0
     assert (tmp_path / "file").read_text() == "mine"
 
