@@ -7,17 +7,15 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.settings import check_settings
-
-if TYPE_CHECKING:
-    from graphcollab.stack import Stacks
-    from graphcollab.typing import Env
+from graphcollab.stack import Stacks
+from graphcollab.typing import Env
 
 __all__ = ["Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
 

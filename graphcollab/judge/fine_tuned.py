@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from torch_geometric.data import Data
 
@@ -14,9 +13,7 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.local.fit import Fit
 from graphcollab.piece import Judge
 from graphcollab.stack import Stacks
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["FineTuned"]
 

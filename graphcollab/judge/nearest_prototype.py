@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,9 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.engine.prototypes import embed_sample
 from graphcollab.piece import Judge
 from graphcollab.stack import Stacks
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["NearestPrototype", "prototype_head"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,9 +14,7 @@ from graphcollab.engine import Rows
 from graphcollab.metrics import metric_of, score_rows
 from graphcollab.piece import Field, Stop
 from graphcollab.settings import Count
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["EarlyStopping"]
 
