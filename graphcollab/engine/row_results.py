@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
+from graphcollab.device import beside
 from graphcollab.stack import ParamSpec, Stacks
 
 __all__ = ["BatchGradient", "FitState", "Fitted", "Outputs"]
@@ -67,7 +70,7 @@ class Outputs:
         rows: Which rows, [r].
         outputs: [r, n, ...].
         targets: [r, n, ...].
-        mask: True for real samples, [r, n].
+        sizes: How many of them are real samples, the first ones, [r].
         params: The rows' parameters by name, [r, ...] each.
         spec: The rows' architecture.
         latent: [r, n, d_z], if asked for.
@@ -77,8 +80,13 @@ class Outputs:
     rows: Tensor
     outputs: Tensor
     targets: Tensor
-    mask: Tensor
+    sizes: Tensor
     params: Mapping[str, Tensor]
     spec: ParamSpec
     latent: Tensor | None = None
     projection: Tensor | None = None
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """True for real samples, [r, n]."""
+        return beside(torch.arange(self.outputs.shape[1]) < self.sizes[:, None], self.outputs)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside, pick
 from graphcollab.stack import Stacks
 
 __all__ = ["Rows"]
@@ -26,7 +27,8 @@ class Rows:
         buffers: Where a part is combined, combine buffers, too.
 
     Example:
-        >>> from graphcollab.stack import ParamSpec
+        >>> from graphcollab.device import beside, pick
+from graphcollab.stack import ParamSpec
         >>> models = Stacks.single(ParamSpec.from_module(torch.nn.Linear(1, 1)), torch.tensor([[0.0, 0.0], [2.0, 4.0]]))
         >>> half = torch.full((1, 2), 0.5)
         >>> Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), half).parameters(0, torch.tensor([0])).tolist()
@@ -70,7 +72,8 @@ class Rows:
             buffers: Whether buffers are the owner's, too.
 
         Example:
-            >>> from graphcollab.stack import ParamSpec
+            >>> from graphcollab.device import beside, pick
+from graphcollab.stack import ParamSpec
             >>> spec = ParamSpec.from_module(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)))
             >>> models = Stacks.single(spec, torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]))
             >>> Rows.with_part_of(models, torch.tensor([0]), torch.tensor([1]), "1").parameters(0, torch.tensor([0]))
@@ -80,7 +83,7 @@ class Rows:
         if not others and spec.columns(part) == slice(0, spec.num_columns):  # there is nothing but the part
             return cls(models, node, owner)
         index = torch.stack([node, owner], 1)
-        coefficient = torch.tensor([0.0, 1.0], dtype=models.dtype, device=node.device).expand(len(index), -1)
+        coefficient = torch.tensor([0.0, 1.0], dtype=models.dtype).expand(len(index), -1)
         return cls(models, node, index, coefficient, part, buffers)
 
     @property
@@ -109,7 +112,7 @@ class Rows:
             combined = _combine(self.source.part(self.part), places, self.coefficient[rows])
             if columns == slice(0, tensor.shape[1]):
                 return combined
-            out = tensor[_positions(self.source, stack, index[:, 0])]
+            out = tensor[beside(_positions(self.source, stack, index[:, 0]), tensor)]
             out[:, columns] = combined
             if self.buffers:
                 kept = self.source.specs[stack].columns("buffers")
@@ -118,15 +121,12 @@ class Rows:
         local = _positions(self.source, stack, index)
         if self.coefficient is not None:
             return _combine(tensor, local, self.coefficient[rows])
-        first = int(local[0])
-        if bool((local == torch.arange(first, first + len(local), device=local.device)).all()):
-            return tensor[first : first + len(local)]
-        return tensor[local]
+        return pick(tensor, local)
 
 
 def _combine(models: Tensor, index: Tensor, coefficient: Tensor) -> Tensor:
     """Return the sums of models [K, columns], named by index [r, m], times their coefficients, [r, columns]."""
-    coefficient = coefficient.to(models.dtype)
+    index, coefficient = beside(index, models), beside(coefficient.to(models.dtype), models)
     out = models[index[:, 0]].mul_(coefficient[:, :1])
     for column, weight in zip(index.T[1:], coefficient.T[1:], strict=True):
         out.addcmul_(models[column], weight[:, None])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside
 from graphcollab.tasks import Tasks
 
 __all__ = ["few_samples", "take_samples"]
@@ -19,7 +20,7 @@ CUDA_BATCH_BYTES = 2**29
 def take_samples(
     tasks: Tasks, nodes: Tensor, split: str, whole: bool = False, shared: bool = False
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m] of the nodes' samples, a few at a time.
+    """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m], on the CPU, of nodes' samples, a few at a time.
 
     What is yielded may be written to: it is a copy, however the samples lie.
 
@@ -36,12 +37,12 @@ def take_samples(
     longest = int(counts.max())
     sample = pool.inputs[0].numel() * pool.inputs.element_size()
     budget = CPU_BATCH_BYTES if pool.inputs.device.type == "cpu" else CUDA_BATCH_BYTES
-    everything = owned.gather(nodes, torch.arange(longest, device=nodes.device).expand(len(nodes), -1))
+    everything = owned.gather(nodes, torch.arange(longest).expand(len(nodes), -1))
     if _lined_up(everything, len(pool)) is not None:
         budget *= VIEW_FACTOR
     width = longest if whole else min(max(budget // (sample * len(nodes)), 32), longest)
     for start in range(0, longest, width):
-        place = torch.arange(start, min(start + width, longest), device=nodes.device)
+        place = torch.arange(start, min(start + width, longest))
         index = everything[:, start : start + width]
         inputs = _take(pool.inputs, index) if shared else _copy(pool.inputs, index)
         yield inputs, _copy(pool.targets, index), place < counts[:, None]
@@ -54,7 +55,7 @@ def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:
     several = torch.where(sizes > 1, sizes, sizes.max() + 1)
     few, many = int(several.argmin()), int(sizes.argmax())
     index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
-    return pool.inputs[index], pool.targets[index]
+    return _copy(pool.inputs, index), _copy(pool.targets, index)
 
 
 def _lined_up(index: Tensor, size: int) -> int | None:
@@ -63,9 +64,7 @@ def _lined_up(index: Tensor, size: int) -> int | None:
     step = int(index[1, 0]) - first if rows > 1 else width
     if step < width or first + rows * step > size:
         return None
-    expected = (
-        first + step * torch.arange(rows, device=index.device)[:, None] + torch.arange(width, device=index.device)
-    )
+    expected = first + step * torch.arange(rows)[:, None] + torch.arange(width)
     return step if torch.equal(index, expected) else None
 
 
@@ -81,4 +80,4 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
 
 def _copy(values: Tensor, index: Tensor) -> Tensor:
     """Return ``values[index]`` [r, m, ...] as a tensor of its own."""
-    return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])
+    return values.index_select(0, beside(index.reshape(-1), values)).view(*index.shape, *values.shape[1:])

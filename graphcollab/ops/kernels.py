@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside
 from graphcollab.ops.structure import Structure
 from graphcollab.threads import share
 
@@ -37,7 +38,11 @@ def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
     Numbers that are not finite reach only those with an edge to them, as in the other kernels, although 0 · ∞ is NaN.
     """
-    matrix = _dense(structure, weight)
+    matrix = beside(_dense(structure, weight), x)
+    if x.device.type != "cpu":  # whether there are such numbers is not asked, as that would wait: whole rows are lost
+        lost = ~x.isfinite().all(1, keepdim=True)
+        heard = beside(_dense(structure, torch.ones_like(weight)), x) @ lost.to(x.dtype) > 0
+        return (matrix @ torch.where(lost, 0, x)).masked_fill(heard, torch.nan)
     out = matrix @ x
     if len(out) == 0 or bool(out[0].isfinite().all()):  # each such number would be in the first row too
         return out
@@ -54,7 +59,7 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     for which torch has no sparse product, is computed in single precision.
     """
     within = torch.promote_types(x.dtype, torch.float32)
-    matrix = structure.adjacency(weight.to(within))
+    matrix = structure.beside(x).adjacency(beside(weight.to(within), x))
     blocks = list(_blocks(x.shape[1], len(x), within.itemsize))
     if len(blocks) == 1 or x.device.type != "cpu":
         return (matrix @ x.to(within)).to(x.dtype)
@@ -83,8 +88,9 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     """Return ⟨a[i], b[j]⟩ for every edge j → i, in the structure's order (a sampled dense-dense product).
 
     Shapes:
-        a: [D, P]; b: [S, P]; output: [E].
+        a: [D, P]; b: [S, P]; output: [E], on their device.
     """
+    structure = structure.beside(a)
     pairs = structure.num_receivers * structure.num_senders
     if pairs <= min(DENSE_WASTE * structure.num_edges, DENSE_NODES**2):
         return (a @ b.T)[structure.receiver, structure.sender]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from graphcollab.checks import own_filter
+from graphcollab.device import beside
 
 __all__ = ["Structure"]
 
@@ -19,6 +20,8 @@ with own_filter("ignore", "Sparse CSR tensor support is in beta"):  # said once 
 @dataclass(frozen=True)
 class Structure:
     """Edges of a bipartite graph in compressed-row form: row i lists what receiver i hears.
+
+    It is on the CPU, and so are weights and other numbers of edges.
 
     Args:
         ptr: Receiver i's edges are ``ptr[i]:ptr[i + 1]``, [D + 1].
@@ -31,6 +34,7 @@ class Structure:
     sender: Tensor
     order: Tensor | None
     num_senders: int
+    _copies: dict[torch.device, Structure] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_edges(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
@@ -64,6 +68,16 @@ class Structure:
         counts = torch.bincount(edge_index[1], minlength=receivers)
         ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         return cls(ptr, edge_index[0].contiguous(), order, senders)
+
+    def beside(self, rows: Tensor) -> Structure:
+        """Return the structure on the device of some rows: it is copied there once."""
+        if rows.device == self.ptr.device:
+            return self
+        if rows.device not in self._copies:
+            there = Structure(beside(self.ptr, rows), beside(self.sender, rows), None, self.num_senders)
+            there.__dict__["receiver"] = beside(self.receiver, rows)  # where it cannot be known without waiting
+            self._copies[rows.device] = there
+        return self._copies[rows.device]
 
     @property
     def num_receivers(self) -> int:
