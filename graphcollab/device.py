@@ -22,7 +22,7 @@ def consecutive(index: Tensor) -> slice | None:
     return slice(first, last + 1)
 
 
-def pick(rows: Tensor, index: Tensor) -> Tensor:
+def pick(rows: Tensor, index: Tensor | slice | int) -> Tensor:
     """Return some rows, [r, ...], by an index on the CPU; a view where they follow each other.
 
     Example:
@@ -30,5 +30,5 @@ def pick(rows: Tensor, index: Tensor) -> Tensor:
         >>> pick(torch.arange(4), torch.tensor([1, 2])), pick(torch.arange(4), torch.tensor([2, 1]))
         (tensor([1, 2]), tensor([2, 1]))
     """
-    place = consecutive(index)
-    return rows[beside(index, rows)] if place is None else rows[place]
+    place = consecutive(index) if isinstance(index, Tensor) else index
+    return rows[beside(index, rows)] if isinstance(index, Tensor) and place is None else rows[place]

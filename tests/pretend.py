@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
@@ -92,7 +93,7 @@ class Accelerator(TorchDispatchMode):
 
         self.patches = [
             mock.patch.object(own_randomness, "_generator", generator),
-            mock.patch.object(Backend, "_autocast", lambda *_: torch.autocast("cpu", enabled=False)),
+            mock.patch.object(Backend, "_autocast", return_value=nullcontext()),
         ]
         for patch in self.patches:
             patch.start()
@@ -130,14 +131,13 @@ def _compute(func: Any, args: Any, kwargs: Any, note: Callable[[str], None]) -> 
     copies = name in ("_to_copy", "copy_")
     if not copies:
         _refuse_mixed(func, name, args, tensors)
-    if name in WAITS and far or name in INDEXING and _waits(args[1]):
+    if (far and name in WAITS) or (name in INDEXING and _waits(args[1])):
         note(name)
-    elif name == "_to_copy" and far and not there or name == "copy_" and not isinstance(args[0], Far) and far:
-        note("to the CPU")
-    elif name == "_to_copy" and there and not far and not kwargs.get("non_blocking"):
-        note("to the device")
-    elif name == "copy_" and isinstance(args[0], Far) and len(far) == 1 and args[1].dim() and not any(args[2:3]):
-        note("to the device")
+    elif copies:
+        source, to = (args[1], isinstance(args[0], Far)) if name == "copy_" else (args[0], there)
+        waits = isinstance(source, Far) or not (kwargs.get("non_blocking") or any(args[2:3]))
+        if isinstance(source, Far) != to and waits:
+            note("to the device" if to else "to the CPU")
     out = func(*tree_map(_near, args), **tree_map(_near, kwargs))
     if name == "copy_":
         there = isinstance(args[0], Far)

@@ -238,10 +238,8 @@ def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:
 def _finite(models: Stacks, nodes: Tensor) -> Tensor:
     """Tell whether all numbers of nodes' models are finite, [R]."""
     out = torch.zeros(len(nodes), dtype=torch.bool)
-    found = [
-        (where, torch.isfinite(pick(models.tensors[s], places)).all(1)) for s, where, places in models.locate(nodes)
-    ]
-    out[torch.cat([where for where, _ in found])] = torch.cat([finite for _, finite in found]).cpu()
+    for s, where, places in models.locate(nodes):
+        out[where] = torch.isfinite(pick(models.tensors[s], places)).all(1).cpu()
     return out
 
 

@@ -80,12 +80,12 @@ class Engine(Planned):
                 take = where[local]
                 nodes = rows.node[take]
                 schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, *plan)
-                index = split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position)
+                index = beside(
+                    split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position), pool.inputs
+                )
                 near = None if anchor is None else pick(anchor.tensors[place], local)[:, :width]
                 more = entries(given, take, pool.inputs), near, entries(scale, take, pool.inputs)
-                feed = Feed(
-                    pool, beside(index, pool.inputs), schedule, self.tasks.ids[nodes], seed, round_, views, *more
-                )
+                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more)
                 flat = rows.parameters(s, take)
                 old = {slot: pick(before[slot][place], local)[:, :width] for slot in slots}
                 lies = consecutive(local)
@@ -154,14 +154,8 @@ class Engine(Planned):
                 own = beside(own, pool.inputs)
                 inputs, targets = (p.index_select(0, own).unflatten(0, shape) for p in (pool.inputs, pool.targets))
                 key = seed, self.tasks.ids[rows.node[take[some]]], round_
-                loss, gradient, rest = backend.gradient(
-                    flat[some] if isinstance(some, slice) else pick(flat, some),
-                    inputs,
-                    targets,
-                    weight,
-                    objective,
-                    key=key,
-                )
+                models = pick(flat, some)
+                loss, gradient, rest = backend.gradient(models, inputs, targets, weight, objective, key=key)
                 found.append((take[some], loss, gradient[:, backend.spec.columns(part)], rest))
         order, losses, gradients, rests = zip(*found, strict=True)
         several = sum(1 for _ in self._stacks(rows)) > 1

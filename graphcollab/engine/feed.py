@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside
+from graphcollab.device import pick
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.tasks import Pool, Schedule
@@ -29,7 +29,7 @@ class Feed:
 
     Args:
         pool: The samples.
-        index: Pool position of every sample, [R, S, B], beside the samples; all else that is whole numbers is on the CPU.
+        index: Pool position of every sample, [R, S, B], where the samples are.
         schedule: Lengths of the batches.
         node_id: Identity of every row's node, [R]: the key of randomness inside layers and of views.
         seed: Seed of the run.
@@ -69,7 +69,7 @@ class Feed:
 
     def batch(self, rows: Tensor | slice | int, step: int, width: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of some rows at a step, [r, V * width, ...] ([V * width, ...] for a single row)."""
-        index = self.index[beside(rows, self.index) if isinstance(rows, Tensor) else rows, step, :width]
+        index = pick(self.index[:, step, :width], rows)
         flat = index.reshape(-1)
         targets = self.pool.targets.index_select(0, flat)
         targets = targets.view(*index.shape, *targets.shape[1:])

@@ -17,22 +17,21 @@ __all__ = ["Rows"]
 class Rows:
     """R rows, each (parameters, whose data). Parameters are named, not copied; they are made a chunk at a time.
 
-        Args:
-            source: The models that rows refer to.
-            node: Node whose data a row meets, [R].
-            index: Whose model it is, [R]; or the models it is combined of, [R, m].
-            coefficient: Coefficients of the combination, [R, m], where ``index`` is [R, m].
-            part: Part of the models that is combined, which all architectures among the rows share; the rest of a row is
-                the model's that its index names first. Default: whole rows, buffers too.
-            buffers: Where a part is combined, combine buffers, too.
+    Args:
+        source: The models that rows refer to.
+        node: Node whose data a row meets, [R].
+        index: Whose model it is, [R]; or the models it is combined of, [R, m].
+        coefficient: Coefficients of the combination, [R, m], where ``index`` is [R, m].
+        part: Part of the models that is combined, which all architectures among the rows share; the rest of a row is
+            the model's that its index names first. Default: whole rows, buffers too.
+        buffers: Where a part is combined, combine buffers, too.
 
-        Example:
-            >>> from graphcollab.device import beside, pick
-    from graphcollab.stack import ParamSpec
-            >>> models = Stacks.single(ParamSpec.from_module(torch.nn.Linear(1, 1)), torch.tensor([[0.0, 0.0], [2.0, 4.0]]))
-            >>> half = torch.full((1, 2), 0.5)
-            >>> Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), half).parameters(0, torch.tensor([0])).tolist()
-            [[1.0, 2.0]]
+    Example:
+        >>> from graphcollab.stack import ParamSpec
+        >>> models = Stacks.single(ParamSpec.from_module(torch.nn.Linear(1, 1)), torch.tensor([[0.0, 0.0], [2.0, 4.0]]))
+        >>> half = torch.full((1, 2), 0.5)
+        >>> Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), half).parameters(0, torch.tensor([0])).tolist()
+        [[1.0, 2.0]]
     """
 
     source: Stacks
@@ -64,20 +63,19 @@ class Rows:
     def with_part_of(cls, models: Stacks, node: Tensor, owner: Tensor, part: str, buffers: bool = False) -> Rows:
         """Nodes' own models, on their own data, with a part of the models of others put in.
 
-                Args:
-                    models: The models that rows refer to.
-                    node: Node whose data a row meets, and whose the rest of the model is, [R].
-                    owner: Node whose part it is, [R].
-                    part: Part of the models, which all architectures among the rows share.
-                    buffers: Whether buffers are the owner's, too.
+        Args:
+            models: The models that rows refer to.
+            node: Node whose data a row meets, and whose the rest of the model is, [R].
+            owner: Node whose part it is, [R].
+            part: Part of the models, which all architectures among the rows share.
+            buffers: Whether buffers are the owner's, too.
 
-                Example:
-                    >>> from graphcollab.device import beside, pick
-        from graphcollab.stack import ParamSpec
-                    >>> spec = ParamSpec.from_module(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)))
-                    >>> models = Stacks.single(spec, torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]))
-                    >>> Rows.with_part_of(models, torch.tensor([0]), torch.tensor([1]), "1").parameters(0, torch.tensor([0]))
-                    tensor([[1., 2., 7., 8.]])
+        Example:
+            >>> from graphcollab.stack import ParamSpec
+            >>> spec = ParamSpec.from_module(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)))
+            >>> models = Stacks.single(spec, torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]))
+            >>> Rows.with_part_of(models, torch.tensor([0]), torch.tensor([1]), "1").parameters(0, torch.tensor([0]))
+            tensor([[1., 2., 7., 8.]])
         """
         spec, *others = models.specs
         if not others and spec.columns(part) == slice(0, spec.num_columns):  # there is nothing but the part
