@@ -15,7 +15,8 @@ PACKAGE = "graphcollab"
 TIERS: tuple[tuple[str, ...], ...] = (
     ("ranges",),
     ("typing", "settings", "checks", "files", "threads", "_torchvision", "_version", "param_spec"),
-    ("piece", "stack", "relation", "transport", "halo", "keyed"),
+    ("stack", "relation", "transport", "halo", "keyed"),
+    ("piece",),
     ("tasks",),
     ("datasets", "models", "engine", "ops"),
     ("plane", "nn", "transforms", "metrics"),

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.copy_module import copy_module
+from graphcollab.stack import Stacks
 from graphcollab.typing import Embedded
 
 if TYPE_CHECKING:
     from graphcollab.engine.engine import Engine
-    from graphcollab.stack import Stacks
 
 __all__ = ["embed_arguments", "has_latents", "require_latents"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -12,9 +12,7 @@ from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
 from graphcollab.piece import Field
 from graphcollab.settings import NonNegative
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["PrototypeDistance"]
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import torch
 from torch_geometric.data import Data
 
 from graphcollab.engine.latents import require_latents
 from graphcollab.piece import Field
-from graphcollab.typing import Embedded
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Embedded, Env
 
 __all__ = ["PROTOTYPES", "embed_sample", "with_prototypes"]
 

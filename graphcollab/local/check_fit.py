@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch_geometric.data import Data
 
 from graphcollab.engine.latents import require_latents
@@ -12,9 +10,7 @@ from graphcollab.engine.local_steps import LocalSteps
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["check_batches", "check_judging", "check_objective", "check_views"]
 

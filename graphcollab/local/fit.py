@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,9 +20,7 @@ from graphcollab.local.check_fit import check_batches, check_judging, check_obje
 from graphcollab.local.mixture import Mixture
 from graphcollab.piece import Field, Local
 from graphcollab.stack import Stacks
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["Fit"]
 

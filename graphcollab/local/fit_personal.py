@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch_geometric.data import Data
@@ -14,9 +14,7 @@ from graphcollab.engine.objective import Proximal
 from graphcollab.local.fit import Fit
 from graphcollab.piece import Field, Local
 from graphcollab.settings import NonNegative
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["FitPersonal"]
 
