@@ -7,7 +7,6 @@ whose name contains "edge" belongs to the edges: ``edge_index`` along its last d
 from __future__ import annotations
 
 import copy
-
 from typing import Any
 
 import torch
