@@ -35,6 +35,7 @@ __all__ = [
     "check_setting",
     "check_settings",
     "checked",
+    "look_up",
 ]
 
 P = ParamSpec("P")
@@ -157,6 +158,24 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
         return value.item()
     other = isinstance(value, numbers.Real) and not isinstance(value, int | float)  # such as a Fraction
     return float(value) if other else value
+
+
+def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
+    """Return what is known by a name.
+
+    Args:
+        kind: What has such names, for the message.
+        name: The name.
+        known: All of them.
+        also: What the message adds to the list of known names.
+
+    Raises:
+        ValueError: There is no such name; the message says which is the nearest.
+    """
+    if name not in known:
+        nearest = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown {kind} {name!r}; did you mean {nearest!r}? Known: {', '.join(known)}{also}")
+    return known[name]
 
 
 @functools.cache
