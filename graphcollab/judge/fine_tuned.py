@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from torch_geometric.data import Data
 
-from graphcollab.engine.non_finite_loss_error import NonFiniteLossError
+from graphcollab.engine.rows import NonFiniteLossError
 from graphcollab.keyed import keyed_seed
 from graphcollab.local.fit import Fit
 from graphcollab.piece import Judge
