@@ -7,7 +7,7 @@ from typing import Annotated
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 
-from graphcollab.settings import Whole
+from graphcollab.settings import MOST
 from graphcollab.transforms.ring import ring_edges
 from graphcollab.transforms.topology import Topology
 
@@ -42,7 +42,7 @@ class GroupRing(Topology):
                 [0, 0, 1, 1, 2, 2, 3, 3]])
     """
 
-    def __init__(self, degree: Annotated[int, Whole(2)], allowed: Tensor | None = None) -> None:
+    def __init__(self, degree: Annotated[int, range(2, MOST)], allowed: Tensor | None = None) -> None:
         self.degree = degree
         super().__init__(allowed)
 
