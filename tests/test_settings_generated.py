@@ -23,7 +23,7 @@ from graphcollab.datasets import LabelledArrays
 from graphcollab.engine import SGD, Adam, Objective, RowOptimizer
 from graphcollab.method import Method
 from graphcollab.methods._method import Weights, method
-from graphcollab.piece import Exchanger, Judge, Local, Piece, Rewiring, Stop, Weigher
+from graphcollab.piece import Exchanger, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.settings import Count, Natural, NonNegative, Real, Whole
 from graphcollab.testing import Scene
 from tests.methods.quick import EARLY, QUICK
@@ -44,7 +44,7 @@ def pieces() -> list[type]:
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
         if "torchvision" not in module.name and "__main__" not in module.name:
             importlib.import_module(module.name)
-    bases = {Piece, Local, Weigher, Exchanger, Rewiring, Judge, Stop}
+    bases = {Piece, Local, Weigher, Exchanger, Rewiring, Stop}
     found = dict.fromkeys(one for base in (Piece, Objective, RowOptimizer) for one in subclasses(base))
     return [
         one
@@ -185,8 +185,8 @@ def test_many_settings():
 
 
 # Settings whose strings are names that models, tasks, files or users give.
-OPEN = {"part", "head", "split", "pretrained", "within", "name"}
-OPEN |= {"pfedgraph(compare)", "NoExchange(shown)", "JudgedBy(field)"}  # parts of models, and fields
+OPEN = {"part", "head", "split", "pretrained", "within", "name", "field"}
+OPEN |= {"pfedgraph(compare)", "NoExchange(shown)"}  # parts of models
 OPEN |= {"run(progress)", "run(checkpoint)", "run(device)", "compare(methods)", "compare(grids)", "compare(graphs)"}
 
 
