@@ -18,7 +18,7 @@ from graphcollab.engine import SGD
 from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method, NonFiniteLossError
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.settings import SettingError
@@ -452,7 +452,7 @@ def test_evaluate_does_not_train():
     scene = Scene.small()
     data, env = scene.play(local())
     before = data.x.tensors[0].clone()
-    values = evaluate(local(), data, env, UserMetric("one", True, lambda outputs, targets: 1.0))
+    values = evaluate(local(), data, env, Metric.per_node("one", True, lambda outputs, targets: 1.0))
     assert torch.equal(before, data.x.tensors[0])
     assert values["val_metric"].tolist() == [1.0] * 6
 
