@@ -1,16 +1,29 @@
-"""`Rows`: which parameters meet whose data."""
+"""Rows, which are parameters that meet somebody's data, and what is computed of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside, pick
-from graphcollab.stack import Stacks
+from graphcollab.device import beside, consecutive, pick
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Schedule
 
-__all__ = ["Rows"]
+__all__ = [
+    "BatchGradient",
+    "FitState",
+    "Fitted",
+    "NonFiniteLossError",
+    "Outputs",
+    "Rows",
+    "entries",
+    "in_order",
+    "outcome",
+]
 
 
 @dataclass(frozen=True)
@@ -140,3 +153,123 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
     if bool((members[local] != nodes).any()):
         raise ValueError("a row combines models of different architectures: only models of one shape can be combined")
     return local
+
+
+@dataclass(frozen=True)
+class FitState:
+    """The optimiser's state of R rows.
+
+    Args:
+        slots: By slot, zero in the columns of buffers; position r is row r.
+        step: Optimiser steps taken, [R].
+    """
+
+    slots: Mapping[str, Stacks]
+    step: Tensor
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `Engine.fit` returns for R rows.
+
+    Args:
+        models: New models; position r is row r.
+        loss: Mean training loss over a row's steps, [R].
+        bad_step: First step whose loss was not finite, [R]; -1 where all were. It is the number of steps where all
+            losses were finite but the last step left a model that is not.
+        state: The optimiser's state.
+    """
+
+    models: Stacks
+    loss: Tensor
+    bad_step: Tensor
+    state: FitState
+
+
+@dataclass(frozen=True)
+class BatchGradient:
+    """What `Engine.batch_gradient` returns for R rows.
+
+    Args:
+        loss: Loss on the batch, [R].
+        gradient: Its gradient, [R, P_part].
+        buffers: What models hold behind their parameters (running statistics) after the pass, [R, columns - P]; None
+            where rows are of several architectures.
+    """
+
+    loss: Tensor
+    gradient: Tensor
+    buffers: Tensor | None
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of some rows on a split, padded to the longest of them.
+
+    Args:
+        rows: Which rows, [r].
+        outputs: [r, n, ...].
+        targets: [r, n, ...].
+        sizes: How many of them are real samples, the first ones, [r].
+        params: The rows' parameters by name, [r, ...] each.
+        spec: The rows' architecture.
+        latent: [r, n, d_z], if asked for.
+        projection: [r, n, d_p], if asked for.
+    """
+
+    rows: Tensor
+    outputs: Tensor
+    targets: Tensor
+    sizes: Tensor
+    params: Mapping[str, Tensor]
+    spec: ParamSpec
+    latent: Tensor | None = None
+    projection: Tensor | None = None
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """True for real samples, [r, n]."""
+        return beside(torch.arange(self.outputs.shape[1]) < self.sizes[:, None], self.outputs)
+
+
+def entries(values: Mapping[str, Tensor] | None, rows: Tensor, like: Tensor) -> dict[str, Tensor] | None:
+    """Return what some rows have of values [R, ...] by name, on the device of ``like``."""
+    if values is None:
+        return None
+    index = beside(rows, like)
+    return {name: beside(value, like)[index] for name, value in values.items()}
+
+
+def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
+    """Put pieces [r, ...] together as [R, ...], at the places in ``order``; not copied where they lie so."""
+    where, values = torch.cat(list(order)), pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
+    if consecutive(where) is not None:
+        return values
+    return torch.empty_like(values).index_copy_(0, beside(where, values), values)
+
+
+def outcome(seen: Sequence[tuple[Tensor, Schedule, Tensor]], loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean loss of every row and the first step whose loss was not finite, [R] each, read all at once.
+
+    The step is -1 where all losses are finite, and the model too.
+
+    Args:
+        seen: For every chunk its rows [r], their batches, and the losses of their steps above the models' sums,
+            [S + 1, r].
+        loss: Where to put the losses, [R].
+    """
+    bad = torch.full(loss.shape, -1)
+    if not seen:
+        return loss, bad
+    numbers = torch.cat([values.flatten() for _, _, values in seen]).cpu()
+    for (rows, schedule, _), own in zip(seen, numbers.split([values.numel() for _, _, values in seen]), strict=True):
+        losses, models = own.view(-1, len(rows)).tensor_split([-1])
+        loss[rows] = losses.nansum(0) / schedule.steps
+        wrong = (torch.arange(len(losses))[:, None] < schedule.steps) & ~torch.isfinite(losses)
+        after = torch.where(torch.isfinite(models[0]), -1, schedule.steps)
+        bad[rows] = torch.where(wrong.any(0), wrong.int().argmax(0), after)
+    return loss, bad
+
+
+class NonFiniteLossError(ArithmeticError):
+    """A node's loss is not a finite number; the message names node, round and step."""

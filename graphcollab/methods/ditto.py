@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import FitPersonal
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
 
 __all__ = ["ditto"]
@@ -63,5 +63,5 @@ def ditto(
         local=FitPersonal(local, lam, part),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        judge=JudgedBy("x_personal"),
+        judge=Judge(field="x_personal"),
     )
