@@ -53,6 +53,7 @@ def similarity_curves(
     found = similarity_by_cluster(scores, cluster, pooled=pooled)
     if all(bool(band.mean.isnan().all()) for band in found[2:]):
         raise ValueError(
-            "no similarities were recorded: record them with RecordScores(), or measure them with ProbeSimilarity(...)"
+            "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
+            "ProbeSimilarity(...)"
         )
     return bands_by_cluster(found, metric, title)
