@@ -13,9 +13,9 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("ranges",),
     ("typing", "settings", "checks", "files", "threads", "_torchvision", "_version", "param_spec"),
-    ("piece", "stack", "relation", "transport", "halo", "keyed"),
+    ("stack", "relation", "transport", "halo", "keyed"),
+    ("piece",),
     ("tasks",),
     ("datasets", "models", "engine", "ops"),
     ("plane", "nn", "transforms", "metrics"),

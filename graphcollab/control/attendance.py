@@ -6,7 +6,6 @@ import copy
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,9 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab.keyed import keyed_uniform
 from graphcollab.settings import Count, Fraction, check_settings
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["Everyone", "Membership", "Stragglers", "attend", "dismiss"]
 

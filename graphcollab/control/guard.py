@@ -5,20 +5,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.piece import Local
 from graphcollab.settings import Real, check_settings
 from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
-
-if TYPE_CHECKING:
-    from graphcollab.piece import Local
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["Isolate", "isolate", "judge", "settle", "settle_validation", "sift"]
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from graphcollab.settings import Buffers
-
-if TYPE_CHECKING:
-    from graphcollab.stack import Stacks
+from graphcollab.stack import Stacks
 
 __all__ = ["buffers_travel", "buffers_width"]
 

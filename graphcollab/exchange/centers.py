@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,9 +14,7 @@ from graphcollab.engine import Engine, Rows
 from graphcollab.keyed import keyed_bits, keyed_order
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Split
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["center_losses", "draw_centers", "take_centers"]
 

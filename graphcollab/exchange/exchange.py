@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,11 +16,7 @@ from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.piece import Exchanger
 from graphcollab.settings import Buffers, Positive
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["Exchange", "NoExchange"]
 

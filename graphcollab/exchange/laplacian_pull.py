@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch_geometric.data import Data
 
@@ -13,9 +13,7 @@ from graphcollab.exchange.exchange import Exchange
 from graphcollab.ops import laplacian_bound, laplacian_radius
 from graphcollab.piece import Field
 from graphcollab.settings import NonNegative, Positive
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["LaplacianPull"]
 

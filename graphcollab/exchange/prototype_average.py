@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -16,9 +16,7 @@ from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
 from graphcollab.exchange.servers import places
 from graphcollab.exchange.through_server import ThroughServer
 from graphcollab.piece import Exchanger, Field
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["PrototypeAverage", "class_means"]
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch_geometric.data import Data
 
 from graphcollab.exchange.route import AlongEdges, Ways
 from graphcollab.piece import Exchanger, Field
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["Receive"]
 

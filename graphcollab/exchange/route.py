@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,9 +15,7 @@ from graphcollab.control.allowed import components, without_the_alone
 from graphcollab.control.at_work import edges_in_use, has_neighbors, weights_in_use
 from graphcollab.exchange.servers import SERVER, connect_servers
 from graphcollab.piece import Field, Piece
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["AlongEdges", "AtServer", "Route", "Ways"]
 

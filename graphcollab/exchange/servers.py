@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,9 +10,7 @@ from torch_geometric.data import Data
 
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["SERVER", "connect_servers", "linked", "per_server", "places", "sends_to_server"]
 

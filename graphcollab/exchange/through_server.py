@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,9 +14,7 @@ from graphcollab.exchange.route import Route, Ways
 from graphcollab.exchange.servers import SERVER, connect_servers, per_server, places, sends_to_server
 from graphcollab.piece import Field
 from graphcollab.settings import Incomplete
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["ThroughServer", "link_weights"]
 

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,9 +20,7 @@ from graphcollab.local.fit import Fit
 from graphcollab.piece import Field, Local
 from graphcollab.settings import Count
 from graphcollab.stack import Stacks
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["CrossGradients"]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from graphcollab.exchange import Exchange
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.piece import Weigher
@@ -67,4 +67,4 @@ def peer_method(
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=rewire,
     )
-    return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=JudgedBy("best_x"))
+    return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=Judge(field="best_x"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from graphcollab.exchange.exchange import Exchange
+from graphcollab.local.combine import ProjectedGradient
 from graphcollab.local.cross_gradients import CrossGradients
-from graphcollab.local.projected_gradient import ProjectedGradient
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, make_optimizer, method
 from graphcollab.settings import Buffers, Count, Momentum, NonNegative

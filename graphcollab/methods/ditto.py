@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import FitPersonal
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
@@ -63,5 +63,5 @@ def ditto(
         local=FitPersonal(local, lam, part),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        judge=JudgedBy("x_personal"),
+        judge=Judge(field="x_personal"),
     )

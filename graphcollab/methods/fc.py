@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from graphcollab.exchange import NoExchange
-from graphcollab.local.clipped_mean import ClippedMean
+from graphcollab.local.combine import ClippedMean
 from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, make_optimizer, method

@@ -6,7 +6,7 @@ from typing import Literal
 
 from graphcollab.engine import Proximal
 from graphcollab.exchange import Exchange
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -86,6 +86,6 @@ def fedamp(
         weigh=PeerWeights(DistanceKernel(sigma, part), merge=merge, part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=sample_nodes(fraction),
-        judge=JudgedBy("x_local"),
+        judge=Judge(field="x_local"),
         prepare=WithSelfLoops(),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphcollab.engine import Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
 from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import BETAS, Optimizer, Weights, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -62,7 +62,7 @@ def fedclassavg(
     - A pass of local training comes before its first round, after which classifiers are set back to their beginning. In
       the first round here the same training is followed by averaging.
 
-    As there, nodes are judged by the classifiers that they trained last, before averaging (`JudgedBy`).
+    As there, nodes are judged by the classifiers that they trained last, before averaging (`Judge`).
 
     Args:
         lr: Step size. The authors' is for CIFAR-10; they have 6e-4 for Fashion-MNIST. Small networks learn faster with
@@ -92,5 +92,5 @@ def fedclassavg(
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, **more),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        judge=JudgedBy("x_local"),
+        judge=Judge(field="x_local"),
     )

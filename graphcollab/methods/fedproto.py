@@ -6,7 +6,7 @@ from typing import Literal
 
 from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
-from graphcollab.judge import JudgedBy, NearestPrototype
+from graphcollab.judge import Judge, NearestPrototype
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -65,5 +65,5 @@ def fedproto(
         local=local,
         exchange=PrototypeAverage(ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        judge=NearestPrototype() if predict == "prototype" else JudgedBy(),
+        judge=NearestPrototype() if predict == "prototype" else Judge(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphcollab.engine import Proximal
 from graphcollab.exchange import Exchange
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.rewire.sample_nodes import sample_nodes
@@ -77,6 +77,6 @@ def heurfedamp(
         weigh=PeerWeights(CosineWeights(part), merge=SoftmaxWeights(sigma, own), part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=sample_nodes(fraction),
-        judge=JudgedBy("x_local"),
+        judge=Judge(field="x_local"),
         prepare=WithSelfLoops(),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.settings import Count, Momentum, NonNegative
@@ -30,4 +30,4 @@ def local(
         0.1
     """
     alone = Method("local", local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay))
-    return alone if patience is None else alone.replace(stop=EarlyStopping(patience), judge=JudgedBy("best_x"))
+    return alone if patience is None else alone.replace(stop=EarlyStopping(patience), judge=Judge(field="best_x"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch_geometric.data import Data
@@ -16,9 +16,7 @@ from graphcollab.piece import Field
 from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler
 from graphcollab.settings import Count, Positive, Share
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["AdaptivePeers"]
 

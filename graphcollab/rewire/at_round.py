@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.piece import Rewiring
 from graphcollab.settings import Natural
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["AtRound", "EveryRound", "Keep"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,9 +18,7 @@ from graphcollab.exchange.servers import connect_servers, places
 from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.at_round import Keep
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["ChooseCenter"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,9 +15,7 @@ from graphcollab.piece import Field
 from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler
 from graphcollab.settings import Count
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["KeepChosen", "NeighborBag"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch_geometric.data import Data
@@ -14,9 +13,7 @@ from graphcollab.keyed import keyed_order
 from graphcollab.piece import Rewiring
 from graphcollab.rewire.at_round import Keep
 from graphcollab.settings import Share
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["SampleNodes", "sample_nodes"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,9 +16,7 @@ from graphcollab.peers.edges import connect
 from graphcollab.piece import Rewiring
 from graphcollab.relation import Relation
 from graphcollab.settings import Count, Natural
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["PeerSampler", "RandomPeers"]
 

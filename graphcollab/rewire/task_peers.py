@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,7 @@ from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.at_round import Keep
 from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.tasks import Tasks
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["TaskPeers"]
 

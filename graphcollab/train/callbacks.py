@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from graphcollab.engine import Rows
 from graphcollab.method import last_graph
-from graphcollab.metrics import metric_of, score_rows
+from graphcollab.metrics import as_metric, score_rows
 from graphcollab.settings import Count, Natural, SettingError, checked
 from graphcollab.train.result import History
 from graphcollab.typing import Env
@@ -223,7 +223,7 @@ class WatchMerging(Callback):
         nodes = data.trains.nonzero().flatten()
         if not len(nodes):
             return
-        found = score_rows(env.engine, Rows.own(data.x, nodes), "val", metric_of(env.engine.tasks))
+        found = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))
         for what, value in zip(("loss", "metric"), found, strict=True):
             name = f"val_{what}_{when}"
             self.now[name] = self.now[name].index_copy(0, nodes.cpu(), value.cpu())

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_networkx
 
-from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.modules import copy_module
 from graphcollab.files import write_whole
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import summarize

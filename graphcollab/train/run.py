@@ -15,7 +15,7 @@ from graphcollab.control import Everyone
 from graphcollab.control.guard import Isolate
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
-from graphcollab.metrics import metric_of
+from graphcollab.metrics import as_metric
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Count, Seed, checked
@@ -140,7 +140,7 @@ def run(
     device = check_device(device)
     tasks = tasks.to(device)
     modules = build_modules(model, seed, device)
-    metric = metric_of(tasks)
+    metric = as_metric(tasks.metric)
     check_outputs(tasks, modules, metric)
     data = build_graph(tasks, modules, graph, architecture, method)
     history = History(tasks.names, metric.name, metric.higher_is_better)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -21,9 +21,7 @@ from graphcollab.nn.mixers import Mixers
 from graphcollab.ops import edge_products
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["ChannelAttention"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,9 +15,7 @@ from graphcollab.rewire.neighbor_bag import NeighborBag
 from graphcollab.settings import Count
 from graphcollab.transforms import GMMNeighborAugmentation, select_edges
 from graphcollab.transforms._edges import neighbor_rank
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["AllPeers", "AugmentBags", "BestPeers"]
 

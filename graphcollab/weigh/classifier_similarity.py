@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,10 +15,8 @@ from graphcollab.control.at_work import edges_in_use
 from graphcollab.ops import project_simplex
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive
+from graphcollab.typing import Env
 from graphcollab.weigh.head_cosines import check_head, head_cosines
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["ClassifierSimilarity"]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
+from graphcollab.typing import Env
 from graphcollab.weigh.similarity import Similarity
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["CosineWeights"]
 

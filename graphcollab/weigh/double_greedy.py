@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,15 +14,13 @@ from torch_geometric.utils import scatter
 
 from graphcollab.engine import Rows
 from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
 from graphcollab.piece import Field
 from graphcollab.settings import Buffers, Count
+from graphcollab.typing import Env
 from graphcollab.weigh.choose import AllPeers
-
-if TYPE_CHECKING:
-    from graphcollab.halo import Halo
-    from graphcollab.typing import Env
 
 __all__ = ["DoubleGreedy", "double_greedy"]
 

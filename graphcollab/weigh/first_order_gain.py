@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,9 +18,7 @@ from graphcollab.exchange.buffers import buffers_travel, buffers_width
 from graphcollab.piece import Field, Weigher
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["FirstOrderGain", "gain_weights"]
 

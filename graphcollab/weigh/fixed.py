@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,9 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.piece import Weigher
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["Metropolis", "NoWeights", "SampleCounts", "Uniform"]
 

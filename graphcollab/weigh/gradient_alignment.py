@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,10 +18,8 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.ops import project_simplex
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Positive
+from graphcollab.typing import Env
 from graphcollab.weigh.pair_sampling import PairSampling
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["GradientAlignment"]
 

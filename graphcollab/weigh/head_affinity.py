@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,11 +13,9 @@ from torch_geometric.utils import scatter
 from graphcollab.control.at_work import edges_in_use, has_neighbors
 from graphcollab.piece import Weigher
 from graphcollab.settings import Real
+from graphcollab.typing import Env
 from graphcollab.weigh.head_cosines import check_head, head_cosines
 from graphcollab.weigh.self_loops import require_self_loops
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["HeadAffinity", "affinity_weights"]
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["check_head", "head_cosines"]
 

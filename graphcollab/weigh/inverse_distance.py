@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
 from graphcollab.settings import Positive
+from graphcollab.typing import Env
 from graphcollab.weigh.similarity import Similarity
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["InverseDistance"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -11,10 +11,8 @@ from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
 from graphcollab.settings import Buffers, Positive
+from graphcollab.typing import Env
 from graphcollab.weigh.similarity import Similarity, width
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["InverseLoss"]
 

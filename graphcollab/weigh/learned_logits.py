@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,9 +14,7 @@ from torch_geometric.utils import scatter, softmax
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Adam, RowOptimizer
 from graphcollab.piece import Field, Weigher
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["LearnedLogits"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,12 +16,10 @@ from graphcollab.piece import Field, Weigher
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
 from graphcollab.transforms import select_edges
+from graphcollab.typing import Env
 from graphcollab.weigh.choose import AllPeers
 from graphcollab.weigh.fixed import SampleCounts
 from graphcollab.weigh.similarity import Similarity, width
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["PeerWeights"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,9 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.piece import Weigher
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["SimilarityWeights", "similarity_weights"]
 

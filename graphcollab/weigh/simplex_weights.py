@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,10 +12,8 @@ from torch_geometric.utils import scatter
 from graphcollab.ops import project_simplex
 from graphcollab.piece import Weigher
 from graphcollab.settings import Finite, Positive
+from graphcollab.typing import Env
 from graphcollab.weigh.self_loops import require_self_loops
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["SimplexWeights"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,10 +11,8 @@ from torch_geometric.utils import softmax
 
 from graphcollab.piece import Weigher
 from graphcollab.settings import Fraction, Positive
+from graphcollab.typing import Env
 from graphcollab.weigh.self_loops import require_self_loops
-
-if TYPE_CHECKING:
-    from graphcollab.typing import Env
 
 __all__ = ["SoftmaxWeights"]
 

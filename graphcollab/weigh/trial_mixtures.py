@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,16 +12,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.engine import SGD, LocalSteps, Outputs, RowOptimizer, Rows
+from graphcollab.engine import SGD, Engine, LocalSteps, Outputs, RowOptimizer, Rows
+from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_seed
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Share
 from graphcollab.stack import Stacks
-
-if TYPE_CHECKING:
-    from graphcollab.engine import Engine
-    from graphcollab.halo import Halo
-    from graphcollab.typing import Env
+from graphcollab.typing import Env
 
 __all__ = ["TrialMixtures"]
 

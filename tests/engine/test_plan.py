@@ -11,8 +11,8 @@ from torch import nn
 
 from graphcollab.engine import CrossEntropy, Plan, SquaredError, UserLoss, make_plan
 from graphcollab.engine import plan as plan_file
-from graphcollab.engine.chain import Chain
 from graphcollab.engine.plan import BACKENDS, check_plan
+from graphcollab.engine.stacked import Chain
 from graphcollab.models import MLP, FedAvgCNN
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded

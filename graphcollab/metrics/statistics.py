@@ -1,4 +1,4 @@
-"""Differences between two methods on the same tasks."""
+"""Numbers of many nodes, and of two methods side by side."""
 
 from __future__ import annotations
 
@@ -14,9 +14,52 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.settings import Real, checked
 
+__all__ = ["PairedDifference", "paired_difference", "summarize"]
+
 Values: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 
-__all__ = ["PairedDifference", "paired_difference"]
+
+@checked
+def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]:
+    """Summarize one value per node: its mean, its mean over the worst nodes, and its spread.
+
+    These are the columns of Table 3 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_.
+    ``worst10`` and ``worst20`` are means over the worst 10 % and 20 % of the nodes, rounded up to whole nodes. ``std``
+    is the population's standard deviation (divided by K, not K - 1): the nodes are all there are, not a sample.
+
+    Args:
+        values: One value per node, [K]. Values that are NaN (a metric that is not defined for a node) are left out.
+        higher_is_better: Whether the smallest (True) or the largest values are the worst.
+
+    Returns:
+        ``mean``, ``worst10``, ``worst20``, ``std``, ``nodes`` (how many count) and ``ignored`` (how many were NaN).
+        With no value at all the first four are NaN.
+
+    Raises:
+        ValueError: If ``values`` has another number of dimensions than one.
+
+    Example:
+        >>> summarize([1.0, 3.0, float("nan")])
+        {'mean': 2.0, 'worst10': 1.0, 'worst20': 1.0, 'std': 1.0, 'nodes': 2, 'ignored': 1}
+    """
+    values = torch.as_tensor(values, dtype=torch.float64)
+    if values.dim() != 1:
+        raise ValueError(f"summarize expects one value per node, shape [K], got {list(values.shape)}")
+    counted = values[~values.isnan()].sort(descending=not higher_is_better).values
+    nodes = counted.numel()
+
+    def worst(percent: int) -> float:
+        return float(counted[: -(-nodes * percent // 100)].mean())
+
+    return {
+        "mean": float(counted.mean()),
+        "worst10": worst(10),
+        "worst20": worst(20),
+        "std": float(counted.std(correction=0)) if nodes else float("nan"),
+        "nodes": nodes,
+        "ignored": values.numel() - nodes,
+    }
 
 
 @dataclass(frozen=True)
@@ -53,13 +96,9 @@ def paired_difference(
     equal give an interval of no width, and a p-value of 0 (or of 1 if they are 0).
 
     Args:
-        a: The first method's value on each partition.
-        b: The second method's values, in the same order.
-        confidence: The interval's confidence level. Default: 0.95.
-
-    Shapes:
-        a: [S].
-        b: [S].
+        a: The first method's value on each partition, [S].
+        b: The second method's values, in the same order, [S].
+        confidence: The interval's confidence level.
 
     Raises:
         ValueError: If there is no pair, shapes differ, or a value is not finite.

@@ -1,16 +1,31 @@
-"""How a backend differs from plain PyTorch, and a padded batch from one without padding, on a few samples."""
+"""Trials before a run: what a module keeps from pass to pass, how backends differ from plain PyTorch, where to pad."""
 
 from __future__ import annotations
+
+import copy
+import warnings
 
 import torch
 from torch import Tensor
 
 from graphcollab.engine.backend import Backend
-from graphcollab.engine.layer_traits import Padding, padding_by_type
+from graphcollab.engine.modules import Padding, copy_module, padding_by_type
 from graphcollab.engine.optimizer import SGD
-from graphcollab.engine.reference import JUDGED, RATE, SIZES, TRAINED, Numbers, Reference
+from graphcollab.engine.reference import (
+    JUDGED,
+    PLAIN,
+    RATE,
+    SIZES,
+    TRAINED,
+    Memory,
+    Numbers,
+    Reference,
+    changed,
+    equal,
+    memory_of,
+)
 
-__all__ = ["difference", "padding_of"]
+__all__ = ["difference", "kept_by", "padding_of"]
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
 COARSE = 0.03  # for other number types
@@ -18,6 +33,58 @@ NOISE = 10.0  # times the error of plain PyTorch itself, against double precisio
 AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
 WIDE = 64, 300  # samples of larger batches
 MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples
+
+
+def kept_by(reference: Reference) -> list[str]:
+    """Return the attributes, but for numbers, that forward passes change without carrying anything to the next.
+
+    Whatever the passes of the trial have changed is looked at again, on copies of the module as it was given: one
+    node's pass, another's, and both, one after the other, in either mode. What the second pass leaves must not depend
+    on the first, nor must its outputs. An activation that every pass makes anew is accepted, and so is a cache that all
+    nodes fill alike, which is warned of, since for other samples they might not.
+
+    Raises:
+        ValueError: If something is carried over. A number that outputs do not depend on is left to the caller.
+    """
+    names = changed(memory_of(reference.origin), memory_of(reference.module))
+    if not names:
+        return []
+    before = memory_of(reference.origin)
+    for train in (False, True):
+        second, outputs = _after(reference, (1,), train)
+        both, beside = _after(reference, (0, 1), train)
+        carried = [name for name in changed(second, both) if not _is_plain(name, second, both, before)]
+        if carried or not equal(outputs, beside):
+            name = (carried or changed(second, both) or names)[0]
+            raise ValueError(
+                f"{reference.kind} keeps something in its attribute {name!r}, which forward passes change, from pass "
+                "to pass, and nodes would share it: make it a buffer (register_buffer), of which every node has its "
+                "own, or leave it away"
+            )
+        first, _ = _after(reference, (0,), train)
+        filled = set(changed(before, first)) - set(changed(first, both))
+        for name in sorted(name for name in filled if not _is_plain(name, first, both, before)):
+            if not train:
+                warnings.warn(
+                    f"{reference.kind} fills {name!r} in its first forward pass and keeps it, and nodes share it: that "
+                    "is right only where it is the same for all nodes, which it was for the samples it was tried on",
+                    stacklevel=5,
+                )
+    return [name for name in names if not _is_plain(name, before, memory_of(reference.module))]
+
+
+def _after(reference: Reference, models: tuple[int, ...], train: bool) -> tuple[Memory, Tensor]:
+    """Return what a copy of the module keeps after passes of some models over batches of equal length; last outputs."""
+    trial = copy.copy(reference)
+    trial.module = copy_module(reference.origin)
+    for model in models:
+        outputs, _, _ = trial.forward(model, reference.batch_of_two(model), train)
+    return memory_of(trial.module), outputs
+
+
+def _is_plain(name: str, *memories: Memory) -> bool:
+    """Tell whether an attribute is a number, text or switch wherever it is there."""
+    return all(type(memory.get(name)) in PLAIN for memory in memories)
 
 
 def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:
