@@ -36,6 +36,7 @@ __all__ = [
     "check_setting",
     "check_settings",
     "checked",
+    "look_up",
 ]
 
 P = ParamSpec("P")
@@ -189,6 +190,24 @@ def _plain(value: Any) -> Any:
         with contextlib.suppress(OverflowError):
             return float(value)
     return value
+
+
+def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
+    """Return what is known by a name.
+
+    Args:
+        kind: What has such names, for the message.
+        name: The name.
+        known: All of them.
+        also: What the message adds to the list of known names.
+
+    Raises:
+        ValueError: There is no such name; the message says which is the nearest.
+    """
+    if name not in known:
+        nearest = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown {kind} {name!r}; did you mean {nearest!r}? Known: {', '.join(known)}{also}")
+    return known[name]
 
 
 @functools.cache
