@@ -159,8 +159,8 @@ def similarity_curves(
     Raises:
         ValueError: If nothing was measured, or edges do not fit the nodes.
     """
-    hint = "no similarities were recorded: record them with RecordScores(), or measure them with ProbeSimilarity(...)"
-    return _draw_bands(scores, cluster, (0.1, 0.9), pooled, metric, title, hint)
+    hint = "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
+    return _draw_bands(scores, cluster, (0.1, 0.9), pooled, metric, title, f"{hint}ProbeSimilarity(...)")
 
 
 @checked

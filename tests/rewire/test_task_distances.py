@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.peers import center_distances, code_centers
+from graphcollab.rewire.task_distances import center_distances, code_centers
 from graphcollab.tasks import Tasks
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import vmap
 
 from graphcollab.models import build_model
-from graphcollab.models._max_pool import MaxPool2
+from graphcollab.models.layers import MaxPool2
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 8, 6), (2, 1, 7, 5), (1, 1, 2, 2), (4, 3, 26, 27)])

@@ -7,9 +7,8 @@ import math
 import pytest
 import torch
 
-from graphcollab.peers import priors, update_memory
-from graphcollab.peers.memory import _first_of, forget
 from graphcollab.relation import Relation
+from graphcollab.rewire.adaptive import _first_of, forget, priors, update_memory
 
 ME, K1, K2, M1, M2 = range(5)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from graphcollab.peers import Candidates, draw_peers
 from graphcollab.relation import Relation
+from graphcollab.rewire.draw import Candidates, draw_peers
 from graphcollab.transforms import Complete
 
 
