@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.device import beside
 from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.piece import Exchanger
@@ -173,7 +174,7 @@ class Exchange(Exchanger):
         sent.x = data.x_local
         gradient = env.plane.products(cotangent, _term(sent, self.message, self.part), data.edge_index)
         if self.against is not None:
-            own = env.plane.gather((cotangent * _term(sent, self.against, self.part)).sum(1))
+            own = env.plane.gather((cotangent * _term(sent, self.against, self.part)).sum(1).cpu())
             gradient = gradient - own[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)
@@ -210,7 +211,8 @@ class Exchange(Exchanger):
         if against is not None:
             total = scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
             total = env.plane.mine(total if ways.home is None else total[ways.home])
-            mixed = torch.addcmul(mixed, _term(data, against, part), total[:, None].to(mixed.dtype), value=-1)
+            total = beside(total[:, None].to(mixed.dtype), mixed)
+            mixed = torch.addcmul(mixed, _term(data, against, part), total, value=-1)
         return mixed if base == "zero" else mixed + _term(data, base, part)
 
 

@@ -8,9 +8,9 @@ from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphcollab.device import beside, pick
 from graphcollab.engine import Rows
 from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
 from graphcollab.exchange.servers import places
@@ -85,6 +85,7 @@ class PrototypeAverage(Exchanger):
         means, counts = class_means(data, env, nodes, classes, width)
         weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
         place, servers = places(data.server)[nodes], data.server.size[1]
+        place = beside(place, weight)
         total = weight.new_zeros(servers, classes).index_add_(0, place, weight)
         total = env.plane.reduce(total)  # [G, C]
         share = weight / total[place].clamp(min=1)  # [n, C]
@@ -106,11 +107,11 @@ class PrototypeAverage(Exchanger):
             prototypes = torch.where(heard[0, :, None], average[0], data.prototypes[0]).expand_as(data.prototypes)
             known = (data.prototype_known[0] | heard[0]).expand_as(data.prototype_known)
         else:
-            reached, place = env.plane.mine(reached), env.plane.mine(place)
+            reached, place = (beside(env.plane.mine(values), heard) for values in (reached, place))
             news = reached[:, None] & heard[place]  # [k, C]
             prototypes = torch.where(news[..., None], average[place], data.prototypes)
             known = data.prototype_known | news
-        floats = average.shape[2] * (sent + known[data.x.place(nodes)].sum(1))
+        floats = (average.shape[2] * (sent + pick(known, data.x.place(nodes)).sum(1))).cpu()
         data = copy.copy(env.plane.charge(data, nodes, floats, at=nodes))
         data.prototypes, data.prototype_known = prototypes, known
         return data
@@ -134,8 +135,8 @@ def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -
     sums = torch.zeros(len(nodes), classes, width, dtype=data.x.dtype, device=data.x.device)
     counts = sums.new_zeros(len(nodes), classes)
     for chunk in env.engine.predict(Rows.own(data.x, nodes), "train", embed=True):
-        inside = chunk.mask & (chunk.targets >= 0) & (chunk.targets < classes)
-        member = F.one_hot(chunk.targets.where(inside, 0), classes).to(sums) * inside[..., None]  # [r, n, C]
-        sums[chunk.rows] = member.mT @ cast(Tensor, chunk.latent).to(sums)
-        counts[chunk.rows] = member.sum(1)
+        number = torch.arange(classes, device=sums.device)
+        member = ((chunk.targets[..., None] == number) & chunk.mask[..., None]).to(sums)  # [r, n, C]
+        place = beside(chunk.rows, sums)
+        sums[place], counts[place] = member.mT @ cast(Tensor, chunk.latent).to(sums), member.sum(1)
     return sums / counts.clamp(min=1)[..., None], counts

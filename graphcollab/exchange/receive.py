@@ -61,7 +61,7 @@ class Receive(Exchanger):
         data = copy.copy(data)
         own = data.x.part(self.part)
         data.received = torch.zeros_like(own, memory_format=torch.contiguous_format)
-        data.own_share = own.new_ones(data.num_nodes)
+        data.own_share = torch.ones(data.num_nodes, dtype=own.dtype)
         return self._receive(data, env)[0]
 
     def __call__(self, data: Data, env: Env) -> Data:

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import components, without_the_alone
 from graphcollab.control.at_work import edges_in_use, has_neighbors, weights_in_use
+from graphcollab.device import beside, pick
 from graphcollab.exchange.servers import SERVER, connect_servers
 from graphcollab.piece import Field, Piece
 from graphcollab.typing import Env
@@ -49,13 +50,13 @@ class Ways(NamedTuple):
         if self.home is None:
             return sums
         home = env.plane.mine(self.home)
-        return sums.expand(len(home), -1) if self.places == 1 else sums[home]
+        return sums.expand(len(home), -1) if self.places == 1 else pick(sums, home)
 
     def unless_kept(self, env: Env, new: Tensor, old: Tensor) -> Tensor:
         """Return new rows [k, P], but the old ones of nodes that keep theirs."""
         if self.keeps is None or (self.places == 1 and not bool(self.keeps.any())):
             return new
-        return torch.where(env.plane.mine(self.keeps)[:, None], old, new)
+        return torch.where(beside(env.plane.mine(self.keeps)[:, None], old), old, new)
 
 
 @dataclass(frozen=True)

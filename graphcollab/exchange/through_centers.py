@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.device import beside
 from graphcollab.exchange.route import Route, Ways
 from graphcollab.exchange.servers import SERVER, places, sends_to_server
 from graphcollab.exchange.through_server import link_weights
@@ -76,11 +77,11 @@ class ThroughCenters(Route):
         heard = (total > 0).to(total.dtype)
         groups = total.view(-1, data.center_count)  # of connected components
         share = (groups / groups.sum(1, keepdim=True).clamp(min=torch.finfo(total.dtype).tiny)).flatten()
-        data = copy.copy(data)
-        data.centers = {
-            part: torch.lerp(data.centers[part], mean, (share if self._shortens(part) else heard)[:, None])
-            for part, mean in sums.items()
-        }
+        before, data = data.centers, copy.copy(data)
+        data.centers = {}
+        for part, mean in sums.items():
+            step = beside((share if self._shortens(part) else heard)[:, None], mean)
+            data.centers[part] = torch.lerp(before[part], mean, step)
         return data, data.centers
 
     def _shortens(self, part: str) -> bool:

@@ -63,8 +63,8 @@ class Mixture(Piece):
             return data.x
         own = data.x.part(self.part)
         mine = env.plane.mine
-        mixed = mine(data.own_share)[:, None] * own + data.received
-        return data.x.with_part(self.part, torch.where(mine(data.trains)[:, None], mixed, own))
+        mixed = beside(mine(data.own_share)[:, None], own) * own + data.received
+        return data.x.with_part(self.part, torch.where(beside(mine(data.trains)[:, None], own), mixed, own))
 
     def share(self, data: Data, nodes: Tensor) -> dict[str, Tensor] | None:
         """Return the own model's share in the mixture, α_ii [n], by part."""

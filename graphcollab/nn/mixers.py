@@ -117,9 +117,9 @@ class Mixers:
         )
 
     def to(self, *args: object, **kwargs: object) -> Mixers:
-        """Move to a device."""
+        """Move the encoders to a device."""
         moved = tuple(one.to(*args, **kwargs) for one in self.mixers)
-        return replace(self, mixers=moved, group=self.group.to(next(iter(moved[0].tensors.values())).device))
+        return replace(self, mixers=moved)
 
     def cpu(self) -> Mixers:
         """Move to the CPU, as ``Data.cpu`` asks."""
