@@ -1,4 +1,4 @@
-"""On a device, values of the control plane are on the CPU, and a round does not wait for the device in order to decide."""
+"""On a device the control plane stays on the CPU, and a round does not wait for the device in order to decide."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tensors_of(value: object) -> Iterator[Tensor]:
 
 def require_places(data: Data, method) -> None:
     fields = [*LOOP, *method.fields]
-    for name in data.keys():
+    for name in [*data.keys()]:
         kind = next((f for f in fields if f.name == name), None) or next(f for f in fields if f.covers(name))
         wanted = "cpu" if kind.kind in CONTROL else DEVICE.type
         found = {tensor.device.type for tensor in tensors_of(data[name])}
