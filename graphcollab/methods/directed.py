@@ -10,7 +10,6 @@ from graphcollab.local import Mixture
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.phases import Phases
-from graphcollab.rewire import EveryRound
 from graphcollab.settings import Count, Momentum, NonNegative, Real, Share
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
@@ -104,7 +103,7 @@ def directed(
         local=local,
         weigh=trial,
         exchange=NoExchange(shown=part),
-        rewire=EveryRound(Threshold(ANY_WEIGHT)),
+        rewire=Threshold(ANY_WEIGHT),
         prepare=WithSelfLoops(),
     )
     train = Method(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.methods._peers import peer_method
-from graphcollab.rewire import RandomPeers
+from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative
 from graphcollab.weigh import PeerWeights
 
@@ -46,5 +46,5 @@ def oracle(
         'cluster'
     """
     local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
-    peers = RandomPeers(samples, "cluster", tuple(deluded))
+    peers = PeerSampler(samples, within="cluster", deluded=tuple(deluded))
     return peer_method("oracle", local, PeerWeights(), peers, patience, part, buffers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.methods._peers import peer_method
-from graphcollab.rewire import RandomPeers
+from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers, Count, Momentum, NonNegative
 from graphcollab.weigh import PeerWeights
 
@@ -40,4 +40,4 @@ def random_peers(
         3
     """
     local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
-    return peer_method("random_peers", local, PeerWeights(), RandomPeers(samples), patience, part, buffers)
+    return peer_method("random_peers", local, PeerWeights(), PeerSampler(samples), patience, part, buffers)

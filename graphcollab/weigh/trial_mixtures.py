@@ -44,7 +44,7 @@ class TrialMixtures(Weigher):
 
     and clips to [0, 1]. With several ``trials``, from other batches, the majority decides. The mixtures are thrown
     away: no model changes. An edge whose p falls below ``minimum`` weighs nothing, and vanishes if the rewiring is
-    ``EveryRound(Threshold(1e-12))``. The neighbours' models are charged, d floats for every edge tried.
+    ``Threshold(1e-12)``. The neighbours' models are charged, d floats for every edge tried.
 
     The thesis leaves these open, and they are chosen here: the size of a step, the clipping, that samples held out
     decide (``split``), that equal results change nothing, and how the p of pairs become the weights of a row:

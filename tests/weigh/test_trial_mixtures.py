@@ -8,7 +8,6 @@ from graphcollab.exchange import NoExchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.metrics import Accuracy
-from graphcollab.rewire import EveryRound
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.transforms import Threshold, WithSelfLoops
@@ -22,7 +21,7 @@ def learn(lr=0.5, **settings):
     """Models stay where they are; mixtures take one step of size ½, half of the way to the node's training target."""
     trial = TrialMixtures(steps=1, batch_size=1, optimizer=SGD(lr=lr), **settings)
     still = Fit(steps=1, batch_size=1, optimizer=SGD(lr=0.0))
-    return Method("learn", still, trial, NoExchange(shown="all"), EveryRound(Threshold(1e-12)), prepare=WithSelfLoops())
+    return Method("learn", still, trial, NoExchange(shown="all"), Threshold(1e-12), prepare=WithSelfLoops())
 
 
 def graph(data):
