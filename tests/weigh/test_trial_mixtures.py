@@ -7,7 +7,7 @@ from graphcollab.engine import SGD, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.metrics import Accuracy
+from graphcollab.metrics import accuracy
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.transforms import Threshold, WithSelfLoops
@@ -134,7 +134,7 @@ def test_metric_is_accuracy_of_classes_and_loss_of_numbers(points):
     rows = Rows.own(data.x)
     expected = torch.zeros(6, dtype=torch.float64)
     for chunk in env.engine.predict(rows, "val"):
-        expected[chunk.rows] = Accuracy().measure(chunk.outputs, chunk.targets, chunk.mask)
+        expected[chunk.rows] = accuracy(chunk.outputs, chunk.targets, chunk.mask)
     by_metric = TrialMixtures(compare="metric")
     torch.testing.assert_close(by_metric._scores(env.engine, rows), expected)
     torch.testing.assert_close(TrialMixtures(compare="loss")._scores(env.engine, rows), -env.engine.loss(rows, "val"))
