@@ -8,7 +8,7 @@ from graphcollab.rewire.choose_center import ChooseCenter
 from graphcollab.rewire.frequent import CountChosen, FrequentPeers
 from graphcollab.rewire.greedy import GreedyPeers
 from graphcollab.rewire.neighbor_bag import KeepChosen, NeighborBag
-from graphcollab.rewire.sample_nodes import SampleNodes
+from graphcollab.rewire.sample_nodes import SampleNodes, sample_nodes
 from graphcollab.rewire.sampler import PeerSampler, RandomPeers
 from graphcollab.rewire.task_peers import TaskPeers
 
@@ -27,4 +27,5 @@ __all__ = [
     "RandomPeers",
     "SampleNodes",
     "TaskPeers",
+    "sample_nodes",
 ]
