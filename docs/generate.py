@@ -16,8 +16,8 @@ from pathlib import Path
 
 import graphcollab
 from graphcollab import methods, piece
+from graphcollab.control.state import LOOP
 from graphcollab.piece import Field, Piece
-from graphcollab.testing.declared import LOOP, pieces_of
 
 ROOT = Path(__file__).parents[1]
 SLOTS = {
@@ -127,7 +127,7 @@ def users() -> dict[type[Piece], list[str]]:
     """Return which methods use a piece with their default settings."""
     found: dict[type[Piece], list[str]] = {}
     for name in methods.__all__:
-        for kind in {type(one) for one in pieces_of(methods.get_method(name)())}:
+        for kind in {type(one) for one in methods.get_method(name)().walk()}:
             found.setdefault(kind, []).append(f"`{name}`")
     return found
 

@@ -27,7 +27,7 @@ from graphcollab.datasets import DATASETS
 from graphcollab.files import write_whole
 from graphcollab.models import MODELS
 from graphcollab.train import Callback, History, RecordGraph
-from graphcollab.transforms import GroupRing
+from graphcollab.transforms import Ring
 
 ROUNDS, EVALUATE_EVERY, SEEDS, NODES, CLASSES_PER_NODE = 50, 10, 5, 100, 2
 SHOWN = (1, 10, 20)  # rounds in the heat maps, beside the last
@@ -93,7 +93,7 @@ def main() -> None:
             lambda: build_model(args.model, data.input_shape, data.num_classes),
             range(args.seeds),
             grids,
-            graphs={"dpsgd": GroupRing(max(2, args.nodes // 10))},
+            graphs={"dpsgd": Ring(max(1, args.nodes // 20))},
             on_trial=lambda trial, *_: bar.set_postfix_str(f"{trial.method} on partition {trial.seed + 1}"),
             rounds=args.rounds,
             evaluate_every=EVALUATE_EVERY,

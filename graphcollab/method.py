@@ -20,7 +20,6 @@ from graphcollab.control.guard import settle, settle_validation, sift
 from graphcollab.control.state import end_round, fields_of, start_round
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
-from graphcollab.judge import JudgedBy
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.relation import Relation
 from graphcollab.rewire import EveryRound, Keep
@@ -61,7 +60,7 @@ class Method:
     weigh: Weigher = field(default_factory=NoWeights)
     exchange: Exchanger = field(default_factory=NoExchange)
     rewire: Rewiring | BaseTransform = field(default_factory=Keep)
-    judge: Judge = field(default_factory=JudgedBy)
+    judge: Judge = field(default_factory=Judge)
     stop: Stop = field(default_factory=Stop)
     prepare: BaseTransform | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch_geometric.data import Data
@@ -9,7 +10,7 @@ from torch_geometric.data import Data
 from graphcollab.checks import own_filter
 from graphcollab.control.state import end_phase
 from graphcollab.method import Method
-from graphcollab.piece import Field
+from graphcollab.piece import Field, Piece
 from graphcollab.settings import Count, check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -86,6 +87,11 @@ class Phases:
     def fields(self) -> tuple[Field, ...]:
         """What the pieces of all phases keep in the ``Data``."""
         return tuple(dict.fromkeys((*self.method.fields, *self.next.fields)))
+
+    def walk(self) -> Iterator[Piece]:
+        """Yield the pieces of all phases, those inside other pieces too."""
+        yield from self.method.walk()
+        yield from self.next.walk()
 
     def at(self, round_: int) -> Method | Phases:
         """Return the method, or the further phases, that a round belongs to."""

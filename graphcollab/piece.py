@@ -222,17 +222,27 @@ class Rewiring(Piece):
 
 
 @dataclass(frozen=True)
-class Judge(Piece, ABC):
-    """Base of the judge slot: the models that nodes serve and are judged by."""
+class Judge(Piece):
+    """A node serves, and is judged by, the model that one field has for it; and the base of the judge slot.
+
+    Args:
+        field: ``"x"``: its model after the exchange; ``"x_local"``: its model before mixing, as its last local update
+            left it, for methods that mix first and train then; ``"x_personal"``: the one that `FitPersonal` trains
+            beside it; ``"best_x"``: the best that `EarlyStopping` has kept; or another field with a model per node that
+            a piece of the method keeps. Where there is no such field yet, nodes are judged by ``"x"``.
+    """
+
+    field: str = dataclasses.field(default="x", kw_only=True)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Fields with models that other pieces, or the loop, must keep for it; one of the round then outlives it."""
-        return ()
+        return (self.field,)
 
-    @abstractmethod
     def __call__(self, data: Data, env: Env) -> Stacks:
         """Return one model per node."""
+        models: Stacks = data.get(self.field, data.x)
+        return models
 
 
 @dataclass(frozen=True)

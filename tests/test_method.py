@@ -8,7 +8,7 @@ from torch import nn
 
 from graphcollab.engine import SGD, CrossEntropy, Engine, Proximal
 from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import ClippedMean, CrossGradients, Fit, FitPersonal
 from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.methods import ditto, dpsgd, fedavg, get_method, l2c, local, meta_l2c
@@ -253,7 +253,7 @@ def test_what_a_round_leaves_can_be_looked_at_until_the_next():
     """Models are large: they go at once, unless nodes are judged by them."""
     data, env = Scene.small().play(Method("m", FitAndNote()))
     assert kept(data) == NOTES - {"x_note"}
-    method = Method("m", FitAndNote(), judge=JudgedBy("x_note"))
+    method = Method("m", FitAndNote(), judge=Judge(field="x_note"))
     data, env = Scene.small().play(method)
     assert kept(data) == NOTES
     assert method.models(data, env) is data.x_note
@@ -267,7 +267,7 @@ def test_nothing_of_the_last_round_is_there_when_the_next_begins():
             began.append(kept(data))
             return super().__call__(data, env)
 
-    Scene.small().play(Method("m", Looks(), judge=JudgedBy("x_note")), rounds=2)
+    Scene.small().play(Method("m", Looks(), judge=Judge(field="x_note")), rounds=2)
     assert began == [set(), {"memo_a", "memo_b", "diary"}]
 
 
@@ -291,15 +291,15 @@ def test_personal_models_go_on_only_under_who_declares_them():
 
 def test_judged_by():
     data, env = Scene.small().begin(local())
-    assert JudgedBy()(data, env) is JudgedBy("x_local")(data, env) is data.x
+    assert Judge()(data, env) is Judge(field="x_local")(data, env) is data.x
     with pytest.raises(ValueError, match=r"local judges nodes by the field 'x_personal', which none of its pieces ke"):
-        local().replace(judge=JudgedBy("x_personal"))
+        local().replace(judge=Judge(field="x_personal"))
 
 
 def test_judged_before_mixing():
     """Nothing but the models that nodes are judged by is other than in the same method that judges after it."""
     method = fedavg(epochs=1)
-    before, scene = method.replace(judge=JudgedBy("x_local")), Scene.small()
+    before, scene = method.replace(judge=Judge(field="x_local")), Scene.small()
     data, env = scene.play(before, rounds=2)
     after, _ = scene.play(method, rounds=2)
     assert torch.equal(data.x.part("all"), after.x.part("all"))

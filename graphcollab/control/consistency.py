@@ -52,7 +52,7 @@ def check_stop(name: str, stop: Stop, exchange: Exchanger, judge: Judge) -> None
     if stop.stops and "x_local" in judge.reads:
         raise ValueError(
             f"{name} judges nodes by their models before mixing, and a node that stops takes its best model back, "
-            "which may be a mixture: use judge=JudgedBy('best_x') with EarlyStopping"
+            "which may be a mixture: use judge=Judge(field='best_x') with EarlyStopping"
         )
     if stop.stops and exchange.serves_rest:
         raise ValueError(

@@ -11,12 +11,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.copy_module import copy_module
-from graphcollab.engine.feed import Feed
-from graphcollab.engine.layer_traits import Padding, padding_by_type
+from graphcollab.engine.modules import Padding, copy_module, padding_by_type
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
+from graphcollab.engine.samples import Feed
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.backend import Backend, Key, draws_keyed, take_step
-from graphcollab.engine.feed import Feed
-from graphcollab.engine.latents import embed_arguments
+from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import keyed_layers
+from graphcollab.engine.samples import Feed
 from graphcollab.typing import Embedded
 
 __all__ = ["LoopBackend"]

@@ -1,4 +1,4 @@
-"""Optimisers whose state is per row: a node that idles keeps its moments and its step count.
+"""The updates of local steps: optimisers whose state is per row, so a node that idles keeps its moments and its count.
 
 One ``torch.optim`` optimiser over stacked parameters equals K separate ones only while every row steps, since it counts
 steps once for all. These keep a count per row and are elementwise, so stacking changes nothing. They follow the update
@@ -11,16 +11,16 @@ import dataclasses
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
 from graphcollab.piece import Piece
-from graphcollab.settings import NonNegative, Positive, Real, SettingError
+from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError
 
-__all__ = ["SGD", "Adam", "AdamW", "RowOptimizer", "as_row_optimizer"]
+__all__ = ["SGD", "Adam", "AdamW", "LocalSteps", "RowOptimizer", "as_row_optimizer"]
 
 State: TypeAlias = Mapping[str, Sequence[Tensor]]
 Decay: TypeAlias = Annotated[float, Real(least=0, below=1)]
@@ -237,3 +237,32 @@ def _make(kind: type[RowOptimizer], settings: Mapping[str, Any]) -> RowOptimizer
             what = f"left out, since {kind.__name__} has no {name} (it has {', '.join(first)} and {last})"
             raise SettingError(name, what, value)
     return kind(**{name: value for name, value in settings.items() if name in own})
+
+
+@dataclass(frozen=True)
+class LocalSteps(Piece):
+    """How nodes train on their own data, which pieces that let them do so have as settings of their own.
+
+    Args:
+        epochs: Passes over a node's training samples.
+        steps: Number of local steps, instead of ``epochs``.
+        batch_size: B; the last batch of a pass may be shorter.
+        optimizer: The update, also by name or ``torch.optim`` class; see `as_row_optimizer`. Default: SGD with step
+            size 0.01 and weight decay 5e-4, as in the L2C paper.
+
+    Raises:
+        ValueError: If the optimiser has no form per row.
+
+    Example:
+        >>> LocalSteps(optimizer="adam").optimizer.lr
+        0.001
+    """
+
+    epochs: Count = 1
+    steps: Count | None = None
+    batch_size: Count = 10
+    optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
+        super().__post_init__()

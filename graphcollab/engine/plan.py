@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from graphcollab.checks import own_filter
 from graphcollab.engine.backend import Backend
-from graphcollab.engine.differences import difference, padding_of
-from graphcollab.engine.layer_traits import Padding
 from graphcollab.engine.loop_backend import LoopBackend
-from graphcollab.engine.memory import kept_by
+from graphcollab.engine.modules import Padding
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.reference import Numbers, Reference
+from graphcollab.engine.trial import difference, kept_by, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.settings import Count, check_setting, check_settings
 from graphcollab.stack import ParamSpec

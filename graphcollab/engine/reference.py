@@ -1,4 +1,4 @@
-"""What plain PyTorch makes of a module on a few samples: the measure for backends and for padding."""
+"""What plain PyTorch makes of a module on a few samples: the measure for backends and for padding; what it keeps."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from graphcollab.engine.copy_module import copy_module
-from graphcollab.engine.feed import Feed
-from graphcollab.engine.latents import embed_arguments, has_latents
-from graphcollab.engine.layer_traits import is_random
-from graphcollab.engine.memory import changed, memory_of
+from graphcollab.engine.modules import copy_module, embed_arguments, has_latents, is_random
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
+from graphcollab.engine.samples import Feed
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
 from graphcollab.typing import Embedded
 
-__all__ = ["JUDGED", "TRAINED", "Numbers", "Reference"]
+__all__ = ["Memory", "Numbers", "Reference", "changed", "equal", "memory_of"]
 
-SIZES = 4, 2  # samples of the two nodes
-PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
-MOVED = 0.01  # how far the parameters of the second model are from the first's
-RATE = 0.1
-OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
-
-
+Memory: TypeAlias = dict[str, Any]
+"""What layers keep in plain attributes, by name."""
 Numbers: TypeAlias = dict[str, Tensor]
 """What two models make of their nodes' samples, by what it is: `JUDGED` in evaluation mode, `TRAINED` in training."""
 
 JUDGED = "loss", "gradient"
 TRAINED = "loss in training", "gradient in training", "parameters after a step", "buffers after a step"
+SIZES = 4, 2  # samples of the two nodes
+PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
+MOVED = 0.01  # how far the parameters of the second model are from the first's
+RATE = 0.1
+OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
+PLAIN = type(None), bool, int, float, str
+DEEPEST = 8  # containers in containers that are looked into
 
 
 class _Lookups(TorchFunctionMode):
@@ -272,3 +272,49 @@ def _leaves(outputs: Tensor) -> Iterator[Tensor]:
 def _alike(one: Tensor, other: Tensor) -> bool:
     """Tell whether numbers are equal but for what a GPU adds up in another order."""
     return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def memory_of(module: nn.Module) -> Memory:
+    """Return what layers have as attributes of their own, but for what every module has."""
+    every = vars(nn.Module())
+    return {
+        f"{prefix}.{name}".removeprefix("."): value
+        for prefix, layer in module.named_modules()
+        for name, value in vars(layer).items()
+        if name not in every
+    }
+
+
+def changed(before: Memory, now: Memory) -> list[str]:
+    """Return the names of numbers, texts, tensors and containers of such that are not what they were."""
+    return [name for name in before | now if not _same(before.get(name), now.get(name))]
+
+
+def _same(one: Any, other: Any, depth: int = 0) -> bool:
+    """Compare values; what is none of those that are looked into, and parameters, counts as the same."""
+    if isinstance(one, nn.Parameter) or isinstance(other, nn.Parameter) or depth > DEEPEST:
+        return True
+    if isinstance(one, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray):
+        return type(one) is type(other) and equal(torch.as_tensor(one), torch.as_tensor(other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key], depth + 1) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(_same(a, b, depth + 1) for a, b in pairs)
+    if isinstance(one, set) and isinstance(other, set):
+        return len(one) == len(other)
+    known = (*PLAIN, Tensor, np.ndarray, dict, list, tuple, set)
+    if isinstance(one, known) and isinstance(other, known):
+        return type(one) is type(other) and bool(one == other or one != one)
+    return True
+
+
+def equal(one: Tensor, other: Tensor) -> bool:
+    """Tell whether tensors are equal but for what a GPU adds up in another order."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    with torch.no_grad():
+        largest = float(torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0).max()) if one.numel() else 0.0
+        return torch.allclose(one, other, rtol=0.0, atol=1e-5 * largest, equal_nan=True)

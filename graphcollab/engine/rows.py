@@ -1,15 +1,28 @@
-"""`Rows`: which parameters meet whose data."""
+"""Rows, which are parameters that meet somebody's data, and what is computed of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from graphcollab.stack import Stacks
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Schedule
 
-__all__ = ["Rows"]
+__all__ = [
+    "BatchGradient",
+    "FitState",
+    "Fitted",
+    "NonFiniteLossError",
+    "Outputs",
+    "Rows",
+    "entries",
+    "first_bad",
+    "in_order",
+    "view",
+]
 
 
 @dataclass(frozen=True)
@@ -142,3 +155,108 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
     if bool((members[local] != nodes).any()):
         raise ValueError("a row combines models of different architectures: only models of one shape can be combined")
     return local
+
+
+@dataclass(frozen=True)
+class FitState:
+    """The optimiser's state of R rows.
+
+    Args:
+        slots: By slot, zero in the columns of buffers; position r is row r.
+        step: Optimiser steps taken, [R].
+    """
+
+    slots: Mapping[str, Stacks]
+    step: Tensor
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `Engine.fit` returns for R rows.
+
+    Args:
+        models: New models; position r is row r.
+        loss: Mean training loss over a row's steps, [R].
+        bad_step: First step whose loss was not finite, [R]; -1 where all were. It is the number of steps where all
+            losses were finite but the last step left a model that is not.
+        state: The optimiser's state.
+    """
+
+    models: Stacks
+    loss: Tensor
+    bad_step: Tensor
+    state: FitState
+
+
+@dataclass(frozen=True)
+class BatchGradient:
+    """What `Engine.batch_gradient` returns for R rows.
+
+    Args:
+        loss: Loss on the batch, [R].
+        gradient: Its gradient, [R, P_part].
+        buffers: What models hold behind their parameters (running statistics) after the pass, [R, columns - P]; None
+            where rows are of several architectures.
+    """
+
+    loss: Tensor
+    gradient: Tensor
+    buffers: Tensor | None
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs of some rows on a split, padded to the longest of them.
+
+    Args:
+        rows: Which rows, [r].
+        outputs: [r, n, ...].
+        targets: [r, n, ...].
+        mask: True for real samples, [r, n].
+        params: The rows' parameters by name, [r, ...] each.
+        spec: The rows' architecture.
+        latent: [r, n, d_z], if asked for.
+        projection: [r, n, d_p], if asked for.
+    """
+
+    rows: Tensor
+    outputs: Tensor
+    targets: Tensor
+    mask: Tensor
+    params: Mapping[str, Tensor]
+    spec: ParamSpec
+    latent: Tensor | None = None
+    projection: Tensor | None = None
+
+
+def view(values: Tensor, rows: Tensor) -> Tensor | None:
+    """Return some rows as a view where they follow each other, else None."""
+    first = int(rows[0])
+    if bool((rows == torch.arange(first, first + len(rows), device=rows.device)).all()):
+        return values[first : first + len(rows)]
+    return None
+
+
+def entries(values: Mapping[str, Tensor] | None, rows: Tensor) -> dict[str, Tensor] | None:
+    """Return what some rows have of values [R, ...] by name."""
+    return None if values is None else {name: value[rows] for name, value in values.items()}
+
+
+def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
+    """Put pieces [r, ...] together as [R, ...], at the places in ``order``; not copied where they lie so."""
+    where, values = torch.cat(list(order)), pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
+    if bool((where == torch.arange(len(where), device=where.device)).all()):
+        return values
+    return torch.empty_like(values).index_copy_(0, where, values)
+
+
+def first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:
+    """Return the first step whose loss is not finite, [r], -1 where all are and the model is finite."""
+    took = torch.arange(len(losses), device=losses.device)[:, None] < schedule.steps
+    bad = took & ~torch.isfinite(losses)
+    after = torch.where(torch.isfinite(models.sum(1)), -1, schedule.steps)
+    return torch.where(bad.any(0), bad.int().argmax(0), after)
+
+
+class NonFiniteLossError(ArithmeticError):
+    """A node's loss is not a finite number; the message names node, round and step."""

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.engine import Engine
-from graphcollab.engine.local_steps import LocalSteps
-from graphcollab.engine.optimizer import SGD
+from graphcollab.engine.optimizer import SGD, LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan
 from graphcollab.engine.rows import Rows
 from graphcollab.settings import Count, checked

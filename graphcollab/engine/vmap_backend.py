@@ -10,13 +10,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, take_step
-from graphcollab.engine.chain import make_chain
-from graphcollab.engine.feed import Feed
-from graphcollab.engine.latents import embed_arguments
-from graphcollab.engine.layer_traits import Padding
+from graphcollab.engine.modules import Padding, embed_arguments
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer
-from graphcollab.engine.stacked_ops import stacked_ops
+from graphcollab.engine.samples import Feed
+from graphcollab.engine.stacked import make_chain, stacked_ops
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 

@@ -2,12 +2,162 @@
 
 from __future__ import annotations
 
-from graphcollab.judge.fine_tuned import FineTuned
-from graphcollab.judge.judged_by import JudgedBy
-from graphcollab.judge.nearest_prototype import NearestPrototype
+import copy
+import dataclasses
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
 
-__all__ = [
-    "FineTuned",
-    "JudgedBy",
-    "NearestPrototype",
-]
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.data import Data
+
+from graphcollab.engine import NonFiniteLossError
+from graphcollab.engine.prototypes import embed_sample
+from graphcollab.keyed import keyed_seed
+from graphcollab.local import Fit
+from graphcollab.piece import Judge
+from graphcollab.stack import Stacks
+from graphcollab.typing import Env
+
+__all__ = ["FineTuned", "Judge", "NearestPrototype", "prototype_head"]
+
+_TUNE_STREAM = 123
+
+
+@dataclass(frozen=True)
+class FineTuned(Judge):
+    """A node is judged by its model after some local steps on its own data, taken when the model is asked for.
+
+    Every evaluation fine-tunes anew from the models at hand, with batches of its own, and nothing of it goes back into
+    training: the models that are trained and exchanged are bit for bit those of the same method without it. Isolated
+    nodes are judged by the model they have.
+
+    Args:
+        local: The local steps. Their objective may ask for an anchor: the model that they start from.
+
+    Raises:
+        ValueError: If the local steps keep state from round to round.
+    """
+
+    local: Fit = dataclasses.field(default_factory=Fit)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.local.keep_state:
+            raise ValueError("fine-tuning starts anew every time and keeps no state: use keep_state=False")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check the batches' lengths."""
+        return self.local.init(data, env)
+
+    def __call__(self, data: Data, env: Env) -> Stacks:
+        """Return the fine-tuned models.
+
+        Raises:
+            NonFiniteLossError: If a loss is not finite, unless the run isolates such nodes: then the node is judged by
+                the model it has, with a warning.
+        """
+        models = super().__call__(data, env)
+        start = copy.copy(data)
+        start.trains, start.x, start.x_start = ~data.isolated, models, models
+        tuned = self.local(start, env._replace(seed=keyed_seed(_TUNE_STREAM, env.seed)))
+        bad = tuned.bad_step >= 0
+        if not bool(bad.any()):
+            return tuned.x
+        node, others = int(bad.nonzero()[0]), int(bad.sum()) - 1
+        more = f" (and {others} more nodes)" if others else ""
+        message = (
+            f"{env.engine.tasks.names[node]}{more}: loss is not finite after {data.round} rounds at step "
+            f"{int(tuned.bad_step[node])} of fine-tuning"
+        )
+        if not env.isolate:
+            raise NonFiniteLossError(f"{message}: use a smaller step size for it")
+        warnings.warn(f"{message}: judged by the model as it is", RuntimeWarning, stacklevel=2)
+        return tuned.x.where(bad, models)
+
+
+@dataclass(frozen=True)
+class NearestPrototype(Judge):
+    r"""A node is judged by its model with a head that names the class of the nearest prototype it has received.
+
+    From `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
+    <https://arxiv.org/abs/2105.00243>`_. Since
+
+    .. math::
+        \arg\min_k \lVert z - \bar c_k \rVert^2 = \arg\max_k \big( 2 \bar c_k \cdot z - \lVert \bar c_k \rVert^2 \big)
+
+    that is a linear classifier of latents: what is served is an ordinary module, with
+    :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2` in its head. A class without a prototype never
+    wins: its logit is the mean of the others', less than the greatest of them by at least
+    :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node that knows no prototype yet is judged by its own head.
+
+    Losses are those of a softmax over negative squared distances, at temperature 1. The temperature makes no difference
+    to who is nearest, so accuracies can be compared with those of other methods, and losses cannot.
+
+    Args:
+        part: The head, one linear layer with a bias that reads the latents.
+
+    Raises:
+        ValueError: If nothing collects prototypes, or the part is something else.
+    """
+
+    part: str = "head"
+    embeds: ClassVar[bool] = True
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that there are prototypes, and that the head can take them."""
+        if "prototypes" not in data:
+            raise ValueError("NearestPrototype needs the prototypes that PrototypeAverage averages: use it as exchange")
+        _, classes, width = data.prototypes.shape
+        heads = data.x.part(self.part)
+        layout, wanted = data.x.specs[0].part_layout(self.part), ((classes, width), (classes,))
+        if layout != wanted:
+            raise ValueError(
+                f"nearest prototypes are served as the weights of a linear head with a bias, so the part {self.part!r} "
+                f"must have tensors of the shapes {wanted}, it has {layout}: use graphcollab.models.SplitModel, or "
+                "judge nodes by their own heads (predict='head')"
+            )
+        for out, members in zip(embed_sample(data, env), data.x.members, strict=True):
+            if not len(members):
+                continue
+            weight, bias = heads[data.x.place(members[0])].split([classes * width, classes])
+            apart = out.logits - F.linear(out.latent, weight.view(classes, width), bias)
+            scale = F.linear(out.latent.abs(), weight.view(classes, width).abs(), bias.abs())
+            if bool((apart.abs() > 0.05 * scale.amax() + 1e-6).any()):  # bfloat16 has an error of less than 0.01
+                raise ValueError(
+                    f"nearest prototypes need a head that is applied to the latents as they are, but the outputs of "
+                    f"{env.engine.tasks.names[int(members[0])]!r} are not what its part {self.part!r} makes of them: "
+                    "use graphcollab.models.SplitModel, or judge nodes by their own heads (predict='head')"
+                )
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Stacks:
+        """Return the models with prototypes for a head."""
+        knows = data.prototype_known.any(1, keepdim=True)
+        heads = prototype_head(data.prototypes, data.prototype_known)
+        models = super().__call__(data, env)
+        return models.with_part(self.part, torch.where(knows, heads, models.part(self.part)))
+
+
+def prototype_head(prototypes: Tensor, known: Tensor) -> Tensor:
+    """Return the linear heads whose greatest output is of the nearest prototype.
+
+    Args:
+        prototypes: [..., C, d_z].
+        known: Which classes have one, [..., C]; at least one has.
+
+    Returns:
+        Weights and biases one behind the other, [..., C d_z + C].
+
+    Example:
+        >>> prototype_head(torch.tensor([[1.0], [3.0], [0.0]]), torch.tensor([True, True, False]))
+        tensor([  2.,   6.,   4.,  -1.,  -9., -15.])
+    """
+    weight = (2 * prototypes).masked_fill(~known[..., None], 0)
+    bias = -prototypes.square().sum(-1).masked_fill(~known, 0)
+    count = known.sum(-1, keepdim=True).clamp(min=1)
+    below = bias.sum(-1, keepdim=True) / count + bias.amin(-1, keepdim=True) - 1
+    weight = torch.where(known[..., None], weight, weight.sum(-2, keepdim=True) / count[..., None])
+    return torch.cat([weight.flatten(-2), torch.where(known, bias, below)], -1)

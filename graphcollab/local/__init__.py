@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from graphcollab.local.clipped_mean import ClippedMean
-from graphcollab.local.combine import Combine
+from graphcollab.local.combine import ClippedMean, Combine, ProjectedGradient
 from graphcollab.local.cross_gradients import CrossGradients
-from graphcollab.local.fit import Fit
-from graphcollab.local.fit_personal import FitPersonal
-from graphcollab.local.mixture import Mixture
-from graphcollab.local.projected_gradient import ProjectedGradient
+from graphcollab.local.fit import Fit, FitPersonal, Mixture
 
 __all__ = [
     "ClippedMean",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch_geometric.data import Data
 
-from graphcollab.engine.latents import require_latents
-from graphcollab.engine.layer_traits import training_failure
-from graphcollab.engine.local_steps import LocalSteps
+from graphcollab.engine.modules import require_latents, training_failure
 from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.typing import Env

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -11,18 +12,62 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine.contrastive import FirstView
-from graphcollab.engine.local_steps import LocalSteps
-from graphcollab.engine.objective import Objective
-from graphcollab.engine.row_results import FitState
-from graphcollab.engine.rows import Rows
+from graphcollab.engine.objective import Objective, Proximal
+from graphcollab.engine.optimizer import LocalSteps
+from graphcollab.engine.rows import FitState, Rows
 from graphcollab.engine.views import Views
 from graphcollab.local.check_fit import check_batches, check_judging, check_objective, check_views
-from graphcollab.local.mixture import Mixture
-from graphcollab.piece import Field, Local
+from graphcollab.piece import Field, Local, Piece
+from graphcollab.settings import NonNegative
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["Fit"]
+__all__ = ["Fit", "FitPersonal", "Mixture"]
+
+
+@dataclass(frozen=True)
+class Mixture(Piece):
+    r"""Train every node through the mixture of its own model with those it has received: ``Fit(through=Mixture())``.
+
+    From `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio
+    State University 2021)`, section 3.2.2:
+
+    .. math::
+        \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
+        x_i \leftarrow \bar h_i = \alpha_{ii} h + \sum_j \alpha_{ij} h_j
+
+    with the received models :math:`h_j` fixed, so the gradient with respect to h is
+    :math:`\alpha_{ii} \nabla \mathcal{L}(\bar h)` and a step of plain SGD moves the mixture by
+    :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}(\bar h)`. The round's result is the mixed model, as in the thesis.
+    Weight decay acts on the mixture. A node that has received nothing trains alone, bit for bit, and so do all where
+    the exchange is not `Receive`.
+
+    Args:
+        part: Part of the model that is mixed; the rest of it is the node's own and takes whole steps.
+
+    Shapes:
+        Reads ``received`` [K, P_part] and ``own_share`` [K], which the exchange `graphcollab.exchange.Receive` keeps.
+    """
+
+    part: str = "all"
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part."""
+        return {"part": self.part}
+
+    def start(self, data: Data, env: Env) -> Stacks:
+        """Return α_ii h_i + Σ α_ij h_j of the nodes that train, and the others' own models."""
+        if "received" not in data:
+            return data.x
+        own = data.x.part(self.part)
+        mine = env.plane.mine
+        mixed = mine(data.own_share)[:, None] * own + data.received
+        return data.x.with_part(self.part, torch.where(mine(data.trains)[:, None], mixed, own))
+
+    def share(self, data: Data, nodes: Tensor) -> dict[str, Tensor] | None:
+        """Return the own model's share in the mixture, α_ii [n], by part."""
+        return {self.part: data.own_share[nodes]} if "received" in data else None
 
 
 @dataclass(frozen=True)
@@ -149,3 +194,77 @@ def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:
     for (s, _, target_rows), (t, _, source_rows) in zip(stacks.locate(nodes), source, strict=True):
         tensors[s] = tensors[s].index_copy(0, target_rows, new.tensors[t][source_rows])
     return stacks.like(tensors)
+
+
+@dataclass(frozen=True)
+class FitPersonal(Local):
+    r"""Train the shared model and a personal one, on the same batches.
+
+    From `Ditto: Fair and Robust Federated Learning Through Personalization (Li et al., ICML 2021)
+    <https://arxiv.org/abs/2012.04221>`_, algorithm 1: at every local step
+
+    .. math::
+        v_k \leftarrow v_k - \eta \big( \nabla F_k(v_k) + \lambda (v_k - w^t) \big), \qquad
+        w_k \leftarrow w_k - \eta \nabla F_k(w_k)
+
+    with :math:`w_k` starting from :math:`w^t`, the node's shared model at the round's start, which is also what
+    :math:`v_k` is pulled towards, not the moving :math:`w_k`. The personal model starts as the shared one, and stays
+    with its node. A node at rest keeps it.
+
+    Args:
+        fit: The local steps that both models take; what it keeps of the optimiser's state is the shared model's.
+        lam: λ, the strength of the pull.
+        part: Part of the model that is shared, and only there the personal model is pulled.
+
+    Shapes:
+        ``train_loss`` [K] is the personal model's, with the pull's share (λ/2) ‖v - w‖². Running statistics of the
+        personal models are their own.
+
+    Example:
+        >>> FitPersonal(Fit(steps=2), lam=0.5).lam
+        0.5
+    """
+
+    fit: Fit = field(default_factory=Fit)
+    lam: NonNegative = 1.0
+    part: str = "all"
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        *Fit.keeps,
+        Field("x_personal", "models", "personal models; a phase that trains some goes on with them", "phase", "owner"),
+        Field("personal_state", "rows", "their optimiser's state, by slot, where it is kept", "phase", "owner"),
+        Field("personal_step", "per_node", "their optimiser's steps", "phase", "owner"),
+    )
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part."""
+        return {"part": self.part}
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Start personal models from the shared ones, unless an earlier phase has trained some."""
+        data.x.part(self.part)
+        data = copy.copy(self.fit.init(data, env))
+        if "x_personal" not in data:
+            data.x_personal = data.x
+        kept = "personal_state" in data and set(data.personal_state) == set(data.get("fit_state", ()))  # by a phase
+        if self.fit.keep_state and not kept:
+            data.personal_state = {slot: data.x.map(torch.zeros_like) for slot in data.fit_state}
+            data.personal_step = torch.zeros_like(data.fit_step)
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Take the round's local steps with both models."""
+        shared, own = self.fit(data, env), copy.copy(data)
+        own.x = data.x_personal
+        if self.fit.keep_state:
+            own.fit_state, own.fit_step = data.personal_state, data.personal_step
+        pull = Proximal(self.lam, self.part)
+        other = self.fit.objective
+        own = replace(self.fit, objective=pull if other is None else other + pull)(own, env)
+        bad = torch.where(own.bad_step >= 0, own.bad_step, shared.bad_step)
+        shared.x_personal = data.x_personal.where(bad < 0, own.x)
+        shared.train_loss, shared.bad_step = own.train_loss, bad
+        if self.fit.keep_state:
+            shared.personal_state, shared.personal_step = own.fit_state, own.fit_step
+        return shared

@@ -50,7 +50,7 @@ def dac(
         scale: ``"minmax"`` or None.
         growth: b of a growing τ; None: constant.
         merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
-            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SoftmaxWeights` (ours).
+            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours).
         unknown: How peers of whom nothing is known are drawn, see `AdaptivePeers`.
         epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import FitPersonal
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, Weights, fit, method
@@ -51,5 +51,5 @@ def ditto(
         local=FitPersonal(fit(training), lam, part),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        judge=JudgedBy("x_personal"),
+        judge=Judge(field="x_personal"),
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab.engine import Proximal
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.methods._peers import peer_method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import DistanceKernel, PeerWeights, RemainderWeights
+from graphcollab.weigh import DistanceKernel, PeerWeights, SimilarityWeights
 
 __all__ = ["fedamp"]
 
@@ -68,8 +68,8 @@ def fedamp(
         alpha: α.
         sigma: σ, in the units of squared distances, or ``"median"``.
     """
-    merge = RemainderWeights(alpha if sigma == "median" else alpha / sigma)
-    weigh = PeerWeights(DistanceKernel(sigma, part), merge=merge)
+    kernel = DistanceKernel(sigma, part, alpha if sigma == "median" else alpha / sigma)
+    weigh = PeerWeights(kernel, merge=SimilarityWeights("rest"))
     local = fit(training, objective=Proximal(lam / alpha, part))
-    slots = {"rewire": sample_nodes(fraction), "judge": JudgedBy("x_local"), "prepare": WithSelfLoops()}
+    slots = {"rewire": sample_nodes(fraction), "judge": Judge(field="x_local"), "prepare": WithSelfLoops()}
     return peer_method("fedamp", local, weigh, part, buffers, **slots)

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from graphcollab.engine import Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
 from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import BETAS, Training, Weights, fit, method
 from graphcollab.rewire import sample_nodes
@@ -56,7 +56,7 @@ def fedclassavg(
     - A pass of local training comes before its first round, after which classifiers are set back to their beginning. In
       the first round here the same training is followed by averaging.
 
-    As there, nodes are judged by the classifiers that they trained last, before averaging (`JudgedBy`), and Adam's
+    As there, nodes are judged by the classifiers that they trained last, before averaging (`Judge`), and Adam's
     betas are 0.5 and 0.999.
 
     Args:
@@ -80,5 +80,5 @@ def fedclassavg(
         local=fit(training, BETAS, objective=objective, views=Views(augment, 2), first_view=True),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        judge=JudgedBy("x_local"),
+        judge=Judge(field="x_local"),
     )

@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 
 from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
-from graphcollab.judge import JudgedBy, NearestPrototype
+from graphcollab.judge import Judge, NearestPrototype
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, Weights, fit, method
 from graphcollab.rewire import sample_nodes
@@ -53,5 +53,5 @@ def fedproto(
         local=fit(training, objective=PrototypeDistance(lam)),
         exchange=PrototypeAverage(ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
-        judge=NearestPrototype() if predict == "prototype" else JudgedBy(),
+        judge=NearestPrototype() if predict == "prototype" else Judge(),
     )

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Unpack
 from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, Weights, fit, method
-from graphcollab.peers import Encoder
-from graphcollab.rewire import TaskPeers, sample_nodes
+from graphcollab.rewire import Encoder, TaskPeers, sample_nodes
 from graphcollab.settings import Buffers, Count, Positive, Real, Share
 from graphcollab.weigh import SampleCounts, Uniform
 

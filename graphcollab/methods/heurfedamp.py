@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.engine import Proximal
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.methods._peers import peer_method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Fraction, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import CosineWeights, PeerWeights, SoftmaxWeights
+from graphcollab.weigh import CosineWeights, PeerWeights, SimilarityWeights
 
 __all__ = ["heurfedamp"]
 
@@ -61,7 +61,7 @@ def heurfedamp(
         sigma: σ, by which cosines are multiplied; a large one means few to listen to.
         own: :math:`w_{ii}`, the weight of a node's own model.
     """
-    weigh = PeerWeights(CosineWeights(part), merge=SoftmaxWeights(sigma, own))
+    weigh = PeerWeights(CosineWeights(part), merge=SimilarityWeights(own, sigma))
     local = fit(training, objective=Proximal(lam / alpha, part))
-    slots = {"rewire": sample_nodes(fraction), "judge": JudgedBy("x_local"), "prepare": WithSelfLoops()}
+    slots = {"rewire": sample_nodes(fraction), "judge": Judge(field="x_local"), "prepare": WithSelfLoops()}
     return peer_method("heurfedamp", local, weigh, part, buffers, **slots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Unpack
 
 from graphcollab.exchange import AtServer, Exchange, ThroughServer
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
@@ -49,7 +49,7 @@ def pfedsim(
 
     Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone;
     under client sampling a mixture is of the nodes at work, not of what others sent long ago; a node's own classifier
-    is not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`JudgedBy`).
+    is not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`Judge`).
 
     Args:
         warmup: Rounds of FedAvg. The paper plays half of all rounds so.
@@ -66,7 +66,7 @@ def pfedsim(
         exchange=Exchange(part=part, buffers=buffers, route=AtServer()),
         rewire=sample_nodes(fraction),
         prepare=WithSelfLoops(),
-        judge=JudgedBy("x_local"),
+        judge=Judge(field="x_local"),
     )
     if warmup == 0:
         return personalised

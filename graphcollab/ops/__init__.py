@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from graphcollab.ops.bundles import bundle_gram, bundle_sum
-from graphcollab.ops.cone import cone_coefficients
-from graphcollab.ops.distances import edge_cosines, edge_distances
+from graphcollab.ops.distances import edge_cosines, edge_distances, matching_distances
+from graphcollab.ops.kernels import Structure
 from graphcollab.ops.laplacian import laplacian_bound, laplacian_radius
-from graphcollab.ops.matching import matching_distances
 from graphcollab.ops.mixing import edge_products, mix
-from graphcollab.ops.simplex import project_simplex
-from graphcollab.ops.structure import Structure
+from graphcollab.ops.projections import bundle_gram, bundle_sum, cone_coefficients, project_simplex
 
 __all__ = [
     "Structure",

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcollab.ops.kernels import PRODUCTS, choose_product, edge_dot
-from graphcollab.ops.structure import Structure
+from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
 
 __all__ = ["edge_products", "mix"]
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import to_dense_adj
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 
-__all__ = ["AnyMethod", "NotApplicable", "close", "dense", "require", "rounds_of", "rows"]
+__all__ = ["AnyMethod", "NotApplicable", "close", "dense", "differences", "leaves", "require", "rounds_of", "rows"]
 
 AnyMethod = Method | Phases
 
@@ -42,8 +48,7 @@ def rows(models: Stacks) -> Tensor:
 
 def dense(data: Data) -> Tensor:
     """Return the edge weights as a matrix [K, K], receivers in rows."""
-    matrix = data.edge_weight.new_zeros(data.num_nodes, data.num_nodes)
-    return matrix.index_put((data.edge_index[1], data.edge_index[0]), data.edge_weight)
+    return to_dense_adj(data.edge_index, edge_attr=data.edge_weight, max_num_nodes=data.num_nodes)[0].T
 
 
 def close(one: Tensor, two: Tensor, what: str, tolerance: float = TOLERANCE) -> None:
@@ -56,3 +61,45 @@ def require(holds: bool, message: str) -> None:
     """Raise ``AssertionError`` with a message unless something holds."""
     if not holds:
         raise AssertionError(message)
+
+
+def leaves(value: Any, name: str = "data") -> Iterator[tuple[str, Any]]:
+    """Yield the name and value of every tensor and plain value inside a value.
+
+    Example:
+        >>> [name for name, _ in leaves({"a": 1, "b": [2, 3]})]
+        ['data.a', 'data.b.0', 'data.b.1']
+    """
+    if isinstance(value, Data):
+        value = {key: value[key] for key in sorted(value.keys())}
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from leaves(item, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from leaves(item, f"{name}.{i}")
+    else:
+        yield name, value
+
+
+def differences(first: Any, second: Any) -> list[str]:
+    """Return the names of tensors and plain values that are not the same, bit for bit; NaN equals NaN.
+
+    Example:
+        >>> differences({"a": torch.ones(2), "b": 1}, {"a": torch.ones(2), "b": 2})
+        ['data.b']
+    """
+    left, right = dict(leaves(first)), dict(leaves(second))
+    return sorted(
+        name
+        for name in left.keys() | right.keys()
+        if name not in left or name not in right or not _same(left[name], right[name])
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and bool(torch.equal(a.nan_to_num(0.5), b.nan_to_num(0.5)))
+    return type(a) is type(b) and bool(a == b)

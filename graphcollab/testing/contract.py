@@ -8,16 +8,18 @@ and also what models it needs (``embeds``). A check that says nothing about a me
 from __future__ import annotations
 
 import copy
+import sys
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch_geometric.data import Data
 
 from graphcollab.control import Membership, Stragglers
-from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rounds_of, rows
-from graphcollab.testing.compare_values import differences
-from graphcollab.testing.declared import check_declared, check_sends
+from graphcollab.control.state import LOOP
+from graphcollab.piece import Piece
+from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
 from graphcollab.testing.edge_checks import (
     PARTS,
     accepted,
@@ -34,19 +36,14 @@ from graphcollab.typing import Env
 
 __all__ = [
     "CONTRACT",
-    "NotApplicable",
     "check_absent_nodes",
-    "check_alone_equals_local",
     "check_backends_agree",
     "check_chunks_agree",
     "check_contract",
     "check_declared",
-    "check_direction",
-    "check_forbidden_edges",
     "check_input_untouched",
     "check_keeps_dtype",
     "check_membership",
-    "check_reach",
     "check_relabelling",
     "check_resume",
     "check_runs",
@@ -198,6 +195,36 @@ def _play_with_absent(method: AnyMethod, data: Data, env: Env, keeps: bool = Fal
             require(same, f"{name} of a node that was absent has changed")
     require(bool(torch.isfinite(after.edge_weight).all()), "edge_weight is not finite where nodes are absent")
     return after
+
+
+def check_declared(method: AnyMethod) -> None:
+    """What is in the ``Data`` is declared by the loop or by a piece (which says when the loop drops it)."""
+    declared = [*LOOP, *method.fields]
+    data, env = Scene.small(embeds=method.embeds).begin(method)
+    for _ in range(rounds_of(method)):
+        data = method.play(data, env)
+        unknown = [name for name in sorted(data.keys()) if not any(field.covers(name) for field in declared)]
+        require(not unknown, f"{unknown} are in the data, and no piece declares them in its `keeps`")
+
+
+def check_sends(method: AnyMethod) -> None:
+    """A piece that causes bytes says in `travels` what it is that leaves a node."""
+    data, env = Scene.small(embeds=method.embeds).begin(method)
+    charge, silent = env.plane.charge, set()
+
+    def noted(*what: Any, **more: Any) -> Data:
+        frame = sys._getframe(1)  # bytes go on the account of the innermost piece at work
+        while frame.f_back is not None and not isinstance(frame.f_locals.get("self"), Piece):
+            frame = frame.f_back
+        piece = frame.f_locals.get("self")
+        if isinstance(piece, Piece) and not piece.travels:
+            silent.add(type(piece).__name__)
+        return charge(*what, **more)
+
+    env.plane.charge = noted  # type: ignore[method-assign]
+    for _ in range(rounds_of(method)):
+        data = method.play(data, env)
+    require(not silent, f"{sorted(silent)} cause bytes, and do not say in `travels` what is sent")
 
 
 CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (

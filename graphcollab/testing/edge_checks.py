@@ -9,12 +9,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.exchange import NoExchange
-from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.rewire import Keep
 from graphcollab.tasks import Pool
-from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, require, rounds_of, rows
-from graphcollab.testing.compare_values import differences
+from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
 from graphcollab.testing.scene import Scene
 from graphcollab.typing import Env
 from graphcollab.weigh import NoWeights
@@ -103,15 +101,9 @@ def _two_plays(method: AnyMethod, scene: Scene, changed: int) -> tuple[tuple[Dat
 def local_only(method: AnyMethod) -> AnyMethod:
     """Return a method without its collaboration."""
     if isinstance(method, Phases):
-        return Phases(_plain(local_only(method.method)), method.until, local_only(method.next))
+        return Phases(local_only(method.method), method.until, local_only(method.next))
     rewire = Keep() if method.finds_peers else method.rewire
     return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire)
-
-
-def _plain(method: AnyMethod) -> Method:
-    if not isinstance(method, Method):
-        raise TypeError(f"the first phase must be a Method, got {type(method).__name__}")
-    return method
 
 
 def accepted(method: AnyMethod, scene: Scene, *graphs: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -177,19 +178,16 @@ def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tupl
         BaseException: What the first process that failed has raised.
     """
     meeting = Meeting([nodes.sort().values for nodes in owners])
-    results: list[Any] = [None] * len(owners)
 
-    def work(process: int) -> None:
+    def work(process: int) -> T:
         try:
-            results[process] = play(Lockstep(process, meeting))
+            return play(Lockstep(process, meeting))
         except BaseException as error:
             meeting.fail(error)
+            raise
 
-    threads = [threading.Thread(target=work, args=(p,)) for p in range(len(owners))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(owners)) as threads:
+        found = [threads.submit(work, process) for process in range(len(owners))]
     if meeting.failure is not None:
         raise meeting.failure
-    return results, meeting
+    return [one.result() for one in found], meeting

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from graphcollab.checks import warn
 from graphcollab.engine import Context, as_objective
-from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.method import Method
 from graphcollab.metrics import Metric

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
-from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.modules import copy_module
 from graphcollab.ops import mix
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked

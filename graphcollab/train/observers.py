@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
-from graphcollab.metrics import metric_of, score_rows
+from graphcollab.metrics import as_metric, score_rows
 from graphcollab.settings import Count, Natural, checked
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
@@ -58,7 +58,7 @@ class WatchMerging(Callback):
         nodes = data.trains.nonzero().flatten()
         if not len(nodes):
             return
-        found = score_rows(env.engine, Rows.own(data.x, nodes), "val", metric_of(env.engine.tasks))
+        found = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))
         for what, value in zip(("loss", "metric"), found, strict=True):
             name = f"val_{what}_{when}"
             self.now[name] = self.now[name].index_copy(0, nodes.cpu(), value.cpu())

@@ -12,7 +12,7 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_networkx
 
-from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.modules import copy_module
 from graphcollab.method import Method, last_graph
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks

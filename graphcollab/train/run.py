@@ -14,7 +14,7 @@ from graphcollab.control import Everyone
 from graphcollab.control.guard import Isolate
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
-from graphcollab.metrics import metric_of
+from graphcollab.metrics import as_metric
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Count, Seed, checked
@@ -141,7 +141,7 @@ def run(
     device = check_device(device)
     tasks = tasks.to(device)
     modules = build_modules(model, seed, device)
-    metric = metric_of(tasks)
+    metric = as_metric(tasks.metric)
     check_outputs(tasks, modules, metric)
     data = build_graph(tasks, modules, graph, architecture, method)
     saved = saver.resume(device) if saver and resume else None

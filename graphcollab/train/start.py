@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.control.allowed import allow, components
-from graphcollab.engine.copy_module import copy_module
+from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method

@@ -1,4 +1,4 @@
-"""What every transform needs to know about the edges of a ``Data``: checks, edge fields, order and ranks.
+"""What all transforms share: checked settings, and the checks, fields, order and ranks of the edges of a ``Data``.
 
 An edge j -> i has its sender j in ``edge_index[0]`` and its receiver i in ``edge_index[1]``. Every tensor of a ``Data``
 whose name contains "edge" belongs to the edges: ``edge_index`` along its last dimension, all others along their first.
@@ -7,37 +7,38 @@ whose name contains "edge" belongs to the edges: ``edge_index`` along its last d
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter
+from torch_geometric.transforms import BaseTransform
+from torch_geometric.utils import degree, lexsort
 
-__all__ = [
-    "check_edges",
-    "check_no_duplicates",
-    "edge_fields",
-    "edge_keys",
-    "edge_weights",
-    "neighbor_rank",
-    "node_count",
-    "node_ids",
-    "select_edges",
-    "sort_edges",
-]
+from graphcollab.settings import checked
+
+
+class Transform(BaseTransform):
+    """Base class: attributes are settings, checked by the annotations of ``__init__``, and ``__repr__`` prints them.
+
+    Raises:
+        SettingError: If a setting is not what its annotation says.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        settings = {name: value for name, value in vars(self).items() if value is not None}
+        shown = (f"{k}={list(v.shape) if isinstance(v, Tensor) else v}" for k, v in settings.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def node_count(data: Data) -> int:
-    """Return K, the number of nodes of ``data``.
-
-    Raises:
-        ValueError: If neither ``num_nodes`` nor a node field (``node_id``, ``x``) says how many nodes there are.
-
-    Example:
-        >>> node_count(Data(num_nodes=4))
-        4
-    """
+    """Return K, which ``num_nodes`` or a node field (``node_id``, ``x``) must tell."""
     if not any(name in data for name in ("num_nodes", "node_id", "x")):
         raise ValueError(
             "the number of nodes is unknown: this Data has none of num_nodes, node_id and x. "
@@ -47,22 +48,10 @@ def node_count(data: Data) -> int:
 
 
 def node_ids(data: Data) -> Tensor:
-    """Return the stable identities of the nodes: ``data.node_id``, or 0..K-1 where it is not set.
-
-    Shapes:
-        Output: [K], int64.
-
-    Raises:
-        ValueError: If ``node_id`` is not one distinct integer for each node.
-
-    Example:
-        >>> node_ids(Data(num_nodes=3)).tolist()
-        [0, 1, 2]
-    """
+    """Return the stable identities of the nodes, [K] int64: ``data.node_id``, or 0..K-1 where it is not set."""
     count = node_count(data)
     if "node_id" not in data:
-        device = data.edge_index.device if "edge_index" in data else None
-        return torch.arange(count, device=device)
+        return torch.arange(count, device=data.edge_index.device if "edge_index" in data else None)
     node_id = data.node_id
     if node_id.shape != (count,) or node_id.is_floating_point():
         raise ValueError(
@@ -112,12 +101,6 @@ def check_no_duplicates(data: Data) -> None:
 
     Raises:
         ValueError: If an edge occurs more than once. The message names the first such edge.
-
-    Example:
-        >>> check_no_duplicates(Data(num_nodes=2, edge_index=torch.tensor([[0, 0], [1, 1]])))
-        Traceback (most recent call last):
-            ...
-        ValueError: edge 0 -> 1 occurs 2 times in edge_index; merge them first, for instance with data.coalesce()
     """
     keys, repeats = edge_keys(data.edge_index, node_count(data)).unique(return_counts=True)
     if keys.numel() < data.edge_index.size(1):
@@ -135,11 +118,7 @@ def edge_keys(edge_index: Tensor, count: int) -> Tensor:
 
 
 def edge_fields(data: Data) -> dict[str, Tensor]:
-    """Return all tensors of ``data`` that belong to its edges, ``edge_index`` included.
-
-    Raises:
-        ValueError: If a tensor with "edge" in its name does not have one entry for each edge.
-    """
+    """Return all tensors of ``data`` that belong to its edges, ``edge_index`` included; checks their lengths."""
     fields = {name: value for name, value in data if "edge" in name and isinstance(value, Tensor) and value.dim() > 0}
     edges = data.edge_index.size(1)
     for name, value in fields.items():
@@ -153,14 +132,7 @@ def edge_fields(data: Data) -> dict[str, Tensor]:
 
 
 def edge_weights(data: Data) -> Tensor:
-    """Return ``data.edge_weight`` after checking it.
-
-    Shapes:
-        Output: [E].
-
-    Raises:
-        ValueError: If there is no ``edge_weight``, or it is not one number for each edge, or one is NaN.
-    """
+    """Return ``data.edge_weight`` [E] after checking that it is one number for each edge and none is NaN."""
     weight = data.edge_weight if "edge_weight" in data else None
     if weight is None:
         raise ValueError("this Data has no edge_weight: weigh the edges first, or set data.edge_weight to one per edge")
@@ -182,15 +154,7 @@ def select_edges(data: Data, index: Tensor) -> Data:
 
     Args:
         data: The graph.
-        index: Positions of the edges to keep, in the order wanted, or a mask over all edges.
-
-    Shapes:
-        index: [E'] int64 or [E] bool.
-
-    Example:
-        >>> data = Data(num_nodes=3, edge_index=torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.tensor([0.1, 0.2]))
-        >>> select_edges(data, torch.tensor([1])).edge_weight
-        tensor([0.2000])
+        index: Positions of the edges to keep, in the order wanted, [E'] int64, or a mask over all edges, [E] bool.
     """
     if index.dtype == torch.bool:
         index = index.nonzero().view(-1)
@@ -219,30 +183,17 @@ def neighbor_rank(data: Data) -> tuple[Tensor, Tensor]:
     does not matter.
 
     Returns:
-        The rank of each edge among its receiver's neighbours, counted from 0, and how many neighbours its receiver has.
-        A self-loop has rank -1.
-
-    Shapes:
-        Output: two tensors [E], int64.
-
-    Example:
-        >>> edge_index = torch.tensor([[1, 2, 3, 0], [0, 0, 0, 0]])
-        >>> rank, degree = neighbor_rank(
-        ...     Data(num_nodes=4, edge_index=edge_index, edge_weight=torch.tensor([0.2, 0.5, 0.2, 0.9]))
-        ... )
-        >>> rank.tolist(), degree.tolist()
-        ([1, 0, 2, -1], [3, 3, 3, 3])
+        The rank of each edge among its receiver's neighbours, counted from 0, and -1 for a self-loop; how many
+        neighbours its receiver has. Both are [E], int64.
     """
     weight = edge_weights(data).detach()
     sender, receiver = data.edge_index.long()
     neighbors = (sender != receiver).nonzero().view(-1)
-    # Three stable sorts, the most significant last: by receiver, then by falling weight, then by the sender's node_id.
-    order = neighbors[node_ids(data)[sender[neighbors]].argsort(stable=True)]
-    order = order[weight[order].argsort(descending=True, stable=True)]
-    order = order[receiver[order].argsort(stable=True)]
+    keys = node_ids(data)[sender[neighbors]], -weight[neighbors], receiver[neighbors]  # the last counts most
+    order = neighbors[lexsort(list(keys))]
     # [K]: how many neighbours, and where each receiver's stretch of ``order`` begins.
-    degree = scatter(torch.ones_like(order), receiver[order], dim=0, dim_size=node_count(data), reduce="sum")
-    begin = degree.cumsum(0) - degree
+    many = degree(receiver[order], node_count(data), torch.int64)
+    begin = many.cumsum(0) - many
     rank = torch.full_like(sender, -1)
     rank[order] = torch.arange(order.numel(), device=order.device) - begin[receiver[order]]
-    return rank, degree[receiver]
+    return rank, many[receiver]

@@ -12,6 +12,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.settings import Count
 from graphcollab.transforms._edges import (
+    Transform,
     check_edges,
     check_no_duplicates,
     edge_fields,
@@ -19,7 +20,6 @@ from graphcollab.transforms._edges import (
     select_edges,
     sort_edges,
 )
-from graphcollab.transforms._transform import Transform
 
 __all__ = ["GMMNeighborAugmentation"]
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from graphcollab.engine.chain import make_chain
+from graphcollab.engine.stacked import make_chain
 from graphcollab.stack import ParamSpec
 
 CHAINS = [

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from graphcollab.engine import CrossEntropy, LoopBackend, SquaredError, VmapBackend
-from graphcollab.engine.differences import difference, padding_of
 from graphcollab.engine.reference import RATE, Reference
+from graphcollab.engine.trial import difference, padding_of
 from graphcollab.stack import ParamSpec
 
 DRAW = torch.Generator().manual_seed(0)

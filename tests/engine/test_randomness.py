@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from graphcollab.engine.augment import ImageAugment
 from graphcollab.engine.randomness import Draws, own_randomness
+from graphcollab.engine.views import ImageAugment
 from graphcollab.models import build_model
 
 X = torch.linspace(-1, 1, 24).view(4, 6)

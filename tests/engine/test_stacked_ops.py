@@ -5,7 +5,7 @@ import torch
 from torch.func import vmap
 from torch.nn import functional as F
 
-from graphcollab.engine.stacked_ops import stacked_ops
+from graphcollab.engine.stacked import stacked_ops
 
 
 def normal(*shape, seed):

@@ -21,7 +21,7 @@ from graphcollab.engine import (
     SupervisedContrast,
     Views,
 )
-from graphcollab.engine import feed as feed_module
+from graphcollab.engine import samples as feed_module
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel

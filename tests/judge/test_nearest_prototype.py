@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage
-from graphcollab.judge import NearestPrototype
-from graphcollab.judge.nearest_prototype import prototype_head
+from graphcollab.judge import NearestPrototype, prototype_head
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from graphcollab.engine import SGD, Adam, Proximal
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import Fit, FitPersonal
 from graphcollab.method import Method
 from graphcollab.stack import ParamSpec
@@ -18,7 +18,7 @@ ALL, SOME = [True] * 6, [True, False, True, True, False, True]
 
 def play(local, masks, scene=None):
     """Play one round per mask; return the states after them."""
-    method = Method("m", local, judge=JudgedBy("x_personal"))
+    method = Method("m", local, judge=Judge(field="x_personal"))
     data, env = (scene or Scene.small()).begin(method)
     states = [data]
     for mask in masks:
@@ -34,7 +34,7 @@ def test_pull_is_towards_the_rounds_start(points):
     A pull towards the moving shared model would lead to 6. In the next round, pulled towards 6: 4 - ((4 - 8) +
     (4 - 6)) / 2 = 7, 7 - ((7 - 8) + (7 - 6)) / 2 = 7; shared: 7, 7.5.
     """
-    method = Method("m", FitPersonal(Fit(steps=2, optimizer=SGD(lr=0.5))), judge=JudgedBy("x_personal"))
+    method = Method("m", FitPersonal(Fit(steps=2, optimizer=SGD(lr=0.5))), judge=Judge(field="x_personal"))
     data, env = points([[[8.0]]]).begin(method)
     data = method.play(data, env)
     assert (method.models(data, env).part("all").item(), data.x.part("all").item()) == (4.0, 6.0)
@@ -113,7 +113,7 @@ def test_other_objectives_are_kept():
 def test_a_node_whose_loss_is_not_finite_keeps_its_last_good_personal_model():
     scene = Scene.small()
     method = Method(
-        "m", FitPersonal(Fit(steps=200, batch_size=4, optimizer=SGD(lr=1e12))), judge=JudgedBy("x_personal")
+        "m", FitPersonal(Fit(steps=200, batch_size=4, optimizer=SGD(lr=1e12))), judge=Judge(field="x_personal")
     )
     data, env = scene.begin(method)
     after = method.play(data, env._replace(isolate=True))
@@ -123,7 +123,7 @@ def test_a_node_whose_loss_is_not_finite_keeps_its_last_good_personal_model():
 
 
 def test_personal_models_of_an_earlier_phase_go_on():
-    method = Method("m", FitPersonal(Fit(batch_size=4)), judge=JudgedBy("x_personal"))
+    method = Method("m", FitPersonal(Fit(batch_size=4)), judge=Judge(field="x_personal"))
     data, env = Scene.small().play(method)
     assert torch.equal(method.start(data, env).x_personal.tensors[0], data.x_personal.tensors[0])
 
@@ -141,4 +141,4 @@ def test_unknown_part_is_refused():
 
 def test_personal_models_must_be_trained():
     with pytest.raises(ValueError, match="judges nodes by the field 'x_personal', which none of its pieces keeps"):
-        Scene.small().begin(Method("m", Fit(), judge=JudgedBy("x_personal")))
+        Scene.small().begin(Method("m", Fit(), judge=Judge(field="x_personal")))

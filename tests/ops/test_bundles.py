@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.ops import bundle_gram, bundle_sum, bundles
+from graphcollab.ops import bundle_gram, bundle_sum, projections
 
 
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("columns", [1, 128, 1000])
 def test_products_and_sums_in_blocks(monkeypatch, centred, columns):
-    monkeypatch.setattr(bundles, "BLOCK_NUMBERS", 1)  # the narrowest blocks
+    monkeypatch.setattr(projections, "BLOCK_NUMBERS", 1)  # the narrowest blocks
     draw = torch.Generator().manual_seed(0)
     own, others = torch.randn(3, columns, generator=draw), torch.randn(3, 4, columns, generator=draw)
     weight = torch.randn(3, 5, generator=draw)

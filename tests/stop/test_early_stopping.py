@@ -8,7 +8,7 @@ import torch
 from graphcollab import run
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import local, oracle, random_peers
@@ -30,7 +30,7 @@ def stopping(patience, lr=0.5, exchange=True):
         exchange=Exchange("zero", "x"),
         prepare=WithSelfLoops(),
         stop=EarlyStopping(patience),
-        judge=JudgedBy("best_x"),
+        judge=Judge(field="best_x"),
     )
 
 
@@ -83,7 +83,7 @@ def test_early_stopping_needs_validation_data():
 
 def test_best_models_need_somebody_who_keeps_them():
     with pytest.raises(ValueError, match="judges nodes by the field 'best_x', which none of its pieces keeps"):
-        local().replace(judge=JudgedBy("best_x"))
+        local().replace(judge=Judge(field="best_x"))
 
 
 def test_stopped_nodes_meet_nobody_but_are_met():
@@ -104,4 +104,4 @@ def test_stopped_nodes_meet_nobody_but_are_met():
 
 
 def test_the_oracle_judges_by_best_models_when_it_stops_early():
-    assert oracle(patience=50).judge == JudgedBy("best_x")
+    assert oracle(patience=50).judge == Judge(field="best_x")

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from graphcollab import compare, run
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.methods import fedavg, local
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.stop import EarlyStopping
 from graphcollab.tasks import Tasks
 from graphcollab.train import History, Trial
@@ -67,7 +67,7 @@ def test_predictions_that_are_not_finite_are_found_where_the_loss_does_not_read_
     ):
         run(
             local(steps=1),
-            tasks(1.0, loss=first, metric=UserMetric("none", True, lambda o, t: 0.0)),
+            tasks(1.0, loss=first, metric=Metric.per_node("none", True, lambda o, t: 0.0)),
             lambda: Root(3, 1),
             rounds=1,
         )

@@ -15,13 +15,12 @@ from torch import nn
 
 from graphcollab import fedavg, l2c, local, meta_l2c, run
 from graphcollab.engine import SGD
-from graphcollab.judge import JudgedBy
+from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method, NonFiniteLossError
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
-from graphcollab.piece import Judge
 from graphcollab.settings import SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
@@ -356,7 +355,7 @@ def test_isolation_survives_a_resume(tmp_path):
 # warnings of the start
 
 
-class Warns(JudgedBy):
+class Warns(Judge):
     """Has something to say when it is started."""
 
     def init(self, data, env):
@@ -390,7 +389,7 @@ def test_a_later_phase_warns_when_its_time_comes(tmp_path):
 BROKEN = "GRAPHCOLLAB_TEST_BROKEN_ROUND"  # in the environment: values that code reads itself are part of what a run is
 
 
-class Fragile(JudgedBy):
+class Fragile(Judge):
     """Cannot be judged after some round as long as the world is broken."""
 
     def __call__(self, data, env):
@@ -453,7 +452,7 @@ def test_evaluate_does_not_train():
     scene = Scene.small()
     data, env = scene.play(local())
     before = data.x.tensors[0].clone()
-    values = evaluate(local(), data, env, UserMetric("one", True, lambda outputs, targets: 1.0))
+    values = evaluate(local(), data, env, Metric.per_node("one", True, lambda outputs, targets: 1.0))
     assert torch.equal(before, data.x.tensors[0])
     assert values["val_metric"].tolist() == [1.0] * 6
 
@@ -470,7 +469,7 @@ def test_personal_models_are_the_ones_judged():
 
 
 def test_models_are_made_once_however_often_they_are_asked_for():
-    class Count(JudgedBy):
+    class Count(Judge):
         made = 0
 
         def __call__(self, data, env):

@@ -31,3 +31,19 @@ def test_places_follow_node_id() -> None:
 def test_bad_neighbors(neighbors: object) -> None:
     with pytest.raises(ValueError, match=f"neighbors must be a whole number of at least 1, got {neighbors}"):
         Ring(neighbors)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [2, 5, 8, 11])
+@pytest.mark.parametrize("degree", [2, 3, 4, 10, 30])
+def test_half_a_degree_is_the_group_ring_of_the_paper(count: int, degree: int) -> None:
+    edges = {tuple(pair) for pair in Ring(degree // 2)(Data(num_nodes=count)).edge_index.t().tolist()}
+    assert edges == {
+        (j, i)
+        for i in range(count)
+        for j in range(count)
+        if i != j and (abs(i - j) <= degree / 2 or count - abs(i - j) <= degree / 2)
+    }
+
+
+def test_the_papers_setting_gives_ten_neighbours() -> None:
+    assert Ring(5)(Data(num_nodes=100)).edge_index[1].bincount().unique().tolist() == [10]

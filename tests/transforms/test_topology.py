@@ -12,14 +12,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import transforms
-from graphcollab.transforms import Complete, GroupRing, Isolated, RandomBipartite, RandomRegular, Ring, Topology
+from graphcollab.transforms import Complete, Isolated, RandomBipartite, RandomRegular, Ring, Topology
 
 TOPOLOGIES = [
     Complete(),
     Isolated(),
     Ring(),
     Ring(neighbors=3),
-    GroupRing(degree=4),
+    Ring(neighbors=2),
     RandomBipartite(degree=3, seed=2),
     RandomBipartite(degree=2, undirected=True),
     RandomRegular(degree=4, seed=5),
@@ -125,7 +125,7 @@ def test_unknown_number_of_nodes() -> None:
         Complete()(Data())
 
 
-@pytest.mark.parametrize("topology", [Complete(), Isolated(), Ring(), GroupRing(degree=4)], ids=repr)
+@pytest.mark.parametrize("topology", [Complete(), Isolated(), Ring(), Ring(neighbors=2)], ids=repr)
 @pytest.mark.parametrize("count", [0, 1])
 def test_no_or_one_node_has_no_edges(topology: Topology, count: int) -> None:
     assert topology(Data(num_nodes=count)).edge_index.shape == (2, 0)

@@ -1,0 +1,153 @@
+"""What is known of a user's module by its types or one forward pass, and how it is copied."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.randomness import keyed_layers
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.typing import Embedded
+
+if TYPE_CHECKING:
+    from graphcollab.engine.engine import Engine
+
+__all__ = [
+    "Padding",
+    "copy_module",
+    "embed_arguments",
+    "has_latents",
+    "is_random",
+    "padding_by_type",
+    "require_latents",
+    "training_failure",
+]
+
+Padding: TypeAlias = Literal["never", "evaluation", "always"]
+"""Where batches of unequal length may be padded to one."""
+_TRIED = 1  # key of the trial
+
+
+def copy_module(module: nn.Module) -> nn.Module:
+    """Return a copy that shares nothing with a module.
+
+    Tensors that a module computed and keeps as attributes (the weight that the old ``weight_norm``, or pruning, makes
+    anew before every forward pass) are copied by value, where ``copy.deepcopy`` refuses. Hooks on gradients of
+    parameters, which it drops, are carried over.
+
+    Example:
+        >>> from torch.nn.utils import prune
+        >>> pruned = prune.l1_unstructured(nn.Linear(2, 2), "weight", 1)
+        >>> sorted(name for name, _ in copy_module(pruned).named_parameters())
+        ['bias', 'weight_orig']
+    """
+    known: dict[int, object] = {}
+    for layer in module.modules():
+        for value in vars(layer).values():
+            if isinstance(value, Tensor) and value.grad_fn is not None:
+                known[id(value)] = value.detach().clone()
+    copied = copy.deepcopy(module, known)
+    own = dict(copied.named_parameters())
+    for name, parameter in module.named_parameters():
+        for hook in (parameter._backward_hooks or {}).values():
+            own[name].register_hook(hook)
+    return copied
+
+
+def embed_arguments(embeds: bool) -> dict[str, bool]:
+    """Return the keyword arguments of a forward pass; of a module that knows no latents none are asked for."""
+    return {"embed": True} if embeds else {}
+
+
+def has_latents(module: nn.Module, inputs: Tensor) -> bool:
+    """Tell whether a module returns an `Embedded` of three tensors if asked to; it is tried on inputs [B, ...]."""
+    return _no_latents(module, inputs) is None
+
+
+def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
+    """Check that the models of every architecture have latents.
+
+    Args:
+        engine: The nodes' data and modules.
+        models: Which node has which architecture.
+        wanted: What for, for the message.
+
+    Raises:
+        ValueError: If one has none.
+    """
+    split = engine.tasks.splits["train"]
+    pool = engine.tasks.pools[split.pool]
+    for backend, members in zip(engine.backends, models.members, strict=True):
+        if not len(members):
+            continue  # nodes of another process have this architecture
+        reason = _no_latents(backend.module, pool.inputs[split.of(int(members[0]))[:1]])
+        if reason is not None:
+            who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__
+            raise ValueError(
+                f"{wanted}, and the model of {who!r}, {kind}, has no latents ({reason}): wrap its backbone in "
+                "graphcollab.models.SplitModel, or let forward(inputs, embed=True) return graphcollab.typing.Embedded"
+            )
+
+
+def _no_latents(module: nn.Module, inputs: Tensor) -> str | None:
+    """Return why a module has no latents, judged by a forward pass of a copy in evaluation mode; None where it has."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    if not any(p.name == "embed" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return "its forward pass takes no argument embed"
+    with torch.no_grad():
+        try:
+            found = copy_module(module).eval()(inputs, embed=True)
+        except TypeError as error:
+            return str(error)
+    if not isinstance(found, Embedded) or not all(isinstance(part, Tensor) for part in found):
+        return f"forward(inputs, embed=True) returns {type(found).__name__}, not an Embedded of three tensors"
+    return None
+
+
+def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
+    """Return where batches may be padded as far as the types of layers tell; see `Backend`.
+
+    Batch normalisation looks across the batch in training, and without running statistics in evaluation too. Whatever
+    has buffers may average over the batch.
+    """
+    norms = [
+        m
+        for m in module.modules()
+        if isinstance(m, nn.modules.batchnorm._NormBase) and not isinstance(m, nn.modules.instancenorm._InstanceNorm)
+    ]
+    if any(m.running_mean is None or m.running_var is None for m in norms):
+        return "never"
+    return "evaluation" if norms or "buffers" in spec.parts else "always"
+
+
+def is_random(module: nn.Module, inputs: Tensor) -> bool:
+    """Tell whether the module draws random numbers in training mode, judged by one forward pass of a copy, to latents.
+
+    Shapes:
+        inputs: [B, ...]; two samples or more, for batch normalisation.
+    """
+    with keyed_layers(_TRIED):
+        embeds = has_latents(module, inputs)
+    with keyed_layers(0) as randomness, torch.no_grad():
+        copy_module(module).train()(inputs, **embed_arguments(embeds))
+    return randomness.draws > 0
+
+
+def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) -> str | None:
+    """Return why a copy of a module cannot take inputs [B, ...] in training mode, None where it can.
+
+    Args:
+        module: The module.
+        inputs: The inputs.
+        embeds: Whether latents are asked for.
+    """
+    try:
+        with keyed_layers(0), torch.no_grad():
+            copy_module(module).train()(inputs, **embed_arguments(embeds))
+    except (RuntimeError, ValueError, IndexError) as error:
+        return str(error)
+    return None

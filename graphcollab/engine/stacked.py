@@ -1,0 +1,174 @@
+"""Stacked forms that are better than vmap's own: of linear layers, and of modules that are chains of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Chain", "make_chain", "stacked_linear", "stacked_ops"]
+
+
+class _BatchedLinear(torch.autograd.Function):
+    """y[r] = x[r] W[r]ᵀ + b[r] with gradients in the layout of the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        # x: [R, n, in], weight: [R, out, in], bias: [R, out]
+        ctx.save_for_backward(x, weight)
+        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias[:, None], x, weight.mT)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = (saved.to(grad.dtype) for saved in ctx.saved_tensors)  # under autocast grad is half precision
+        to_x = torch.bmm(grad, weight) if ctx.needs_input_grad[0] else None
+        to_weight = torch.bmm(grad.mT, x) if ctx.needs_input_grad[1] else None
+        to_bias = grad.sum(1) if ctx.needs_input_grad[2] else None
+        return to_x, to_weight, to_bias
+
+
+def _front(value: Tensor, dim: int | None, rows: int) -> Tensor:
+    """Put the row dimension first; add it where a value is the same for all rows."""
+    return value.expand(rows, *value.shape) if dim is None else value.movedim(dim, 0)
+
+
+class _Linear(torch.autograd.Function):
+    """``F.linear`` with `_BatchedLinear` as its stacked form."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(inputs[0], inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        flat = grad.reshape(-1, grad.shape[-1])
+        to_bias = flat.sum(0) if ctx.needs_input_grad[2] else None
+        return grad @ weight, flat.T @ x.reshape(-1, x.shape[-1]), to_bias
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Sequence[int | None], x: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, int]:
+        rows = info.batch_size
+        x, weight = _front(x, in_dims[0], rows), _front(weight, in_dims[1], rows)
+        bias = None if bias is None else _front(bias, in_dims[2], rows)
+        return stacked_linear(x, weight, bias), 0
+
+
+def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Apply a linear layer with its own weights to every row.
+
+    Shapes:
+        x: [R, ..., in]; weight: [R, out, in]; bias: [R, out]; output: [R, ..., out].
+    """
+    if x.dim() == 3:
+        return _BatchedLinear.apply(x, weight, bias)
+    middle = x.shape[1:-1]  # none for a single sample, several for sequences
+    out = _BatchedLinear.apply(x.reshape(len(x), -1, x.shape[-1]), weight, bias)
+    return out.view(len(x), *middle, out.shape[-1])
+
+
+class stacked_ops(TorchFunctionMode):
+    """While active inside vmap, linear layers use their stacked form."""
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Redirect linear layers, pass everything else on."""
+        kwargs = kwargs or {}
+        if func is F.linear and not kwargs and len(args) == 3:
+            return _Linear.apply(*args)
+        return func(*args, **kwargs)
+
+
+Step = Callable[[Mapping[str, Tensor], Tensor], Tensor]
+
+# Layers that treat every number alike and have no state: the same for one node and for many.
+ELEMENTWISE = (
+    nn.CELU, nn.ELU, nn.GELU, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid,
+    nn.SiLU, nn.Softplus, nn.Tanh,
+)  # fmt: skip
+
+
+class Chain:
+    """The stacked form of a module that is a chain of layers: no vmap, whose own work per step exceeds a small layer's.
+
+    Args:
+        steps: One function of (parameters by name, values) for every layer.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = tuple(steps)
+
+    def __call__(self, params: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """Return the outputs of all rows.
+
+        Shapes:
+            params: [r, ...] each; inputs: [r, m, ...]; output: [r, m, ...].
+        """
+        for step in self.steps:
+            inputs = step(params, inputs)
+        return inputs
+
+
+def make_chain(module: nn.Module) -> Chain | None:
+    """Return the chain a module is, or None where vmap is needed.
+
+    A chain is an ``nn.Sequential`` (nested ones too, and subclasses that keep its ``forward``) of ``nn.Linear``,
+    ``nn.Flatten`` and elementwise activations, without hooks on layers or gradients, and with the ``forward`` of their
+    types. Anything else may do what only its own code tells.
+
+    Example:
+        >>> make_chain(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU())) is None
+        False
+        >>> make_chain(nn.Sequential(nn.Conv2d(1, 2, 3))) is None
+        True
+    """
+    steps = _steps(module, "", {name for name, _ in module.named_parameters()})
+    if steps is None:
+        return None
+    return Chain([lambda params, x: x.clone(), *steps] if _writes(module) else steps)
+
+
+def _writes(module: nn.Module) -> bool:
+    """Tell whether a chain would write to its input: an activation that works in place comes before any new tensor."""
+    for layer in module.modules():  # in the order in which they are called
+        if type(layer) is nn.Linear:
+            return False
+        if getattr(layer, "inplace", False):
+            return True
+    return False
+
+
+def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[Step] | None:
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        return None
+    if "forward" in vars(module) or any(p._backward_hooks for p in module.parameters(recurse=False)):
+        return None  # this one instance does something else than its type
+    if type(module) is nn.Linear:
+        weight, bias = f"{prefix}weight", None if module.bias is None else f"{prefix}bias"
+        return [_linear(weight, bias)] if {weight, bias or weight} <= names else None  # else shared under another name
+    if type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
+        return [lambda params, x: x.flatten(2)]
+    if type(module) in ELEMENTWISE:
+        return [lambda params, x: module(x)]
+    if not isinstance(module, nn.Sequential) or type(module).forward is not nn.Sequential.forward:
+        return None
+    steps: list[Step] = []
+    for name, child in module._modules.items():
+        inner = None if child is None else _steps(child, f"{prefix}{name}.", names)
+        if inner is None:
+            return None
+        steps += inner
+    return steps
+
+
+def _linear(weight: str, bias: str | None) -> Step:
+    return lambda params, x: stacked_linear(x, params[weight], None if bias is None else params[bias])

@@ -1,0 +1,217 @@
+"""Trials before a run: what a module keeps from pass to pass, how backends differ from plain PyTorch, where to pad."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import torch
+from torch import Tensor
+
+from graphcollab.engine.backend import Backend
+from graphcollab.engine.modules import Padding, copy_module, padding_by_type
+from graphcollab.engine.optimizer import SGD
+from graphcollab.engine.reference import (
+    JUDGED,
+    PLAIN,
+    RATE,
+    SIZES,
+    TRAINED,
+    Memory,
+    Numbers,
+    Reference,
+    changed,
+    equal,
+    memory_of,
+)
+
+__all__ = ["difference", "kept_by", "padding_of"]
+
+TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
+COARSE = 0.03  # for other number types
+NOISE = 10.0  # times the error of plain PyTorch itself, against double precision, is rounding too
+AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
+WIDE = 64, 300  # samples of larger batches
+MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples
+
+
+def kept_by(reference: Reference) -> list[str]:
+    """Return the attributes, but for numbers, that forward passes change without carrying anything to the next.
+
+    Whatever the passes of the trial have changed is looked at again, on copies of the module as it was given: one
+    node's pass, another's, and both, one after the other, in either mode. What the second pass leaves must not depend
+    on the first, nor must its outputs. An activation that every pass makes anew is accepted, and so is a cache that all
+    nodes fill alike, which is warned of, since for other samples they might not.
+
+    Raises:
+        ValueError: If something is carried over. A number that outputs do not depend on is left to the caller.
+    """
+    names = changed(memory_of(reference.origin), memory_of(reference.module))
+    if not names:
+        return []
+    before = memory_of(reference.origin)
+    for train in (False, True):
+        second, outputs = _after(reference, (1,), train)
+        both, beside = _after(reference, (0, 1), train)
+        carried = [name for name in changed(second, both) if not _is_plain(name, second, both, before)]
+        if carried or not equal(outputs, beside):
+            name = (carried or changed(second, both) or names)[0]
+            raise ValueError(
+                f"{reference.kind} keeps something in its attribute {name!r}, which forward passes change, from pass "
+                "to pass, and nodes would share it: make it a buffer (register_buffer), of which every node has its "
+                "own, or leave it away"
+            )
+        first, _ = _after(reference, (0,), train)
+        filled = set(changed(before, first)) - set(changed(first, both))
+        for name in sorted(name for name in filled if not _is_plain(name, first, both, before)):
+            if not train:
+                warnings.warn(
+                    f"{reference.kind} fills {name!r} in its first forward pass and keeps it, and nodes share it: that "
+                    "is right only where it is the same for all nodes, which it was for the samples it was tried on",
+                    stacklevel=5,
+                )
+    return [name for name in names if not _is_plain(name, before, memory_of(reference.module))]
+
+
+def _after(reference: Reference, models: tuple[int, ...], train: bool) -> tuple[Memory, Tensor]:
+    """Return what a copy of the module keeps after passes of some models over batches of equal length; last outputs."""
+    trial = copy.copy(reference)
+    trial.module = copy_module(reference.origin)
+    for model in models:
+        outputs, _, _ = trial.forward(model, reference.batch_of_two(model), train)
+    return memory_of(trial.module), outputs
+
+
+def _is_plain(name: str, *memories: Memory) -> bool:
+    """Tell whether an attribute is a number, text or switch wherever it is there."""
+    return all(type(memory.get(name)) in PLAIN for memory in memories)
+
+
+def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:
+    """Return in words what a backend computes otherwise than plain PyTorch, or None.
+
+    Compared are outputs, losses and gradients in evaluation and in training mode, and the models after a training step,
+    with their buffers, of two models on two nodes' batches of unequal length. What is random in training is compared
+    where the backend draws as plain PyTorch does, node by node.
+    """
+    found = _numbers(backend, reference)
+    judged = JUDGED if reference.noisy else ()  # a loss that draws is keyed in training only
+    names = [name for name in expected if name not in judged]
+    names = [name for name in names if name not in TRAINED or backend.name == "loop" or not reference.random]
+    wrong = [name for name in names if _apart(name, expected[name], found[name], reference) is not None]
+    if wrong and not reference.random:
+        exact = reference.in_double()
+        noise = {} if exact is None else {n: NOISE * float((expected[n] - exact[n]).abs().max()) for n in wrong}
+        wrong = [n for n in wrong if _apart(n, expected[n], found[n], reference, noise.get(n, 0.0)) is not None]
+    return f"its {wrong[0]}{_apart(wrong[0], expected[wrong[0]], found[wrong[0]], reference)}" if wrong else None
+
+
+def padding_of(reference: Reference, expected: Numbers) -> Padding:
+    """Return where batches may be padded: ``"always"``, only in ``"evaluation"``, or ``"never"``.
+
+    A module that looks across the batch must not be given samples that are there for their place only: one that
+    normalises batches, by its type, and any with which a sample's output or gradient changes with the samples beside
+    it, or its output in a batch of 64 or 300 samples (as far as that is no great work). In training also none that
+    draws random numbers, since it draws others for a longer batch.
+
+    Raises:
+        ValueError: If two passes that are alike give different numbers.
+    """
+    by_type = padding_by_type(reference.module, reference.spec)
+    if by_type == "never":
+        return "never"
+    weight = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]).to(reference.flat) if not reference.objective.reads.alike else None
+    batch = reference.pick(AMONG)
+    if batch[0].is_floating_point():
+        batch[0][2] = 0.3 * batch[0][2] + 0.7 * batch[0][1]  # one that there is not
+    outputs, _, gradient = reference.forward(1, batch, False, weight, key=2)
+    if not _close(reference.seen[False], outputs[KEPT], _allowed(reference.seen[False])):
+        reference.require_repeatable(expected, train=False)
+        return "never"
+    if not _alike_in_large_batches(reference, batch[0], train=False):
+        return "never"
+    if by_type == "always" and weight is not None and not reference.random:
+        outputs, _, trained = reference.forward(1, batch, True, weight)
+        pairs = (
+            (reference.seen[True], outputs[KEPT]),
+            (expected["gradient"][1], gradient),
+            (expected["gradient in training"][1], trained),
+        )
+        if all(_close(one, other, _allowed(one)) for one, other in pairs):
+            return "always" if _alike_in_large_batches(reference, batch[0], train=True) else "evaluation"
+    reference.require_repeatable(expected, train=True)
+    return "evaluation"
+
+
+def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> bool:
+    """Tell whether outputs of a node's samples stay what they are among many more; few: inputs [5, ...] with them."""
+    alone = reference.seen[train]
+    for width in WIDE:
+        if width * few[0].numel() > MOST_INPUTS or width * reference.spec.num_parameters > MOST_WEIGHTS:
+            return True
+        inputs = few.repeat(-(-width // len(few)), *[1] * (few.dim() - 1))[:width]
+        try:
+            outputs = reference.outputs(1, inputs, train)[KEPT]
+        except (RuntimeError, ValueError, IndexError):
+            return False  # it takes small batches only, and one that is padded is larger
+        if not _close(alone, outputs, _allowed(alone)):
+            return False
+    return True
+
+
+def _numbers(backend: Backend, reference: Reference) -> Numbers:
+    """Compute by a backend what the reference does by plain PyTorch."""
+    flat, objective, anchor = reference.flat, reference.objective, reference.anchor
+    longest, pads = SIZES[0], backend.padding != "never"
+    inputs, targets = reference.batches()
+    outputs: list[Tensor] = []
+    for r in [slice(0, 2)] if pads else [slice(0, 1), slice(1, 2)]:
+        batch = inputs[r, : longest if pads else SIZES[r.start]].clone()
+        parts = backend.embed(flat[r], batch) if reference.embeds else (backend.predict(flat[r], batch),)
+        outputs += torch.cat([part.reshape(*part.shape[:2], -1) for part in parts], 2).unbind()
+    outputs = [part[:size] for part, size in zip(outputs, SIZES, strict=True)]
+    pairs = []
+    for r in [slice(0, 2)] if not objective.reads.alike and backend.padding == "always" else [slice(0, 1), slice(1, 2)]:
+        sizes = torch.tensor(SIZES[r], device=flat.device)[:, None]
+        width = int(sizes.max())
+        weight = (torch.arange(width, device=flat.device) < sizes) / sizes.to(flat.dtype) if len(sizes) > 1 else None
+        near = None if anchor is None else anchor[r]
+        batch, labels = inputs[r, :width].clone(), targets[r, :width].clone()
+        pairs.append(backend.gradient(flat[r], batch, labels, weight, objective, near)[:2])
+    loss, gradient = (torch.cat(pieces) for pieces in zip(*pairs, strict=True))
+    zero = torch.zeros(2, dtype=torch.int64, device=flat.device)
+    state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
+    optimizer = SGD(lr=RATE, momentum=0.9)
+    after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero)
+    return reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
+
+
+def _apart(name: str, one: Tensor, other: Tensor, reference: Reference, more: float = 0.0) -> str | None:
+    """Return whose numbers differ, in words, None where they do not: of buffers every one by its own size."""
+    spec = reference.spec
+    if name == "buffers after a step":
+        sizes = spec.sizes[spec.num_named_parameters :]
+        names = spec.names[spec.num_named_parameters :]
+        for own, a, b in zip(names, one.split(sizes, 1), other.split(sizes, 1), strict=True):
+            if not _close(a, b, max(_allowed(a), more)):
+                return f" ({own!r})"
+        return None
+    if _close(one, other, max(_allowed(one), more)):
+        return None
+    if one.dim() < 2:
+        return ""
+    column = int(torch.nan_to_num((one - other).abs(), nan=torch.inf).max(0).values.argmax())
+    ends = torch.tensor(spec.sizes).cumsum(0)
+    return f" ({spec.names[int((ends > column).int().argmax())]!r})"
+
+
+def _allowed(values: Tensor) -> float:
+    """Return how far numbers may be apart."""
+    largest = float(torch.nan_to_num(values.abs(), nan=0.0, posinf=0.0).max()) if values.numel() else 0.0
+    return TOLERANCE.get(values.dtype, COARSE) * max(largest, 1e-3)
+
+
+def _close(one: Tensor, other: Tensor, allowed: float) -> bool:
+    """Tell whether numbers are equal but for rounding; what has overflowed in both is equal, NaN or infinite."""
+    apart = (one - other).abs().masked_fill((one == other) | ~(one.isfinite() | other.isfinite()), 0.0)
+    return bool((apart <= allowed).all())

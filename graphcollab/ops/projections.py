@@ -1,0 +1,189 @@
+"""Projections onto simplices and cones, and sums in double precision within bundles of long vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+from torch_geometric.utils import scatter
+
+__all__ = ["bundle_gram", "bundle_sum", "cone_coefficients", "project_simplex"]
+
+BLOCK_NUMBERS = 2**18  # blocks stay in the cache
+BLOCK_COLUMNS = 128
+ITERATIONS = 30  # for every vector; far more than the active set method needs
+
+
+def project_simplex(
+    values: Tensor, group: Tensor | None = None, num_groups: int | None = None, total: Tensor | None = None
+) -> Tensor:
+    r"""Return for every group the nearest point of the probability simplex.
+
+    .. math::
+        \operatorname*{argmin}_{w} \|w - v\|^2 \quad \text{with } w \ge 0, \; \sum w = m
+        \qquad \Rightarrow \qquad w = \max(v - \theta, 0)
+
+    By sorting, as in `Efficient Projections onto the l1-Ball for Learning in High Dimensions (Duchi et al., ICML 2008)
+    <https://doi.org/10.1145/1390156.1390191>`_: θ is fixed by the entries above it, which are the largest ones.
+    Computed in float64 and divided by its sum in the end, so that groups sum to 1 up to the last bit of ``values``.
+
+    Args:
+        values: v, finite numbers.
+        group: Group of every entry, for weights of edges their receiver. Default: one group.
+        num_groups: Number of groups. Default: one more than the largest. Groups without entries are allowed.
+        total: m of every group, [G], not negative. Default: 1.
+
+    Shapes:
+        values, group and output: [E].
+
+    Raises:
+        ValueError: If a value is not finite, or a total is negative or not finite.
+
+    Example:
+        >>> project_simplex(torch.tensor([0.5, 0.75, -0.25])).tolist()
+        [0.375, 0.625, 0.0]
+        >>> project_simplex(torch.tensor([3.0, 1.0, 1.0]), torch.tensor([0, 1, 1])).tolist()
+        [1.0, 0.5, 0.5]
+    """
+    if not bool(values.isfinite().all()):
+        raise ValueError(f"projection needs finite values, entry {int((~values.isfinite()).nonzero()[0])} is not")
+    if not len(values):
+        return values
+    group = torch.zeros_like(values, dtype=torch.int64) if group is None else group
+    count = int(group.max()) + 1 if num_groups is None else num_groups
+    if total is not None and not bool(((total >= 0) & total.isfinite()).all()):
+        raise ValueError(
+            f"totals must be finite and not negative, got {total.min().item():g} to {total.max().item():g}"
+        )
+    mass = values.new_ones(count, dtype=torch.float64) if total is None else total.double()
+    scale = torch.where(mass > 0, mass, 1.0)[group]  # the simplex of total m is m times that of total 1
+    scaled = values.double() / scale
+    largest = scatter(scaled, group, dim_size=count, reduce="max")
+    # Shifting a group changes nothing, and what is 1 below its largest entry is 0 in the end: so sums stay small.
+    v = (scaled - largest[group]).clamp(min=-1)
+    # the entries of a group one behind the other, the largest first, [E]
+    order = v.argsort(descending=True, stable=True)
+    order = order[group[order].argsort(stable=True)]
+    sizes = torch.bincount(group, minlength=count)
+    first = (sizes.cumsum(0) - sizes)[group[order]]
+    place = torch.arange(len(v), device=v.device) - first
+    # In whole numbers, so that the sums of the groups in front are taken away exactly (beyond 2⁶³ they come round).
+    unit = 2.0 ** min(52, 62 - int(sizes.max()).bit_length())
+    total = (v[order] * unit).round().long().cumsum(0)
+    before = torch.cat([total.new_zeros(1), total])[first]
+    theta = ((total - before).double() / unit - 1) / (place + 1)
+    above = v[order] > theta  # of a group's entries the first ones
+    last = scatter(above.long(), group[order], dim_size=count)
+    threshold = v.new_zeros(count)
+    filled = sizes > 0
+    threshold[filled] = theta[((sizes.cumsum(0) - sizes) + last - 1)[filled]]
+    out = (v - threshold[group]).clamp(min=0)
+    return (out / scatter(out, group, dim_size=count)[group] * mass[group]).to(values.dtype)
+
+
+@torch.no_grad()
+def bundle_gram(own: Tensor, others: Tensor, centred: bool = False) -> Tensor:
+    """Return the inner products between all vectors of a bundle, its own vector first.
+
+    They are computed in double precision, a block of columns at a time, so that what depends on small differences
+    (angles near 180 degrees, distances of vectors that nearly agree) is right for vectors in single precision.
+
+    Args:
+        own: One vector per bundle, [R, P].
+        others: m further ones, [R, m, P].
+        centred: Subtract a bundle's own vector from all first; its own row and column are then 0.
+
+    Shapes:
+        Output: [R, m + 1, m + 1], float64.
+
+    Example:
+        >>> own, others = torch.tensor([[0.5, 0.0]]), torch.tensor([[[-0.5, 0.25]]])
+        >>> bundle_gram(own, others).tolist()
+        [[[0.25, -0.25], [-0.25, 0.3125]]]
+    """
+    gram = torch.zeros(len(own), others.shape[1] + 1, others.shape[1] + 1, dtype=torch.float64, device=own.device)
+    for block, _ in _blocks(own, others):
+        vectors = block - block[:, :1] if centred else block
+        gram.baddbmm_(vectors, vectors.mT)
+    return gram
+
+
+@torch.no_grad()
+def bundle_sum(weight: Tensor, own: Tensor, others: Tensor) -> Tensor:
+    """Return the weighted sum of the vectors of every bundle, [R, P], summed in double precision.
+
+    Args:
+        weight: Weights, the own vector's first, [R, m + 1].
+        own: [R, P].
+        others: [R, m, P].
+
+    Example:
+        >>> bundle_sum(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[[1.0, 3.0]]])).tolist()
+        [[3.0, 6.0]]
+    """
+    out = torch.empty_like(own, memory_format=torch.contiguous_format)
+    for block, columns in _blocks(own, others):
+        out[:, columns] = (weight.double()[:, None] @ block)[:, 0].to(own.dtype)
+    return out
+
+
+def _blocks(own: Tensor, others: Tensor) -> Iterator[tuple[Tensor, slice]]:
+    """Yield all vectors in double precision, [R, m + 1, c], some columns at a time, and which columns these are."""
+    step = max(BLOCK_NUMBERS // max(len(own) * (others.shape[1] + 1), 1), BLOCK_COLUMNS)
+    for start in range(0, own.shape[1], step):
+        columns = slice(start, start + step)
+        yield torch.cat([own[:, None, columns].double(), others[:, :, columns].double()], 1), columns
+
+
+@torch.no_grad()
+def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
+    r"""Return the coefficients that project a vector g onto the cone of z with :math:`\langle z, m_j \rangle \ge 0`.
+
+    .. math::
+        u = \arg\min_{u \ge \text{margin}} \tfrac12 \Big\lVert g + \sum_j u_j m_j \Big\rVert^2
+
+    With margin 0, :math:`g + \sum_j u_j m_j` is the vector of the cone nearest to g. It is unique; u need not be, where
+    the m are dependent.
+
+    The vectors are known by their inner products only, so P does not matter: from an eigendecomposition of all Gram
+    matrices at once come vectors of m + 1 numbers with the same inner products, and with these it is a nonnegative
+    least squares problem, which SciPy's ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves
+    for one bundle after the other; bundles without an obtuse angle need no solving. A batched solver would have to
+    iterate until its slowest problem is solved, and the gradients that the vectors are cost far more than a problem of
+    this size. All vectors are scaled to length one first, so the solver's tolerances hold for gradients of any size.
+
+    Args:
+        gram: Inner products of every bundle, g first, [R, m + 1, m + 1], as `bundle_gram` returns them; finite.
+        margin: Lower bound of the coefficients.
+
+    Shapes:
+        Output: [R, m], float64. The coefficient of a vector of zeros is the margin.
+
+    Example:
+        >>> cone_coefficients(torch.tensor([[[0.25, -0.25], [-0.25, 0.3125]]]))
+        tensor([[0.8000]], dtype=torch.float64)
+    """
+    count, size = gram.shape[:2]
+    start = torch.eye(size, dtype=torch.float64)
+    start[0, 1:] = margin  # g + margin Σ m, so that the coefficients to be found are nonnegative
+    inner = start @ gram.detach().cpu().double() @ start.mT
+    length = inner.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+    inverse = torch.where(length == 0, 0.0, 1 / length)
+    unit = inner * inverse[:, :, None] * inverse[:, None]
+    coefficient = torch.full((count, size - 1), float(margin), dtype=torch.float64)
+    obtuse = (unit[:, 0, 1:] < 0).any(1).nonzero().flatten()
+    for r, vectors in zip(obtuse.tolist(), _vectors(unit[obtuse]).numpy(), strict=True):
+        there = (length[r, 1:] > 0).nonzero().flatten()
+        found, _ = nnls(vectors[:, 1 + there.numpy()], -vectors[:, 0], maxiter=ITERATIONS * size)
+        coefficient[r, there] += torch.from_numpy(found) * length[r, 0] * inverse[r, 1 + there]
+    return coefficient.to(gram.device)
+
+
+def _vectors(gram: Tensor) -> Tensor:
+    """Return vectors, in the columns of [R, n, n], with the given inner products [R, n, n]."""
+    values, basis = torch.linalg.eigh(gram)
+    noise = 8 * gram.shape[1] * torch.finfo(gram.dtype).eps
+    values = torch.where(values < noise * values[:, -1:], 0.0, values)
+    return values.sqrt()[:, :, None] * basis.mT

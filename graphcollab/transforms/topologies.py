@@ -1,0 +1,299 @@
+"""Who may listen to whom: topologies, which replace all edges, and self-loops."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import functional_transform
+
+from graphcollab.keyed import keyed_order, keyed_seed, keyed_uniform
+from graphcollab.settings import Count, Natural
+from graphcollab.transforms._edges import (
+    Transform,
+    check_edges,
+    edge_fields,
+    edge_keys,
+    node_count,
+    node_ids,
+    sort_edges,
+)
+
+__all__ = ["Complete", "Isolated", "RandomBipartite", "RandomRegular", "Ring", "Topology", "WithSelfLoops"]
+
+_SPLIT, _DRAW = 0, 1  # what the random numbers of RandomBipartite are for
+
+
+class Topology(Transform):
+    r"""Base class of transforms that decide who may listen to whom.
+
+    A topology replaces ``edge_index``. Edge fields that the input had (``edge_weight`` and whatever else has "edge" in
+    its name) describe edges that are gone, so they are removed. There are no self-loops (`WithSelfLoops` adds them) and
+    no duplicates, and edges are sorted by receiver, then sender.
+
+    A subclass writes :meth:`connect` only. It sees the nodes in the ascending order of ``node_id``, so giving nodes
+    other places in memory gives the same graph.
+
+    Args:
+        allowed: The edges j -> i that may exist, in the numbering of the ``Data`` that comes in; all others are left
+            out. A node may end up without neighbours. Default: all edges are allowed.
+
+    Shapes:
+        allowed: [2, A], int64.
+        ``edge_index``: [2, E], int64.
+
+    Raises:
+        ValueError: If ``allowed`` does not hold integers of that shape, or names nodes that do not exist.
+
+    Example:
+        >>> class Star(Topology):
+        ...     def connect(self, node_id: Tensor) -> Tensor:
+        ...         others = torch.arange(1, node_id.numel())
+        ...         return torch.stack([others, torch.zeros_like(others)])
+        >>> Star()(Data(num_nodes=4)).edge_index
+        tensor([[1, 2, 3],
+                [0, 0, 0]])
+    """
+
+    def __init__(self, allowed: Tensor | None = None) -> None:
+        if allowed is not None and (allowed.dtype not in (torch.int64, torch.int32) or allowed.shape[:-1] != (2,)):
+            kind = f"{allowed.dtype} of shape {list(allowed.shape)}"
+            raise ValueError(f"{type(self).__name__}: allowed must be an int64 tensor [2, A], got {kind}")
+        self.allowed = allowed
+
+    @abstractmethod
+    def connect(self, node_id: Tensor) -> Tensor:
+        """Return edges between positions in ``node_id``; order, duplicates and self-loops do not matter.
+
+        Shapes:
+            node_id: [K], int64, ascending.
+            Output: [2, E], int64, senders and receivers as positions 0..K-1 in ``node_id``.
+        """
+
+    def forward(self, data: Data) -> Data:
+        """Return a shallow copy of ``data`` with the edges of this topology."""
+        count = node_count(data)
+        node_id, place = node_ids(data).sort()  # [K] each: identity, and place in memory, of every position
+        sender, receiver = place[self.connect(node_id)]
+        keys = edge_keys(torch.stack([sender, receiver])[:, sender != receiver], count).unique()
+        if self.allowed is not None:
+            try:
+                check_edges(Data(num_nodes=count, edge_index=self.allowed))
+            except ValueError as error:
+                raise ValueError(f"{type(self).__name__}: allowed: {error}") from None
+            keys = keys[torch.isin(keys, edge_keys(self.allowed, count).to(keys.device))]
+        out = copy.copy(data)
+        for name, _ in data:
+            if "edge" in name:
+                del out[name]
+        out.num_nodes = count
+        out.edge_index = torch.stack([keys % max(count, 1), keys // max(count, 1)])
+        return out
+
+
+@functional_transform("complete_topology")
+class Complete(Topology):
+    r"""Connects every node with every other node: :math:`E = K (K - 1)` (functional name: ``complete_topology``).
+
+    With ``allowed`` it is the graph of all allowed edges.
+    """
+
+    def connect(self, node_id: Tensor) -> Tensor:
+        """Return all pairs of positions."""
+        nodes = torch.arange(node_id.numel(), device=node_id.device)
+        return torch.cartesian_prod(nodes, nodes).t()
+
+
+@functional_transform("isolated_topology")
+class Isolated(Topology):
+    """Removes all edges: every node learns alone (functional name: ``isolated_topology``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def connect(self, node_id: Tensor) -> Tensor:
+        """Return no edges."""
+        return torch.empty(2, 0, dtype=torch.int64, device=node_id.device)
+
+
+@functional_transform("ring_topology")
+class Ring(Topology):
+    r"""Connects every node with the next ``neighbors`` nodes on both sides (functional name: ``ring_topology``).
+
+    .. math::
+        j \to i \iff |i - j| \le n \;\text{ or }\; K - |i - j| \le n, \qquad i \neq j
+
+    where :math:`n` is ``neighbors`` and :math:`i, j` are the places of the nodes in the ascending order of ``node_id``.
+
+    The "group-ring" topology of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ with :math:`d = K - K_0` neighbours is ``Ring(d // 2)``: its
+    formula has :math:`d / 2` for :math:`n`, so an odd :math:`d` gives :math:`d - 1` neighbours.
+
+    Args:
+        neighbors: Neighbours on each side. Half of K or more gives a complete graph.
+        allowed: See `Topology`.
+
+    Shapes:
+        ``edge_index``: [2, K min(2 n, K - 1)], int64, symmetric.
+
+    Example:
+        >>> Ring()(Data(num_nodes=4)).edge_index
+        tensor([[1, 3, 0, 2, 1, 3, 0, 2],
+                [0, 0, 1, 1, 2, 2, 3, 3]])
+    """
+
+    def __init__(self, neighbors: Count = 1, allowed: Tensor | None = None) -> None:
+        self.neighbors = neighbors
+        super().__init__(allowed)
+
+    def connect(self, node_id: Tensor) -> Tensor:
+        """Return the edges between positions that are near each other around the ring."""
+        nodes = torch.arange(len(node_id), device=node_id.device)
+        steps = torch.arange(1, min(self.neighbors, len(nodes) // 2) + 1, device=node_id.device)
+        # [steps, K]: everybody listens to the node that many steps further, and that many steps back.
+        senders = (nodes + torch.cat([steps, -steps])[:, None]) % max(len(nodes), 1)
+        return torch.stack([senders.reshape(-1), nodes.repeat(len(senders))])
+
+
+@functional_transform("random_regular_topology")
+class RandomRegular(Topology):
+    r"""Gives every node ``degree`` random neighbours (functional name: ``random_regular_topology``).
+
+    The graph is undirected, and drawn by :func:`networkx.random_regular_graph` on the places of the nodes in the
+    ascending order of ``node_id``.
+
+    Args:
+        degree: Neighbours of each node.
+        seed: Another seed gives another graph; not negative. Default: 0.
+        allowed: See `Topology`.
+
+    Shapes:
+        ``edge_index``: [2, K degree], int64, symmetric.
+
+    Raises:
+        ValueError: If ``degree`` is not below K, or K times ``degree`` is odd.
+    """
+
+    def __init__(self, degree: Count, seed: Natural = 0, allowed: Tensor | None = None) -> None:
+        self.degree = degree
+        self.seed = seed
+        super().__init__(allowed)
+
+    def connect(self, node_id: Tensor) -> Tensor:
+        """Draw the graph and return both directions of its edges."""
+        count = node_id.numel()
+        if self.degree >= count:
+            raise ValueError(
+                f"RandomRegular: degree {self.degree} must be below the number of nodes, {count}; "
+                f"use a degree of at most {max(count - 1, 0)}, or Complete()"
+            )
+        if count * self.degree % 2:
+            odd = f"K * degree = {count} * {self.degree} is odd"
+            raise ValueError(f"RandomRegular: {odd}, so no such graph exists; make one of the two even")
+        import networkx  # here, since importing it takes long
+
+        graph = networkx.random_regular_graph(self.degree, count, seed=keyed_seed(self.seed))
+        edges = torch.tensor(list(graph.edges), dtype=torch.int64, device=node_id.device).view(-1, 2).t()
+        return torch.cat([edges, edges.flip(0)], dim=1)
+
+
+@functional_transform("random_bipartite_topology")
+class RandomBipartite(Topology):
+    r"""Connects two random groups of nodes at random (functional name: ``random_bipartite_topology``).
+
+    It is the generalised bipartite topology of `"Learning to Collaborate in Decentralized Learning of Personalized
+    Models" <https://doi.org/10.1109/CVPR52688.2022.00954>`_. The nodes are split at random into two groups of
+    :math:`\lfloor K/2 \rfloor` and :math:`\lceil K/2 \rceil`, and each node is connected with ``degree`` nodes drawn at
+    random, without replacement, from the other group.
+
+    The paper does not say whether a connection is used both ways. Here each node **listens** to exactly ``degree``
+    nodes, so what a node receives is fixed and how many listen to it varies. With ``undirected=True`` every
+    connection is used both ways, and a node has ``degree`` neighbours or more.
+
+    Args:
+        degree: How many nodes of the other group a node listens to (:math:`K - K_0 = 10` in the paper).
+        seed: Another seed gives another graph; not negative. Draws are keyed by ``node_id``. Default: 0.
+        undirected: Whether to add the reverse of every edge. Default: False.
+        allowed: See `Topology`.
+
+    Shapes:
+        ``edge_index``: [2, K degree], int64 (more if undirected).
+
+    Raises:
+        ValueError: If ``degree`` is larger than the smaller group.
+    """
+
+    def __init__(
+        self, degree: Count, seed: Natural = 0, undirected: bool = False, allowed: Tensor | None = None
+    ) -> None:
+        self.degree = degree
+        self.seed = seed
+        self.undirected = undirected
+        super().__init__(allowed)
+
+    def connect(self, node_id: Tensor) -> Tensor:
+        """Split the nodes and draw the neighbours of each."""
+        half = node_id.numel() // 2
+        if self.degree > half:
+            raise ValueError(
+                f"RandomBipartite: degree {self.degree} is more than the {half} nodes of the smaller group "
+                f"(K = {node_id.numel()}); use a degree of at most {half}"
+            )
+        order = keyed_order(self.seed, _SPLIT, node_id)
+        first, second = order[:half], order[half:]
+        edges = torch.cat([self._listen(node_id, first, second), self._listen(node_id, second, first)], dim=1)
+        return torch.cat([edges, edges.flip(0)], dim=1) if self.undirected else edges
+
+    def _listen(self, node_id: Tensor, receivers: Tensor, senders: Tensor) -> Tensor:
+        # [receivers, degree]: Floyd's sampling without replacement, one draw for all receivers at a time.
+        drawn = receivers.new_empty(receivers.numel(), 0)
+        for last in range(senders.numel() - self.degree, senders.numel()):
+            uniform = keyed_uniform(self.seed, _DRAW, node_id[receivers], last)
+            draw = (uniform * (last + 1)).long().view(-1, 1)
+            draw = torch.where((drawn == draw).any(dim=1, keepdim=True), last, draw)
+            drawn = torch.cat([drawn, draw], dim=1)
+        return torch.stack([senders[drawn].view(-1), receivers.repeat_interleave(self.degree)])
+
+
+@functional_transform("with_self_loops")
+class WithSelfLoops(Transform):
+    r"""Adds the self-loops i -> i that are missing (functional name: ``with_self_loops``).
+
+    A self-loop carries :math:`w_{ii}`, the weight a node gives to its own model. Those that exist stay as they are.
+
+    Args:
+        fill_value: ``edge_weight`` of an added self-loop, where the graph has weights. All other edge fields of an
+            added self-loop are zero. Default: 0.
+
+    Shapes:
+        ``edge_index``: [2, E] to [2, E + K minus the self-loops there were].
+
+    Raises:
+        ValueError: If ``edge_index`` is missing or out of range, or an edge field is not aligned with it.
+
+    Example:
+        >>> data = Data(num_nodes=2, edge_index=torch.tensor([[1], [0]]), edge_weight=torch.tensor([0.3]))
+        >>> out = WithSelfLoops(fill_value=0.7)(data)
+        >>> out.edge_index.tolist(), out.edge_weight
+        ([[0, 1, 1], [0, 0, 1]], tensor([0.7000, 0.3000, 0.7000]))
+    """
+
+    def __init__(self, fill_value: float = 0.0) -> None:
+        self.fill_value = float(fill_value)
+
+    def forward(self, data: Data) -> Data:
+        """Return a shallow copy of ``data`` in which every node has a self-loop."""
+        check_edges(data)
+        sender, receiver = data.edge_index
+        absent = torch.ones(node_count(data), dtype=torch.bool, device=sender.device)
+        absent[sender[sender == receiver].long()] = False
+        loops = absent.nonzero().view(-1).to(sender.dtype)
+        out = copy.copy(data)
+        for name, value in edge_fields(data).items():
+            fill = self.fill_value if name == "edge_weight" else 0
+            new = loops.expand(2, -1) if name == "edge_index" else value.new_full((len(loops), *value.shape[1:]), fill)
+            out[name] = torch.cat([value, new], dim=data.__cat_dim__(name, value))
+        return sort_edges(out)
