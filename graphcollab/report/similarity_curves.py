@@ -53,6 +53,7 @@ def similarity_curves(
     inside, between = similarity_by_cluster(scores, cluster, pooled=pooled)
     if bool((inside.isnan() & between.isnan()).all()):
         raise ValueError(
-            "no similarities were recorded: record them with RecordScores(), or measure them with ProbeSimilarity(...)"
+            "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
+            "ProbeSimilarity(...)"
         )
     return bands_by_cluster(sorted(scores), None if pooled else cluster, inside, between, metric, title)
