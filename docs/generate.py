@@ -60,7 +60,7 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
     shown = sorted({name for name in listed(source) if name in home or name in others} | added, key=order)
     [old] = [one for one in ast.parse(source).body if is_list(one)]
     lines = source.splitlines(keepends=True)
-    lines[old.lineno - 1 : old.end_lineno] = ["__all__ = [\n", *(f'    "{name}",\n' for name in shown), "]\n"]
+    lines[old.lineno - 1 : old.end_lineno] = [wrapped("__all__ = [", [f'"{name}"' for name in shown], "]")]
     lines[imports[0].lineno - 1 : imports[-1].end_lineno] = [importing(*group) for group in sorted(groups.items())]
     return "".join(lines)
 
@@ -69,7 +69,13 @@ def importing(module: str, names: Iterable[str]) -> str:
     """Return an import as the formatter has it."""
     names = sorted(names, key=order)
     line = f"from {module} import {', '.join(names)}\n"
-    return line if len(line) <= 121 else f"from {module} import (\n" + "".join(f"    {one},\n" for one in names) + ")\n"
+    return line if len(line) <= 121 else wrapped(f"from {module} import (", names, ")")
+
+
+def wrapped(start: str, items: list[str], end: str) -> str:
+    """Return items in brackets, on one line or a line for each."""
+    line = f"{start}{', '.join(items)}{end}\n"
+    return line if len(line) <= 121 else "\n".join([start, *(f"    {item}," for item in items), end, ""])
 
 
 def order(name: str) -> tuple[int, str]:

@@ -45,11 +45,10 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
     head = '"""The weigh slot."""\n\nfrom graphcollab.settings import Count\n'
     old = head + 'from graphcollab.weigh.gone import Even, Odd\n\n__all__ = [\n    "Even",\n    "Odd",\n]\n'
     new = head + (
-        "from graphcollab.weigh.fixed import Even\nfrom graphcollab.weigh.kin import Kin\n\n"
-        '__all__ = [\n    "Even",\n    "Kin",\n]\n'
+        'from graphcollab.weigh.fixed import Even\nfrom graphcollab.weigh.kin import Kin\n\n__all__ = ["Even", "Kin"]\n'
     )
     assert generate.exporting(old, "weigh", files) == new
-    asked = new.replace('"Kin",', '"Kin",\n    "near",')
+    asked = new.replace('"Kin"]', '"Kin", "near"]')
     assert generate.exporting(asked, "weigh", files) == asked.replace("import Kin", "import Kin, near")
     elsewhere = generate.exporting(old.replace(".weigh.", ".metrics."), "metrics", files)
     assert "Even" in elsewhere
