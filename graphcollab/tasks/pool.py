@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -109,10 +109,6 @@ class Split:
         """Return the split of some nodes, in the order given."""
         return Split.from_lists(self.pool, [self.of(node) for node in nodes.tolist()])
 
-    def to(self, device: torch.device | str) -> Split:
-        """Move the index to a device."""
-        return replace(self, index=self.index.to(device), ptr=self.ptr.to(device))
-
 
 def hold_out(
     split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None = None
@@ -135,9 +131,9 @@ def hold_out(
     """
     sizes = split.sizes
     held = [min(max(round(fraction * n), 1), n - 1) if n > 1 and fraction > 0 else 0 for n in sizes.tolist()]
-    total = torch.tensor(held, dtype=torch.int64, device=sizes.device)
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
-    place = torch.arange(len(owner), device=sizes.device) - split.ptr[owner]
+    total = torch.tensor(held, dtype=torch.int64)
+    owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+    place = torch.arange(len(owner)) - split.ptr[owner]
     shuffled = lexsort([keyed_bits(seed, _SPLIT_STREAM, ids[owner], place), owner])  # owners stay where they were
     rank = place
     if labels is not None:
@@ -161,7 +157,7 @@ def _merits(owner: Tensor, labels: Tensor, sizes: Tensor, total: Tensor) -> tupl
     classes = int(kind.max()) + 1 if len(kind) else 1
     _, group, many = (owner * classes + kind).unique(return_inverse=True, return_counts=True)
     order = group.argsort(stable=True)
-    within = torch.arange(len(group), device=group.device) - (many.cumsum(0) - many)[group[order]]
+    within = torch.arange(len(group)) - (many.cumsum(0) - many)[group[order]]
     k = torch.empty_like(group).index_copy_(0, order, within)  # from 0, in shuffled order
     count = many[group]
     owed = total[owner] * count - k * sizes[owner]  # times n
