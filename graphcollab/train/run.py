@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 import torch
 
 from graphcollab.checks import own_filter
-from graphcollab.control import Everyone
-from graphcollab.control.guard import Isolate
+from graphcollab.control import Attendance, Isolate
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
@@ -36,7 +35,6 @@ from graphcollab.typing import Env
 __all__ = ["run"]
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
-Attend = Annotated[Everyone | None, "Stragglers(...), Membership(...) or None"]
 SomeTasks = Annotated[Tasks, "Tasks, made by Tasks.from_samples or a partition"]
 
 
@@ -58,7 +56,7 @@ def run(
     resume: bool = True,
     patience: Count | None = None,
     on_nonfinite: Literal["stop", "isolate"] | Isolate = "stop",
-    attend: Attend = None,
+    attend: Attendance | None = None,
     device: torch.device | str = "cpu",
     backend: Literal["auto", "vmap", "loop"] = "auto",
     chunk: Count | None = None,
@@ -103,8 +101,8 @@ def run(
             models; `graphcollab.train.Isolate` says by which bounds, and ``Isolate(factor)`` asks for others. Judging
             takes a gradient and a loss on all training samples a round. A resumed run may begin or cease to isolate,
             but not by another factor.
-        attend: Who takes part in which round, with any method: `graphcollab.control.Stragglers` drops and delays nodes,
-            `graphcollab.control.Membership` lets them join and leave. Default: everyone always does.
+        attend: Who takes part in which round, with any method: `graphcollab.control.Attendance` drops and delays nodes,
+            and lets them join and leave. Default: everyone always does.
         device: Where to compute.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows computed at a time. Default: by rule.
