@@ -37,8 +37,7 @@ from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.settings import SettingError
 from graphcollab.stack import ParamSpec
-from graphcollab.train import Callback, save_checkpoint
-from graphcollab.train.history import History
+from graphcollab.train import Callback, History, save_checkpoint
 
 DIGITS = load_dataset("digits")
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))

@@ -11,7 +11,7 @@ from graphcollab.method import last_graph
 from graphcollab.methods import local, oracle, panm, pens, random_peers
 from graphcollab.metrics import cluster_traffic
 from graphcollab.phases import Phases
-from graphcollab.rewire.frequent import expected_count
+from graphcollab.rewire.two_stages import expected_count
 from graphcollab.tasks import Tasks, linear_regression_tasks
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import RecordGraph

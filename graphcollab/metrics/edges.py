@@ -1,0 +1,58 @@
+"""What metrics and pictures of graphs need to know about edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+__all__ = ["Graph", "Graphs", "check_edges", "pair_weights"]
+
+Graph: TypeAlias = tuple[Tensor, Tensor]
+"""Edges j -> i, [2, E], and what i gives to j, [E]."""
+Graphs: TypeAlias = Mapping[int, Graph]
+"""Graphs by round, such as ``history.graphs``."""
+
+
+def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> None:
+    """Check that there is one number per edge, none of them NaN, and that edges join nodes 0 to K - 1.
+
+    Args:
+        edge_index: Edges j -> i, [2, E].
+        edge_weight: One number per edge, [E].
+        count: K.
+        where: What an error begins with, such as ``"round 3: "``.
+
+    Raises:
+        ValueError: If not.
+    """
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
+        raise ValueError(
+            f"{where}expected edge_index [2, E] and edge_weight [E], "
+            f"got {list(edge_index.shape)} and {list(edge_weight.shape)}"
+        )
+    if bool(edge_weight.isnan().any()):
+        raise ValueError(f"{where}edge_weight of edge {int(edge_weight.isnan().nonzero()[0])} is NaN")
+    outside = ((edge_index < 0) | (edge_index >= count)).any(dim=0)
+    if bool(outside.any()):
+        edge = int(outside.nonzero()[0])
+        sender, receiver = edge_index[:, edge].tolist()
+        raise ValueError(f"{where}edge {edge} ({sender} -> {receiver}) is out of range for {count} nodes")
+
+
+def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> Tensor:
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge.
+
+    Raises:
+        ValueError: If edges are not as `check_edges` wants them, or one occurs twice.
+    """
+    check_edges(edge_index, edge_weight, count, where)
+    sender, receiver = edge_index.long()
+    weights = edge_weight.new_full((count, count), torch.nan, dtype=torch.float64)
+    weights[receiver, sender] = edge_weight.detach().double()
+    once = int((~weights.isnan()).sum())
+    if once < sender.numel():
+        raise ValueError(f"{where}{sender.numel() - once} of {sender.numel()} edges occur more than once")
+    return weights
