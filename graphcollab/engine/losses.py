@@ -179,7 +179,7 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
 
 @dataclass(frozen=True)
 class CosinePull(Objective):
-    r"""Minus the cosine of the parameters with the anchor, times ``mu``: :math:`-\mu \cos(\theta, \text{anchor})`.
+    r"""Minus the cosine of the parameters with the anchor, times ``mu``.
 
     Its gradient is :math:`-\mu (u / \lVert u \rVert - \cos \cdot \, \theta / \lVert \theta \rVert) / \lVert \theta
     \rVert` for the anchor u, which is zero where both have one direction, as at the first local step.

@@ -6,12 +6,4 @@ from graphcollab.local.combine import ClippedMean, Combine, ProjectedGradient
 from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.local.fit import Fit, FitPersonal, Mixture
 
-__all__ = [
-    "ClippedMean",
-    "Combine",
-    "CrossGradients",
-    "Fit",
-    "FitPersonal",
-    "Mixture",
-    "ProjectedGradient",
-]
+__all__ = ["ClippedMean", "Combine", "CrossGradients", "Fit", "FitPersonal", "Mixture", "ProjectedGradient"]
