@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphcollab.local.combine import ClippedMean, Combine, ProjectedGradient
 from graphcollab.local.cross_gradients import CrossGradients
-from graphcollab.local.fit import Fit, FitPersonal, Mixture
+from graphcollab.local.fit import Fit, FitPersonal
 
 __all__ = [
     "ClippedMean",
@@ -12,6 +12,5 @@ __all__ = [
     "CrossGradients",
     "Fit",
     "FitPersonal",
-    "Mixture",
     "ProjectedGradient",
 ]

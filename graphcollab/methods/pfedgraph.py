@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import CosinePull
+from graphcollab.engine import Proximal
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
@@ -73,7 +73,7 @@ def pfedgraph(
         SimplexWeights(alpha=1.5, snap=0.9)
     """
     metric = CosineUpdates(0.0, part if compare is None else compare)
-    pull = CosinePull(lam, part) if lam else None
+    pull = lam * Proximal(1.0, part, "cosine") if lam else None
     return Method(
         "pfedgraph",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
