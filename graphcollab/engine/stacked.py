@@ -27,15 +27,30 @@ ELEMENTWISE = (
 )  # fmt: skip
 
 
+class _BatchedLinear(torch.autograd.Function):
+    """y[r] = x[r] W[r]ᵀ + b[r] with gradients in the layout of the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        # x: [R, n, in], weight: [R, out, in], bias: [R, out]
+        ctx.save_for_backward(x, weight)
+        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias[:, None], x, weight.mT)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = (saved.to(grad.dtype) for saved in ctx.saved_tensors)  # under autocast grad is half precision
+        to_x = torch.bmm(grad, weight) if ctx.needs_input_grad[0] else None
+        to_weight = torch.bmm(grad.mT, x) if ctx.needs_input_grad[1] else None
+        to_bias = grad.sum(1) if ctx.needs_input_grad[2] else None
+        return to_x, to_weight, to_bias
+
+
 class _Linear(torch.autograd.Function):
-    """y[r] = x[r] W[r]ᵀ + b[r] with gradients in the layout of the weights; outside of vmap one layer without rows."""
+    """``F.linear`` with `_BatchedLinear` as its stacked form: one class that vmap knows takes twice as long outside."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        # x: [R, n, in], weight: [R, out, in], bias: [R, out]
-        if weight.dim() == 2:
-            return F.linear(x, weight, bias)
-        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias[:, None], x, weight.mT)
+        return F.linear(x, weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -43,13 +58,10 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = (saved.to(grad.dtype) for saved in ctx.saved_tensors)  # under autocast grad is half precision
-        to_x = grad @ weight if ctx.needs_input_grad[0] else None
-        if weight.dim() == 2:
-            grad, x = grad.flatten(0, -2), x.flatten(0, -2)
-        to_weight = grad.mT @ x if ctx.needs_input_grad[1] else None
-        to_bias = grad.sum(-2) if ctx.needs_input_grad[2] else None
-        return to_x, to_weight, to_bias
+        x, weight = ctx.saved_tensors
+        flat = grad.reshape(-1, grad.shape[-1])
+        to_bias = flat.sum(0) if ctx.needs_input_grad[2] else None
+        return grad @ weight, flat.T @ x.reshape(-1, x.shape[-1]), to_bias
 
     @staticmethod
     def vmap(
@@ -73,9 +85,9 @@ def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         x: [R, ..., in]; weight: [R, out, in]; bias: [R, out]; output: [R, ..., out].
     """
     if x.dim() == 3:
-        return _Linear.apply(x, weight, bias)
+        return _BatchedLinear.apply(x, weight, bias)
     middle = x.shape[1:-1]  # none for a single sample, several for sequences
-    out = _Linear.apply(x.reshape(len(x), -1, x.shape[-1]), weight, bias)
+    out = _BatchedLinear.apply(x.reshape(len(x), -1, x.shape[-1]), weight, bias)
     return out.view(len(x), *middle, out.shape[-1])
 
 
