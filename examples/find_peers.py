@@ -28,12 +28,12 @@ from graphcollab.files import write_whole
 from graphcollab.tasks import label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.tasks.class_groups import FIVE_PAIRS
 from graphcollab.train import ProbeSimilarity, RecordGraph, WatchMerging
-from graphcollab.weigh import CosineUpdates, CosineWeights, InverseDistance, InverseLoss
+from graphcollab.weigh import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
 
 NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster
 LRS, TAUS = {"rotation": [0.01, 0.03], "labels": [0.01, 0.03], "regression": [0.05, 0.1]}, [10.0, 30.0]
 METRICS = {
-    "inverse distance": InverseDistance(),
+    "inverse distance": DistanceKernel("inverse"),
     "inverse loss": InverseLoss(),
     "cosine weights": CosineWeights(),
     "cosine changes": CosineUpdates(0.0),  # since the start

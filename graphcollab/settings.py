@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import dataclasses
 import difflib
 import functools
 import inspect
+import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from graphcollab.ranges import Real, Whole
-
 __all__ = [
+    "MOST",
     "Buffers",
     "Count",
     "Finite",
@@ -31,10 +34,11 @@ __all__ = [
     "Seed",
     "SettingError",
     "Share",
-    "Whole",
     "check_setting",
     "check_settings",
     "checked",
+    "documented",
+    "look_up",
 ]
 
 P = ParamSpec("P")
@@ -51,22 +55,52 @@ class SettingError(ValueError):
     """
 
     def __init__(self, name: str, what: str, value: object) -> None:
-        super().__init__(f"{name} must be {what}, got {_shown(value)}")
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else f"{shown[:60]}… (a {type(value).__name__})"
+        super().__init__(f"{name} must be {what}, got {shown}")
         self.name = name
 
 
-Count: TypeAlias = Annotated[int, Whole(1)]
-Natural: TypeAlias = Annotated[int, Whole(0)]
-Seed: TypeAlias = Annotated[int, Whole()]
-"""Any whole number of 64 bits."""
+@dataclass(frozen=True)
+class Real:
+    """Says of an ``Annotated[float, Real(...)]`` in which range it must lie; it must be finite unless said otherwise.
+
+    Args:
+        least: The smallest value, allowed itself.
+        above: A bound that is not allowed itself.
+        most: The largest value, allowed itself.
+        below: A bound that is not allowed itself.
+        infinite: Whether infinity is allowed.
+    """
+
+    least: float = -math.inf
+    above: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+    infinite: bool = False
+
+    def __str__(self) -> str:
+        finite = "number, or infinity," if self.infinite else "finite number"
+        bounded = self.most < math.inf or self.below < math.inf
+        if self.above == 0 and not bounded:
+            return f"a positive {finite.rstrip(',')}"
+        low = f"above {self.above:g}" if self.above > -math.inf else f"of at least {self.least:g}"
+        high = f"at most {self.most:g}" if self.most < math.inf else f"below {self.below:g}"
+        lower = self.above > -math.inf or self.least > -math.inf
+        if bounded:
+            return f"a number {low} and {high}" if lower else f"a {finite} {high}"
+        return f"a {finite} {low}" if lower else f"a {finite.rstrip(',')}"
+
+
+MOST = 2**63  # whole numbers have 64 bits
+Count: TypeAlias = Annotated[int, range(1, MOST)]
+Natural: TypeAlias = Annotated[int, range(MOST)]
+Seed: TypeAlias = Annotated[int, range(-MOST, MOST)]
 Finite: TypeAlias = Annotated[float, Real()]
-"""Any number but infinity and nan."""
 Positive: TypeAlias = Annotated[float, Real(above=0)]
 NonNegative: TypeAlias = Annotated[float, Real(least=0)]
-Share: TypeAlias = Annotated[float, Real(above=0, most=1)]
-"""Some, or all: (0, 1]."""
-Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]
-"""None, some or all: [0, 1]."""
+Share: TypeAlias = Annotated[float, Real(above=0, most=1)]  # some, or all
+Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]  # none, some or all
 Momentum: TypeAlias = Annotated[float, Real(least=0, below=1)]
 Buffers: TypeAlias = Literal["keep", "average"]
 """Buffers (running statistics) stay with their node, or are averaged with the models."""
@@ -88,17 +122,15 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         >>> train(epochs=0)
         Traceback (most recent call last):
         graphcollab.settings.SettingError: epochs must be a whole number of at least 1, got 0
-        >>> train(buffers="kept")
-        Traceback (most recent call last):
-        graphcollab.settings.SettingError: buffers must be 'keep' or 'average', got 'kept'
     """
     signature = inspect.signature(function)
+    known = signature.parameters
+    several = {one.name: one.kind for one in known.values() if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
+    named_only = inspect.Parameter.VAR_KEYWORD not in several.values()
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        known = signature.parameters
-        open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-        for name in () if open_ended else kwargs.keys() - known.keys():
+        for name in kwargs.keys() - known.keys() if named_only else ():
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it takes {', '.join(known)}"
             raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
@@ -108,10 +140,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             raise TypeError(f"{function.__name__}(): {error}; give its arguments by name: {', '.join(known)}") from None
         hints = _hints(function)
         for name, value in bound.arguments.items():
-            if name in hints and known[name].kind not in (
-                inspect.Parameter.VAR_KEYWORD,
-                inspect.Parameter.VAR_POSITIONAL,
-            ):
+            if name in hints and name not in several:
                 bound.arguments[name] = check_setting(name, hints[name], value)
         return function(*bound.args, **bound.kwargs)
 
@@ -119,7 +148,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_settings(settings: Any) -> None:
-    """Check the fields of a frozen dataclass against their annotations; NumPy's numbers become Python's.
+    """Check the fields of a frozen dataclass against their annotations; other numbers become Python's.
 
     Raises:
         SettingError: If a field is not what its annotation says; it is named.
@@ -128,35 +157,75 @@ def check_settings(settings: Any) -> None:
     hints = _hints(kind)
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        new = check_setting(field.name, hints[field.name], value)
-        if new is not value:
-            object.__setattr__(settings, field.name, new)
+        object.__setattr__(settings, field.name, check_setting(field.name, hints[field.name], value))
 
 
 def check_setting(name: str, annotation: Any, value: Any) -> Any:
-    """Return a value that is what an annotation says, NumPy's numbers as Python's.
+    """Return a value that is what an annotation says; numbers of NumPy and tensors of one number become Python's.
 
     Args:
         name: What to call it in the error.
-        annotation: A type, with `Whole` and `Real` as ``Annotated`` says, ``Literal``, unions, collections of these.
+        annotation: A type, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, or unions, collections.
         value: What was given.
 
     Raises:
         SettingError: If it is something else.
-
-    Example:
-        >>> check_setting("lr", Positive, np.float32(0.5))
-        0.5
-        >>> check_setting("momentum", Annotated[float, Real(least=0, below=1)], 1)
-        Traceback (most recent call last):
-        graphcollab.settings.SettingError: momentum must be a number of at least 0 and below 1, got 1
     """
-    if not _holds(annotation, value):
-        raise SettingError(name, describe(annotation), value)
+    for one in (_plain(value), value):  # as it is where a tensor is asked for
+        if _holds(annotation, one):
+            return one
+    raise SettingError(name, describe(annotation), value)
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of any kind as Python's, also inside of tuples and mappings; anything else as it is."""
+    if type(value) is tuple:
+        return tuple(map(_plain, value))
+    if type(value) is dict:
+        return {_plain(key): _plain(one) for key, one in value.items()}
     if isinstance(value, np.generic):
         return value.item()
-    other = isinstance(value, numbers.Real) and not isinstance(value, int | float)  # such as a Fraction
-    return float(value) if other else value
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # an array or a tensor without axes
+        one = value.item()
+        return one if isinstance(one, int | float) else value
+    if not isinstance(value, int | float) and isinstance(value, numbers.Real):  # such as a Fraction
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    return value
+
+
+def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
+    """Return what is known by a name.
+
+    Raises:
+        ValueError: There is no such name for this kind of thing; the message says which is the nearest, all that are
+            known, and ``also``.
+    """
+    if name not in known:
+        nearest = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown {kind} {name!r}; did you mean {nearest!r}? Known: {', '.join(known)}{also}")
+    return known[name]
+
+
+def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:
+    """Return a docstring that lists all arguments in the signature's order, those it leaves out as ``shared`` has them.
+
+    Raises:
+        TypeError: An argument is documented in neither.
+    """
+    if not function.__doc__:  # python -OO
+        return None
+    about, *sections = re.split(
+        r"\n\n(?=(?:Args|Returns|Shapes|Raises|Example):\n)", inspect.cleandoc(function.__doc__)
+    )
+    own = next((one for one in sections if one.startswith("Args:")), "")
+    entries = {entry.split(":")[0].strip(): entry for entry in re.split(r"\n(?=    \w)", own)[1:]}
+    listed = ["Args:"]
+    for name in inspect.signature(function).parameters:
+        if name not in entries and name not in shared:
+            raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
+        listed.append(entries.get(name) or f"    {name}: " + shared[name].replace("\n", "\n        "))
+    return "\n\n".join([about, "\n".join(listed), *(one for one in sections if one != own)]) + "\n"
 
 
 @functools.cache
@@ -165,29 +234,20 @@ def _hints(of: Callable[..., Any]) -> Mapping[str, Any]:
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not ClassVar}
 
 
-def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    return typing.get_origin(annotation), typing.get_args(annotation)
-
-
 def _holds(annotation: Any, value: Any) -> bool:
     """Tell whether a value is what an annotation says."""
-    origin, args = _parts(annotation)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    bounds = _bounds(annotation)
+    if bounds is not None:
+        return _is_in(bounds, value)
     if origin is Annotated:
-        ranges = [one for one in args[1:] if isinstance(one, Whole | Real)]
-        return all(one.holds(value) for one in ranges) if ranges else _holds(args[0], value)
+        return _holds(args[0], value)
     if origin in (typing.Union, types.UnionType):
         return any(_holds(one, value) for one in args)
     if origin is Literal:
-        names = [one for one in args if isinstance(one, str)]
-        if isinstance(value, str):  # NumPy's strings and members of a StrEnum are strings
-            return value in names
+        if isinstance(value, str):  # members of a StrEnum are strings
+            return value in [one for one in args if isinstance(one, str)]
         return any(type(value) is type(one) and value == one for one in args)
-    if annotation is None or annotation is type(None):
-        return value is None
-    if annotation in (bool, int, float):
-        simple: dict[Any, Any] = {bool: bool | np.bool_, int: Whole(), float: Real()}
-        kind = simple[annotation]
-        return isinstance(value, kind) if annotation is bool else bool(kind.holds(value))
     if origin is collections.abc.Callable or annotation is Callable:
         return callable(value)
     if origin is tuple:
@@ -204,42 +264,62 @@ def _holds(annotation: Any, value: Any) -> bool:
         return isinstance(value, type) and issubclass(value, args)
     if annotation is Any or not isinstance(annotation, type):
         return True  # Any is a class, variables of types are not
-    if getattr(annotation, "_is_protocol", False) and not getattr(annotation, "_is_runtime_protocol", False):
-        return callable(value)
     return isinstance(value, annotation)
 
 
-def describe(annotation: Any) -> str:
-    """Say in words what an annotation allows.
+def _bounds(annotation: Any) -> range | Real | None:
+    """Return the range of numbers that an annotation gives, if it gives one."""
+    if annotation in (int, float):
+        return range(-MOST, MOST) if annotation is int else Real()
+    said = typing.get_args(annotation)[1:] if typing.get_origin(annotation) is Annotated else ()
+    return next((one for one in said if isinstance(one, range | Real)), None)
 
-    Example:
-        >>> describe(Count | None), describe(Literal["sum", "mean"]), describe(tuple[str, ...])
-        ('a whole number of at least 1 or None', "'sum' or 'mean'", 'a tuple of strings')
-    """
-    origin, args = _parts(annotation)
+
+def _is_in(bounds: range | Real, value: Any) -> bool:
+    """Tell whether a value is a number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    if isinstance(bounds, range):
+        return isinstance(value, numbers.Integral) and int(value) in bounds
+    try:
+        value = float(value)
+    except OverflowError:  # whole numbers of more than 308 digits
+        return False
+    inside = bounds.least <= value <= bounds.most and (value > bounds.above or bounds.above == -math.inf)
+    finite = bounds.infinite or math.isfinite(value)
+    return inside and finite and (value < bounds.below or bounds.below == math.inf)
+
+
+def describe(annotation: Any) -> str:
+    """Say in words what an annotation allows."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    bounds = _bounds(annotation)
+    if isinstance(bounds, range):
+        low = "" if bounds.start == -MOST else f" of at least {bounds.start}"
+        return f"a whole number{low}" if bounds.stop == MOST else f"a whole number{low} and at most {bounds.stop - 1}"
+    if bounds is not None:
+        return str(bounds)
     if origin is Annotated:
-        return next((str(one) for one in args[1:] if isinstance(one, Whole | Real | str)), None) or describe(args[0])
+        return next((one for one in args[1:] if isinstance(one, str)), None) or describe(args[0])
     if origin in (typing.Union, types.UnionType):
         literals = [repr(one) for kind in args if typing.get_origin(kind) is Literal for one in typing.get_args(kind)]
-        return _either(
-            dict.fromkeys([*literals, *(describe(one) for one in args if typing.get_origin(one) is not Literal)])
-        )
+        others = [describe(one) for one in args if typing.get_origin(one) is not Literal]
+        return _joined("or", dict.fromkeys([*literals, *others]))
     if origin is Literal:
-        return _either(map(repr, args))
+        return _joined("or", map(repr, args))
     if origin is collections.abc.Callable or annotation is Callable:
         return "a function"
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
         return f"a mapping of {_many(args[0])} to {_many(args[1])}"
+    if origin is tuple and args[1:] != (...,):
+        return f"a tuple of {_joined('and', map(describe, args))}"
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
-        kind = "tuple" if origin is tuple else "sequence"
-        if origin is tuple and args[1:] != (...,):
-            return f"a tuple of {_listed(map(describe, args))}"
-        return f"a {kind} of {_many(args[0])}"
+        return f"a {'tuple' if origin is tuple else 'sequence'} of {_many(args[0])}"
     if origin is type:
-        return f"a class such as {_listed(one.__name__ for one in args)}"
-    words = {bool: "True or False", int: str(Whole()), float: str(Real()), str: "a string", type(None): "None"}
-    if annotation in words or annotation is None:
-        return words[type(None) if annotation is None else annotation]
+        return f"a class such as {_joined('and', [one.__name__ for one in args])}"
+    words = {bool: "True or False", str: "a string", type(None): "None"}
+    if annotation in words:
+        return words[annotation]
     name = getattr(annotation, "__name__", str(annotation))
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
@@ -247,22 +327,10 @@ def describe(annotation: Any) -> str:
 def _many(annotation: Any) -> str:
     """Say what a collection holds."""
     one = describe(annotation)
-    plural = {"a string": "strings", "True or False": "True and False"}
-    words = plural.get(one, one)
+    words = {"a string": "strings", "True or False": "True and False"}.get(one, one)
     return words.replace("a whole number", "whole numbers").replace("a finite number", "finite numbers")
 
 
-def _either(words: Iterable[str]) -> str:
-    *first, last = list(words)
-    return f"{', '.join(first)} or {last}" if first else last
-
-
-def _listed(words: Iterable[str]) -> str:
-    *first, last = list(words)
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _shown(value: object) -> str:
-    """Return a value's repr, short enough for a message."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}… (a {type(value).__name__})"
+def _joined(word: str, listed: Iterable[str]) -> str:
+    *first, last = list(listed)
+    return f"{', '.join(first)} {word} {last}" if first else last

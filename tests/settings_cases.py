@@ -28,7 +28,7 @@ from graphcollab.local import Fit, ProjectedGradient
 from graphcollab.local.combine import Combine
 from graphcollab.piece import Rewiring, Weigher
 from graphcollab.rewire import Keep, NeighborBag
-from graphcollab.settings import Real, Whole
+from graphcollab.settings import MOST, Real
 from graphcollab.transforms import TopK
 from graphcollab.weigh import CosineWeights, Similarity, Uniform
 
@@ -60,9 +60,11 @@ MODEST = (0, 1e-3, 0.1, 0.5, 0.9, 1, 2, 3)  # numbers with which a small run end
 
 def allows(annotation: Any, value: Any) -> bool | None:
     """Tell whether an annotation allows a value; None where it does not say, as for the names of parts."""
+    if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 0 and annotation in (bool, int, float):
+        return not isinstance(value.item(), str) and allows(annotation, value.item())
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        ranges = [one for one in args[1:] if isinstance(one, Whole | Real)]
+        ranges = [one for one in args[1:] if isinstance(one, range | Real)]
         return all(_inside(one, value) for one in ranges) if ranges else allows(args[0], value)
     if origin in (typing.Union, types.UnionType):
         found = [allows(one, value) for one in args]
@@ -74,7 +76,7 @@ def allows(annotation: Any, value: Any) -> bool | None:
     if annotation is bool:
         return isinstance(value, bool | np.bool_)
     if annotation is int:
-        return _inside(Whole(), value)
+        return _inside(range(-MOST, MOST), value)
     if annotation is float:
         return _inside(Real(), value)
     if annotation is str:
@@ -99,12 +101,13 @@ def good(annotation: Any) -> list[Any]:
     """Return values that an annotation allows, with which a small run can be played."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        one = next((one for one in args[1:] if isinstance(one, Whole | Real)), None)
+        one = next((one for one in args[1:] if isinstance(one, range | Real)), None)
         if one is None:
             return good(args[0])
-        real = [*map(float, MODEST), np.float32(0.5)]
-        numbers_ = real if isinstance(one, Real) else [0, 1, 2, 3, np.int64(2)]
-        edges = [n for n in (one.least, one.most) if n is not None and math.isfinite(n) and abs(n) < 10]
+        real = [*map(float, MODEST), np.float32(0.5), np.array(0.5), torch.tensor(0.5, dtype=torch.float64)]
+        least, most = (one.start, one.stop - 1) if isinstance(one, range) else (one.least, one.most)
+        numbers_ = [0, 1, 2, 3, np.int64(2), torch.tensor(2)] if isinstance(one, range) else real
+        edges = [n for n in (least, most) if math.isfinite(n) and abs(n) < 10]
         return [n for n in [*numbers_, *edges] if _inside(one, n)]
     if origin in (typing.Union, types.UnionType):
         return [value for one in args for value in good(one)]
@@ -126,13 +129,13 @@ def good(annotation: Any) -> list[Any]:
     return [make() for kind, make in SAMPLES.items() if annotation is kind]
 
 
-def _inside(kind: Whole | Real, value: Any) -> bool:
+def _inside(kind: range | Real, value: Any) -> bool:
+    if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         return False
-    if isinstance(kind, Whole):
-        low, high = kind.least, kind.most
-        inside = (low is None or value >= low) and (high is None or value <= high)
-        return isinstance(value, numbers.Integral) and inside and -(2**63) <= value < 2**63
+    if isinstance(kind, range):
+        return isinstance(value, numbers.Integral) and kind.start <= value < kind.stop
     value = value if isinstance(value, int) else float(value)
     if value != value or abs(value) > 1.7e308:
         return bool(value == math.inf and kind.infinite and kind.most == kind.below == math.inf)

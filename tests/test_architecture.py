@@ -13,7 +13,6 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("ranges",),
     ("typing", "settings", "checks", "files", "threads", "_torchvision", "_version", "param_spec"),
     ("stack", "relation", "transport", "halo", "keyed"),
     ("piece",),
@@ -21,7 +20,6 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("datasets", "models", "engine", "ops"),
     ("plane", "nn", "transforms", "metrics"),
     ("control",),
-    ("peers",),
     ("local",),
     ("exchange",),
     ("rewire",),
@@ -52,7 +50,7 @@ SLOTS = ("local", "weigh", "exchange", "rewire", "judge", "stop")
 OVER_EDGES = {"mix", "edge_products", "edge_cosines", "edge_distances"}
 # Pieces that use them with rows that are here already: why.
 HERE_ALREADY = {
-    "graphcollab/weigh/channel_attention.py": "codes are computed from a `Halo`; newcomers come after training",
+    "graphcollab/weigh/learned.py": "codes are computed from a `Halo`; newcomers come after training",
     "graphcollab/weigh/double_greedy.py": "one `Halo` is averaged with many weights",
 }
 
@@ -313,10 +311,10 @@ def test_datasets_folder_is_not_importable():
         (seeds_globally, "graphcollab/stack.py", "import torch\ntorch.manual_seed(0)", 1),
         (seeds_globally, "graphcollab/stack.py", "import torch\nwith torch.random.fork_rng():\n    pass", 1),
         (seeds_globally, "graphcollab/relation.py", "import torch\ntorch.default_generator.manual_seed(0)", 1),
-        (knows_transport, "graphcollab/weigh/choose.py", "env.plane.transport.reduce(x)", 1),
+        (knows_transport, "graphcollab/weigh/peer_weights.py", "env.plane.transport.reduce(x)", 1),
         (knows_transport, "graphcollab/testing/planes.py", "plane.transport.reduce(x)", 0),
-        (knows_transport, "graphcollab/weigh/choose.py", "env.plane.reduce(x)", 0),
-        (passes_by_plane, "graphcollab/weigh/choose.py", "from graphcollab.ops import mix, simplex", 1),
+        (knows_transport, "graphcollab/weigh/peer_weights.py", "env.plane.reduce(x)", 0),
+        (passes_by_plane, "graphcollab/weigh/peer_weights.py", "from graphcollab.ops import mix, simplex", 1),
         (passes_by_plane, "graphcollab/exchange/receive.py", "from graphcollab.ops.mix import mix", 1),
         (passes_by_plane, "graphcollab/weigh/double_greedy.py", "from graphcollab.ops import mix", 0),
         (passes_by_plane, "graphcollab/nn/mix.py", "from graphcollab.ops import mix", 0),

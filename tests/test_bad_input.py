@@ -33,12 +33,11 @@ from graphcollab.engine import SGD, Adam, Loss, as_objective, as_row_optimizer
 from graphcollab.exchange import Exchange, Receive, ThroughCenters, ThroughServer
 from graphcollab.local import Fit
 from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.settings import SettingError
 from graphcollab.stack import ParamSpec
-from graphcollab.train import Callback, save_checkpoint
-from graphcollab.train.history import History
+from graphcollab.train import Callback, History, save_checkpoint
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 
@@ -215,7 +214,7 @@ BAD = {
     "model": (lambda: build_model("mpl", (4,), 3), "unknown model 'mpl'; did you mean 'mlp'"),
     "metric of unknown direction": (
         lambda: nodes(metric=lambda outputs, targets: 0.0),
-        "<lambda> is a function that does not say whether larger .*UserMetric.* or set .* attribute higher_is_better",
+        "<lambda> is a function that does not say whether .*Metric.per_node.* or set .* attribute higher_is_better",
     ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), "unknown metric 'acuracy'; did you mean 'accuracy'"),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), "unknown loss 'crossentropy'; did you mean 'cross_entropy'"),
@@ -321,7 +320,7 @@ WRONG_TYPES = {
         r"a loss must return one number per batch .* got \(2,\): average it",
     ),
     "metric of several numbers": (
-        lambda: go(tasks=nodes(metric=UserMetric("hits", True, lambda o, t: (o.argmax(1) == t).tolist()))),
+        lambda: go(tasks=nodes(metric=Metric.per_node("hits", True, lambda o, t: (o.argmax(1) == t).tolist()))),
         "metric hits: expected one number",
     ),
     "metric that is none": (lambda: go(tasks=nodes(metric=3)), "metric must be a name, a Metric or a function, got 3"),
@@ -399,7 +398,7 @@ def test_what_a_users_loss_and_metric_can_take_is_not_refused():
 
     ignoring = partial(F.cross_entropy, ignore_index=-1)
     with pytest.raises(pytest.fail.Exception, match="training has begun"):
-        go(local(), with_labels("train", -1, loss=ignoring, metric=UserMetric("spread", True, spread)))
+        go(local(), with_labels("train", -1, loss=ignoring, metric=Metric.per_node("spread", True, spread)))
 
 
 def test_compare_checks_before_it_runs():

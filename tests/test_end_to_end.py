@@ -32,7 +32,7 @@ from graphcollab import (
 )
 from graphcollab.metrics import in_cluster_share, recovery_auc, weight_by_overlap
 from graphcollab.models import MLP
-from graphcollab.train import CsvLog, JsonLog, RecordGraph
+from graphcollab.train import HistoryLog, RecordGraph
 from graphcollab.transforms import Ring
 
 
@@ -251,7 +251,7 @@ def test_layers_with_running_statistics_randomness_and_recurrence():
 
 def test_logs_and_records_together(tmp_path):
     tasks = Tasks.from_samples([(torch.randn(12, 4, generator=draw(k)), torch.arange(12) % 3) for k in range(3)])
-    logs = [CsvLog(tmp_path / "a.csv"), JsonLog(tmp_path / "a.json"), RecordGraph({1, 3})]
+    logs = [HistoryLog(tmp_path / "a.csv"), HistoryLog(tmp_path / "a.json"), RecordGraph({1, 3})]
     method = Phases(fedavg(lr=0.1), 2, l2c(lr=0.1))
     result = run(method, tasks, nn.Linear(4, 3), rounds=3, callbacks=logs, checkpoint=tmp_path / "run")
     assert sorted(result.history.graphs) == [1, 3]

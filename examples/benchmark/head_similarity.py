@@ -28,7 +28,7 @@ from graphcollab.models import SplitModel, small_backbones, split_models
 from graphcollab.tasks import class_clusters
 from graphcollab.transforms import Complete
 from graphcollab.weigh import NoWeights
-from graphcollab.weigh.head_cosines import head_cosines
+from graphcollab.weigh.classifiers import head_cosines
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross-entropy": {"contrast": 0.0, "prototype": 0.0, "uniformity": 0.0},

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from graphcollab import Tasks, fedavg
 from graphcollab.engine import Engine, Rows
 from graphcollab.metrics import as_metric
-from graphcollab.models import MLP, FedAvgCNN
+from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Split, make_schedule
@@ -141,7 +141,7 @@ def main() -> None:
     print(f"MLP 784-100-10, {mlp.num_nodes} nodes, batch 10")
     results = {"mlp": compare_rounds(lambda: MLP(784, 100, CLASSES), mlp, 10, args)}
     print(f"two-layer CNN, {cnn.num_nodes} nodes, batch {batch}")
-    results["cnn"] = compare_rounds(lambda: FedAvgCNN(1, CLASSES, 28, "same"), cnn, batch, args)
+    results["cnn"] = compare_rounds(lambda: fedavg_cnn((1, 28, 28), CLASSES, "same"), cnn, batch, args)
     print(f"evaluation of {many.num_nodes} MLPs")
     results["evaluation"] = compare_evaluation(many, args)
     write(results, args)

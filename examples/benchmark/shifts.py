@@ -75,7 +75,7 @@ def look(result: Any, setting: dict[str, Any]) -> dict[str, Any]:
     cluster, graphs, watched = result.tasks.cluster, result.history.graphs, setting["watched"]
     table = result.history.table("test_metric")  # [T, K]
     each = torch.stack([table[:, cluster == c].mean(1) for c in cluster.unique()], 1)  # [T, C]
-    traffic = cluster_traffic(graphs, cluster).share[:, watched]
+    traffic = cluster_traffic(graphs, cluster)[0][:, watched]
     edges, counts = contact_counts(graphs, len(cluster))
     return {
         "clusters": each[-1].tolist(),

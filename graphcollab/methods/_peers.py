@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any
 
 from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
@@ -14,16 +14,14 @@ from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers
 from graphcollab.stop import EarlyStopping
 from graphcollab.weigh import (
+    Metric,
     PeerWeights,
     SampleCounts,
     Similarity,
     SimilarityWeights,
-    SoftmaxWeights,
 )
 
 __all__ = ["Metric", "merging", "peer_method"]
-
-Metric: TypeAlias = Literal["inverse_loss", "cosine_weights", "cosine_updates", "inverse_distance"] | Similarity
 
 
 def merging(merge: str, similarity: Similarity, tau: float) -> Weigher:
@@ -42,7 +40,9 @@ def merging(merge: str, similarity: Similarity, tau: float) -> Weigher:
             f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or "
             "another way to merge"
         )
-    return {"fedavg": SampleCounts(), "similarity": SimilarityWeights(), "softmax": SoftmaxWeights(tau)}[merge]
+    if merge == "fedavg":
+        return SampleCounts()
+    return SimilarityWeights(by="prior") if merge == "similarity" else SimilarityWeights("alike", tau)
 
 
 def peer_method(
@@ -59,7 +59,9 @@ def peer_method(
         part: Part of the model that is merged.
         buffers: ``"keep"`` or ``"average"`` running statistics.
     """
-    metric = None if weigh.metric is None else weigh.metric.judging(buffers)
+    metric: Any = weigh.metric
+    if metric is not None and "buffers" in metric.agrees:  # it judges models as they are mixed
+        metric = replace(metric, buffers=buffers)
     method = Method(
         name,
         local=local,

@@ -59,7 +59,7 @@ def dac(
         scale: ``"minmax"`` or None.
         growth: b of a growing τ; None: constant.
         merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
-            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SoftmaxWeights` (ours; for metrics that are
+            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours; for metrics that are
             cosines).
         unknown: How peers of whom nothing is known are drawn, see `AdaptivePeers`.
         epsilon: ε, the least probability.

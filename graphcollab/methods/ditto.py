@@ -7,7 +7,7 @@ from graphcollab.judge import Judge
 from graphcollab.local import FitPersonal
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
 
 __all__ = ["ditto"]

@@ -9,10 +9,10 @@ from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import DistanceKernel, PeerWeights, RemainderWeights
+from graphcollab.weigh import DistanceKernel, PeerWeights, SimilarityWeights
 
 __all__ = ["fedamp"]
 
@@ -78,12 +78,12 @@ def fedamp(
         >>> fedamp(lam=0.5, alpha=0.25).local.objective
         Proximal(mu=2.0, part='all')
     """
-    merge = RemainderWeights(alpha if sigma == "median" else alpha / sigma)
+    kernel = DistanceKernel(sigma, part, alpha if sigma == "median" else alpha / sigma)
     pull = Proximal(lam / alpha, part)
     return Method(
         "fedamp",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
-        weigh=PeerWeights(DistanceKernel(sigma, part), merge=merge, part=part, buffers=buffers),
+        weigh=PeerWeights(kernel, merge=SimilarityWeights("rest"), part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=sample_nodes(fraction),
         judge=Judge(field="x_local"),

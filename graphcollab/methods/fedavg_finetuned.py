@@ -8,7 +8,7 @@ from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import FineTuned
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
 
 __all__ = ["fedavg_finetuned"]

@@ -9,7 +9,7 @@ from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import BETAS, Optimizer, Weights, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Positive, Share
 
 __all__ = ["fedclassavg"]

@@ -9,7 +9,7 @@ from graphcollab.exchange import PrototypeAverage, ThroughServer
 from graphcollab.judge import Judge, NearestPrototype
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Count, Incomplete, Momentum, NonNegative, Share
 
 __all__ = ["fedproto"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Positive, Share
 
 __all__ = ["fedsim"]

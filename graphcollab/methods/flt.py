@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.peers import Encoder
-from graphcollab.rewire import TaskPeers
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire import Encoder, TaskPeers
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Real, Share
 from graphcollab.weigh import SampleCounts, Uniform
 

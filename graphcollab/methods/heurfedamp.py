@@ -7,10 +7,10 @@ from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Fraction, Momentum, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import CosineWeights, PeerWeights, SoftmaxWeights
+from graphcollab.weigh import CosineWeights, PeerWeights, SimilarityWeights
 
 __all__ = ["heurfedamp"]
 
@@ -68,13 +68,13 @@ def heurfedamp(
 
     Example:
         >>> heurfedamp(sigma=5.0, own=0.5).weigh.merge
-        SoftmaxWeights(tau=5.0, own=0.5)
+        SimilarityWeights(own=0.5, tau=5.0, by='score')
     """
     pull = Proximal(lam / alpha, part)
     return Method(
         "heurfedamp",
         local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
-        weigh=PeerWeights(CosineWeights(part), merge=SoftmaxWeights(sigma, own), part=part, buffers=buffers),
+        weigh=PeerWeights(CosineWeights(part), merge=SimilarityWeights(own, sigma), part=part, buffers=buffers),
         exchange=Exchange("zero", "x", part, buffers=buffers),
         rewire=sample_nodes(fraction),
         judge=Judge(field="x_local"),

@@ -10,7 +10,7 @@ from graphcollab.exchange import Exchange, ThroughCenters
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, Weights, fit, method
 from graphcollab.rewire import ChooseCenter
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, Natural, NonNegative, Share
 
 __all__ = ["ifca"]

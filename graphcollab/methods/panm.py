@@ -55,7 +55,7 @@ def panm(
         every: τ, rounds between two augmentations.
         measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
         merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
-            `SoftmaxWeights` (ours), with which a node whose bag has strangers in it keeps its own model.
+            `SimilarityWeights` (ours), with which a node whose bag has strangers in it keeps its own model.
         tau: τ of that softmax. Peers' cosines of 1 − 1/τ and more count; with networks they are lower than with linear
             models.
 

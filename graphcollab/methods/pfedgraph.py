@@ -6,7 +6,7 @@ from graphcollab.engine import Proximal
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Finite, Fraction, Momentum, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineUpdates, PeerWeights, SimplexWeights

@@ -9,7 +9,7 @@ from graphcollab.judge import Judge
 from graphcollab.method import Method
 from graphcollab.methods._method import Optimizer, fit, method
 from graphcollab.phases import Phases
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Momentum, Natural, NonNegative, Real, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import HeadAffinity

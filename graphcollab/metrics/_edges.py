@@ -1,24 +1,21 @@
-"""What metrics of graphs need to know about edges."""
+"""What metrics and pictures of graphs need to know about edges."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-__all__ = ["check_edges"]
+__all__ = ["check_edges", "pair_weights"]
 
 
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> None:
     """Check that there is one number per edge, none of them NaN, and that edges join nodes 0 to K - 1.
 
     Args:
-        edge_index: Edges j -> i.
-        edge_weight: One number per edge.
+        edge_index: Edges j -> i, [2, E].
+        edge_weight: One number per edge, [E].
         count: K.
         where: What an error begins with, such as ``"round 3: "``.
-
-    Shapes:
-        edge_index: [2, E].
-        edge_weight: [E].
 
     Raises:
         ValueError: If not.
@@ -35,3 +32,19 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
         edge = int(outside.nonzero()[0])
         sender, receiver = edge_index[:, edge].tolist()
         raise ValueError(f"{where}edge {edge} ({sender} -> {receiver}) is out of range for {count} nodes")
+
+
+def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> Tensor:
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge.
+
+    Raises:
+        ValueError: If edges are not as `check_edges` wants them, or one occurs twice.
+    """
+    check_edges(edge_index, edge_weight, count, where)
+    sender, receiver = edge_index.long()
+    weights = edge_weight.new_full((count, count), torch.nan, dtype=torch.float64)
+    weights[receiver, sender] = edge_weight.detach().double()
+    once = int((~weights.isnan()).sum())
+    if once < sender.numel():
+        raise ValueError(f"{where}{sender.numel() - once} of {sender.numel()} edges occur more than once")
+    return weights

@@ -17,19 +17,16 @@ __all__ = ["MixtureBound", "label_distance", "mixture_bound"]
 
 
 class MixtureBound(NamedTuple):
-    """The terms of the bound, each times N a², and their sum.
+    """The terms of the bound, each times N a², and their sum; those of edges are 0 at self-loops.
 
     Args:
-        risk: N a_ii² L_Di(h_i*).
-        complexity: N a_ii² 2 C sqrt((d + log(1 / delta)) / m_i).
-        disagreement: N a_ii² G lambda_H(S_i).
-        edge_risk: N a_ij² times the sender's empirical risk.
-        edge_complexity: N a_ij² C sqrt((d + log(1 / delta)) / m_j).
-        edge_distance: N a_ij² B ||D_i - D_j||_1.
-        total: The bound: a receiver's own terms and those of its edges.
-
-    Shapes:
-        risk, complexity, disagreement, total: [K]; edge_risk, edge_complexity, edge_distance: [E], 0 at self-loops.
+        risk: N a_ii² L_Di(h_i*), [K].
+        complexity: N a_ii² 2 C sqrt((d + log(1 / delta)) / m_i), [K].
+        disagreement: N a_ii² G lambda_H(S_i), [K].
+        edge_risk: N a_ij² times the sender's empirical risk, [E].
+        edge_complexity: N a_ij² C sqrt((d + log(1 / delta)) / m_j), [E].
+        edge_distance: N a_ij² B ||D_i - D_j||_1, [E].
+        total: The bound: a receiver's own terms and those of its edges, [K].
     """
 
     risk: Tensor
@@ -84,13 +81,14 @@ def mixture_bound(
     on. C is a constant whose value the theorem leaves open.
 
     Args:
-        edge_index: Edges j -> i, with a self-loop where a node gives weight to its own model.
-        edge_weight: a_ij.
-        risk: The smallest true risk of node i's own models, L_Di(h_i*), such as a test loss.
-        empirical_risk: The loss of node j's model on its training samples.
-        disagreement: lambda_H(S_i), the largest mean difference of two models' predictions on i's training samples.
-        edge_distance: ||D_i - D_j||_1, from 0 to 2, such as `label_distance`.
-        num_samples: Training samples m_i.
+        edge_index: Edges j -> i, [2, E], with a self-loop where a node gives weight to its own model.
+        edge_weight: a_ij, [E].
+        risk: The smallest true risk of node i's own models, L_Di(h_i*), such as a test loss, [K].
+        empirical_risk: The loss of node j's model on its training samples, [K].
+        disagreement: lambda_H(S_i), the largest mean difference of two models' predictions on i's training samples,
+            [K].
+        edge_distance: ||D_i - D_j||_1, from 0 to 2, such as `label_distance`, [E].
+        num_samples: Training samples m_i, [K].
         dimension: The VC dimension d.
         delta: How likely the bound may fail.
         constant: C.
@@ -98,10 +96,6 @@ def mixture_bound(
         bound: B, the largest value of the loss.
         num_models: N. Default: K, as in the paper. The inequality needs only the number of models that are mixed, the
             own included: ``"mixed"`` takes that of each receiver, which is tighter in sparse graphs.
-
-    Shapes:
-        edge_index: [2, E]; edge_weight, edge_distance: [E].
-        risk, empirical_risk, disagreement, num_samples: [K].
 
     Raises:
         ValueError: If shapes do not belong together, a receiver's weights are negative or do not sum to 1, or another
@@ -126,19 +120,31 @@ def mixture_bound(
         raise ValueError(f"node {int((num_samples <= 0).nonzero()[0])} has no training samples: the bound needs some")
     sender, receiver = edge_index.long()
     weight = edge_weight.detach().double()
-    _check_mixtures(weight, receiver, count)
-
-    models = _number_of_models(num_models, weight, receiver, count)
+    if bool((weight < 0).any()):
+        raise ValueError(f"edge_weight must not be negative, got {float(weight.min()):g}")
+    total = scatter(weight, receiver, dim_size=count)
+    wrong = ((total - 1).abs() > 1e-4).nonzero().flatten()
+    if len(wrong):
+        raise ValueError(
+            f"the weights of each receiver must sum to 1, self-loop included: those of node {int(wrong[0])} "
+            f"sum to {float(total[wrong[0]]):g}"
+        )
+    models = scatter((weight > 0).double(), receiver, dim_size=count)  # N of every receiver, [K]
+    if isinstance(num_models, int) and num_models < int(models.max()):
+        raise ValueError(
+            f'num_models must be "mixed", or a number of at least {int(models.max())}, as many as some node mixes, '
+            f"got {num_models!r}"
+        )
+    if num_models != "mixed":
+        models = torch.full_like(models, count if num_models is None else num_models)
     loop = sender == receiver
     square = models[receiver] * weight.square()
-    own = torch.zeros(count, dtype=torch.float64, device=weight.device).index_add(0, receiver[loop], square[loop])
-    other = square.where(~loop, 0.0)
+    own, other = scatter(square.where(loop, 0.0), receiver, dim_size=count), square.where(~loop, 0.0)
     spread = constant * ((dimension + math.log(1 / delta)) / num_samples.double()).sqrt()
     # [3, K] and [3, E]
     nodes = own * torch.stack([risk.double(), 2 * spread, lipschitz * disagreement.double()])
     edges = other * torch.stack([empirical_risk.double()[sender], spread[sender], bound * edge_distance.double()])
-    received = scatter(edges.sum(0), receiver, dim=0, dim_size=count, reduce="sum")
-    return MixtureBound(nodes[0], nodes[1], nodes[2], edges[0], edges[1], edges[2], nodes.sum(0) + received)
+    return MixtureBound._make([*nodes, *edges, nodes.sum(0) + scatter(edges.sum(0), receiver, dim_size=count)])
 
 
 @checked
@@ -151,10 +157,9 @@ def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
 
     Args:
         tasks: The nodes' data, with class labels.
-        edge_index: Edges j -> i.
+        edge_index: Edges j -> i, [2, E].
 
     Shapes:
-        edge_index: [2, E].
         Output: [E], float64, from 0 (the same) to 2 (no label in common).
 
     Raises:
@@ -176,31 +181,5 @@ def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
     labels = tasks.pools[split.pool].targets[split.index].long()
     # [K, C]
     shares = torch.bincount(owner * size + labels, minlength=count * size).view(count, size).double()
-    shares = shares / shares.sum(1, keepdim=True)
-    sender, receiver = edge_index.long()
-    return (shares[receiver] - shares[sender]).abs().sum(1)
-
-
-def _check_mixtures(weight: Tensor, receiver: Tensor, count: int) -> None:
-    if bool((weight < 0).any()):
-        raise ValueError(f"edge_weight must not be negative, got {float(weight.min()):g}")
-    total = scatter(weight, receiver, dim=0, dim_size=count, reduce="sum")
-    wrong = ((total - 1).abs() > 1e-4).nonzero().flatten()
-    if len(wrong):
-        raise ValueError(
-            f"the weights of each receiver must sum to 1, self-loop included: those of node {int(wrong[0])} "
-            f"sum to {float(total[wrong[0]]):g}"
-        )
-
-
-def _number_of_models(num_models: int | str | None, weight: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return N for each receiver, [K]."""
-    mixed = scatter((weight > 0).double(), receiver, dim=0, dim_size=count, reduce="sum")
-    if num_models == "mixed":
-        return mixed
-    if isinstance(num_models, str) or (num_models is not None and num_models < int(mixed.max())):
-        raise ValueError(
-            f'num_models must be "mixed", or a number of at least {int(mixed.max())}, as many as some node mixes, '
-            f"got {num_models!r}"
-        )
-    return torch.full_like(mixed, count if num_models is None else num_models)
+    sender, receiver = (shares / shares.sum(1, keepdim=True))[edge_index.long()]
+    return (receiver - sender).abs().sum(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,26 +12,9 @@ from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.stack import Stacks
 
-__all__ = ["NodeLatents", "node_latents"]
+__all__ = ["node_latents"]
 
 _SAMPLE_STREAM = 152
-
-
-class NodeLatents(NamedTuple):
-    """Latents of samples, node after node.
-
-    Args:
-        values: Latents, or their projections.
-        node: Whose samples they are.
-        target: The samples' targets.
-
-    Shapes:
-        values: [N, d]; node: [N], ascending; target: [N] or [N, D].
-    """
-
-    values: Tensor
-    node: Tensor
-    target: Tensor
 
 
 @checked
@@ -42,7 +25,7 @@ def node_latents(
     per_node: Count | None = None,
     of: Literal["latent", "projection"] = "latent",
     seed: Seed = 0,
-) -> NodeLatents:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the latents that every node's model has of the node's own samples, in evaluation mode.
 
     Args:
@@ -54,9 +37,12 @@ def node_latents(
         of: ``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.
         seed: Seed of the draw; which samples of a node are drawn depends on it and the node's identity.
 
+    Returns:
+        The latents or their projections, node after node, [N, d]; whose samples they are, [N], ascending; and the
+        samples' targets, [N] or [N, D].
+
     Raises:
-        ValueError: If ``of`` is something else, no node has such samples, a model has no latents, or latents of two
-            nodes differ in size.
+        ValueError: If no node has such samples, a model has no latents, or latents of two nodes differ in size.
 
     Example:
         >>> from graphcollab.methods import local
@@ -64,7 +50,8 @@ def node_latents(
         >>> from graphcollab.testing import Scene
         >>> model = SplitModel(MLP(4, (6,), 5), (4,), num_classes=3)
         >>> data, env = Scene.small(torch.float32).replace(modules=[model]).begin(local())
-        >>> node_latents(env.engine, data.x, "train", per_node=4).values.shape
+        >>> values, node, target = node_latents(env.engine, data.x, "train", per_node=4)
+        >>> values.shape
         torch.Size([24, 5])
     """
     tasks = engine.tasks
@@ -95,4 +82,4 @@ def node_latents(
     counts = torch.tensor([len(found[node][1]) for node in nodes])
     owner = torch.tensor(nodes).repeat_interleave(counts)
     values, targets = (torch.cat(column) for column in zip(*(found[node] for node in nodes), strict=True))
-    return NodeLatents(values, owner.to(values.device), targets)
+    return values, owner.to(values.device), targets

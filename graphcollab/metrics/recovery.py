@@ -1,17 +1,18 @@
-"""Does the learned graph show the structure that is in the tasks?"""
+"""Does the learned graph show the true clusters, and which groups of nodes does it consist of?"""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-from graphcollab.metrics._edges import check_edges
-from graphcollab.settings import checked
+from graphcollab.checks import own_filter
+from graphcollab.metrics._edges import check_edges, pair_weights
+from graphcollab.settings import Count, Natural, Seed, checked
 
-__all__ = ["WeightByOverlap", "in_cluster_share", "recovery_auc", "weight_by_overlap"]
+__all__ = ["adjusted_rand_index", "in_cluster_share", "recovered_clusters", "recovery_auc"]
+
+RESTARTS = 10  # Louvain's result depends on the order in which it visits nodes; the best of several is kept
 
 
 @checked
@@ -21,15 +22,10 @@ def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missi
     1 means that every weight inside a cluster is above every weight between clusters, 0.5 that weights know nothing.
 
     Args:
-        edge_index: Edges j -> i. Self-loops are left out.
-        edge_weight: What i gives to j.
-        cluster: The true cluster of each node.
-        missing: The score of ordered pairs that have no edge; None judges existing edges only. Default: 0.
-
-    Shapes:
-        edge_index: [2, E].
-        edge_weight: [E].
-        cluster: [K].
+        edge_index: Edges j -> i, [2, E]. Self-loops are left out.
+        edge_weight: What i gives to j, [E].
+        cluster: The true cluster of each node, [K].
+        missing: The score of ordered pairs that have no edge; None judges existing edges only.
 
     Returns:
         The area, or NaN where it is not defined: all pairs are of the same cluster, or none is.
@@ -42,17 +38,17 @@ def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missi
         >>> recovery_auc(edge_index, torch.tensor([0.8, 0.2, 0.1]), torch.tensor([0, 0, 1]))
         0.875
     """
-    same = cluster.view(-1, 1) == cluster.view(1, -1)
-    weights, present = _pair_weights(edge_index, edge_weight, cluster.numel(), 0.0 if missing is None else missing)
-    judged = ~torch.eye(cluster.numel(), dtype=torch.bool, device=cluster.device)
+    weights = pair_weights(edge_index, edge_weight, cluster.numel()).cpu()
+    judged = ~torch.eye(cluster.numel(), dtype=torch.bool)
     if missing is None:
-        judged &= present
-    labels, scores = same[judged], weights[judged]
-    if labels.numel() == 0 or bool(labels.all()) or not bool(labels.any()):
+        judged &= ~weights.isnan()
+    labels = (cluster[:, None] == cluster).cpu()[judged]
+    if bool(labels.all()) or not bool(labels.any()):
         return float("nan")
     from sklearn.metrics import roc_auc_score  # here, since importing it takes long
 
-    return float(roc_auc_score(labels.cpu().numpy(), scores.cpu().numpy()))
+    scores = weights[judged] if missing is None else weights.where(~weights.isnan(), missing)[judged]
+    return float(roc_auc_score(labels.numpy(), scores.numpy()))
 
 
 @checked
@@ -60,15 +56,10 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
     """Return which share of a receiver's weight goes to its own cluster, averaged over receivers.
 
     Args:
-        edge_index: Edges j -> i.
-        edge_weight: What i gives to j, not negative.
-        cluster: The true cluster of each node.
-        include_self: Whether self-loops count, which are always inside. Default: True.
-
-    Shapes:
-        edge_index: [2, E].
-        edge_weight: [E].
-        cluster: [K].
+        edge_index: Edges j -> i, [2, E].
+        edge_weight: What i gives to j, not negative, [E].
+        cluster: The true cluster of each node, [K].
+        include_self: Whether self-loops count, which are always inside.
 
     Returns:
         The mean share over the receivers that give any weight, or NaN if none does.
@@ -94,75 +85,139 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
     return float((inside[total > 0] / total[total > 0]).mean())
 
 
-class WeightByOverlap(NamedTuple):
-    """Edge weights grouped by how many classes the two nodes share; one entry for each overlap that occurs.
+@checked
+def adjusted_rand_index(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    cluster: Tensor,
+    num_clusters: Count | None = None,
+    seed: Seed = 0,
+    node_id: Tensor | None = None,
+) -> float:
+    """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
+
+    1 means that they are the same, 0 that they agree no better than by chance. Clusters are recovered by
+    `recovered_clusters`, whose notes say which graphs are suited: where nodes sample their peers, sum up rounds first,
+    by `contact_counts`.
 
     Args:
-        overlap: Numbers of shared classes, ascending.
-        mean: Mean weight over all ordered pairs with that overlap.
-        std: Their standard deviation (of the population).
-        pairs: How many ordered pairs have that overlap.
+        edge_index: Edges j -> i, as `recovered_clusters` takes them, [2, E].
+        edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
+        cluster: The true cluster of each node, [K].
+        num_clusters: How many clusters to look for. Default: the graph says it.
+        seed: Seed of the search for clusters.
+        node_id: Identities of the nodes, [K]. Default: their position.
 
-    Shapes:
-        All: [O].
+    Raises:
+        ValueError: As `recovered_clusters`.
+
+    Example:
+        >>> edge_index = torch.tensor([[1, 0, 3, 2, 2], [0, 1, 2, 3, 0]])
+        >>> weight = torch.tensor([0.9, 1.0, 1.0, 1.0, 0.1])
+        >>> adjusted_rand_index(edge_index, weight, torch.tensor([7, 7, 4, 4]))
+        1.0
     """
+    from sklearn.metrics import adjusted_rand_score  # here, since importing it takes long
 
-    overlap: Tensor
-    mean: Tensor
-    std: Tensor
-    pairs: Tensor
+    found = recovered_clusters(edge_index, edge_weight, cluster.numel(), num_clusters, seed, node_id)
+    return float(adjusted_rand_score(cluster.cpu().numpy(), found.numpy()))
 
 
 @checked
-def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> WeightByOverlap:
-    """Return mean weights against the number of classes that two nodes share.
+def recovered_clusters(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    num_nodes: Natural,
+    num_clusters: Count | None = None,
+    seed: Seed = 0,
+    node_id: Tensor | None = None,
+) -> Tensor:
+    """Return the cluster of every node, as the graph has it.
 
-    It is what Fig. 7 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ shows.
-    All ordered pairs of different nodes count; a pair without an edge has weight 0.
+    Clusters are looked for in the undirected graph with weights w_ij + w_ji:
+
+    - where their number is not known, by Louvain's method, which looks for the partition of the largest modularity
+      (`Fast unfolding of communities in large networks <https://doi.org/10.1088/1742-5468/2008/10/P10008>`_). It needs
+      memory for edges only, and takes a graph without structure for one cluster if it is complete. Clusters much
+      smaller than the square root of all weight can be taken for one (its resolution limit);
+    - where it is given, by spectral clustering with pivoted QR
+      (`Simple, direct and efficient multi-way spectral clustering <https://doi.org/10.1093/imaiai/iay008>`_), which
+      draws nothing at random but takes memory for K x K numbers.
+
+    The graph of a single round is a sample where nodes draw their peers anew each time: with few edges per node every
+    such graph falls into communities by chance. Counts over many rounds, `contact_counts`, show whom nodes prefer. A
+    node without edges is a cluster of its own where the number is not given.
 
     Args:
-        edge_index: Edges j -> i. Self-loops are left out.
-        edge_weight: What i gives to j.
-        classes: Which classes each node has.
+        edge_index: Edges j -> i, [2, E]. Self-loops are left out; edges that occur several times are summed.
+        edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
+        num_nodes: K.
+        num_clusters: How many clusters to look for, 1 to K. Default: the graph says it.
+        seed: Seed of the search.
+        node_id: Identities of the nodes, [K], which the search goes by: with them the result does not depend on the
+            order of nodes even where several partitions are equally good. Default: their position.
 
     Shapes:
-        edge_index: [2, E].
-        edge_weight: [E].
-        classes: [K, C], bool.
+        Output: [K], int64; clusters are numbered in the order of their first nodes by ``node_id``.
 
     Raises:
-        ValueError: If shapes do not belong together, or an edge is out of range or occurs twice.
+        ValueError: If shapes do not belong together, an edge is out of range, a weight is negative or NaN, or the
+            number of clusters is not from 1 to K.
 
     Example:
-        >>> edge_index = torch.tensor([[1, 2, 0], [0, 0, 1]])
-        >>> classes = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 1, 1]]).bool()
-        >>> result = weight_by_overlap(edge_index, torch.tensor([0.8, 0.2, 0.6]), classes)
-        >>> result.overlap.tolist(), result.pairs.tolist(), [round(mean, 3) for mean in result.mean.tolist()]
-        ([1, 2], [4, 2], [0.05, 0.7])
+        >>> edge_index = torch.tensor([[1, 0, 3, 2, 2], [0, 1, 2, 3, 0]])
+        >>> recovered_clusters(edge_index, torch.tensor([0.9, 1.0, 1.0, 1.0, 0.1]), num_nodes=4)
+        tensor([0, 0, 1, 1])
     """
-    if classes.dim() != 2 or classes.dtype != torch.bool:
-        raise ValueError(f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}")
-    count = classes.size(0)
-    weights, _ = _pair_weights(edge_index, edge_weight, count, missing=0.0)
-    different = ~torch.eye(count, dtype=torch.bool, device=classes.device)
-    # [K (K - 1)]
-    shared = (classes.double() @ classes.double().t()).round().long()[different]
-    overlap, group, counts = shared.unique(return_inverse=True, return_counts=True)
-    mean = scatter(weights[different], group, dim=0, dim_size=overlap.numel(), reduce="sum") / counts
-    square = (weights[different] - mean[group]).square()
-    std = (scatter(square, group, dim=0, dim_size=overlap.numel(), reduce="sum") / counts).sqrt()
-    return WeightByOverlap(overlap, mean, std, counts)
+    check_edges(edge_index, edge_weight, num_nodes)
+    if bool((edge_weight < 0).any()):
+        raise ValueError(f"clusters need weights that are not negative, got {float(edge_weight.min()):g}")
+    if num_clusters is not None and num_clusters > num_nodes:
+        raise ValueError(f"num_clusters must be at most {num_nodes}, the number of nodes, got {num_clusters}")
+    if node_id is not None and node_id.shape != (num_nodes,):
+        raise ValueError(f"node_id must be [K] = [{num_nodes}], got {list(node_id.shape)}")
+    order = torch.arange(num_nodes) if node_id is None else node_id.cpu().argsort()
+    rank, edge_index, edge_weight = order.argsort(), edge_index.cpu(), edge_weight.detach().cpu().double()
+    used = (edge_index[0] != edge_index[1]) & (edge_weight > 0)
+    # pairs of different nodes [2, M], by rank and sorted, and the sum of the weights between them [M]
+    pairs, place = rank[edge_index[:, used]].sort(dim=0).values.unique(dim=1, return_inverse=True)
+    weight = torch.zeros(pairs.shape[1], dtype=torch.float64).index_add(0, place, edge_weight[used])
+    if num_clusters is None:
+        labels = _louvain(pairs, weight, num_nodes, seed)
+    else:
+        labels = _spectral(pairs, weight, num_nodes, num_clusters, seed)
+    names = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    found = torch.empty(num_nodes, dtype=torch.int64)
+    found[order] = torch.tensor([names[label] for label in labels], dtype=torch.int64)
+    return found
 
 
-def _pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, missing: float) -> tuple[Tensor, Tensor]:
-    """Return the weights and the presence of all ordered pairs, both [K, K]: receivers in rows, senders in columns."""
-    check_edges(edge_index, edge_weight, count)
-    sender, receiver = edge_index.long()
-    weights = edge_weight.new_full((count, count), missing, dtype=torch.float64)
-    weights[receiver, sender] = edge_weight.detach().double()
-    present = torch.zeros_like(weights, dtype=torch.bool)
-    present[receiver, sender] = True
-    if int(present.sum()) < sender.numel():
-        raise ValueError(f"{sender.numel() - int(present.sum())} of {sender.numel()} edges occur more than once")
-    return weights, present
+def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
+    """Return a label of every node, by rank."""
+    if not len(weight):
+        return list(range(count))
+    import networkx  # here, since importing it takes long
+
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(count))
+    graph.add_weighted_edges_from(zip(*pairs.tolist(), weight.tolist(), strict=True))
+    communities = networkx.algorithms.community
+    found = [communities.louvain_communities(graph, seed=seed * RESTARTS + restart) for restart in range(RESTARTS)]
+    best = max(found, key=lambda one: round(communities.modularity(graph, one), 12))
+    labels = {node: label for label, nodes in enumerate(best) for node in nodes}
+    return [labels[node] for node in range(count)]
+
+
+def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: int) -> list[int]:
+    """Return a label of every node, by rank."""
+    if clusters in (1, count):
+        return [0] * count if clusters == 1 else list(range(count))
+    from sklearn.cluster import SpectralClustering
+
+    affinity = torch.zeros(count, count, dtype=torch.float64)
+    affinity[pairs[0], pairs[1]] = weight / weight.max() if len(weight) else weight
+    affinity = affinity + affinity.t()
+    search = SpectralClustering(clusters, affinity="precomputed", assign_labels="cluster_qr", random_state=seed)
+    # a graph that falls apart is what one hopes for, and pivoted QR does not care how its eigenvectors are rotated
+    with own_filter("ignore", "Graph is not fully connected"):
+        return list(map(int, search.fit_predict(affinity.numpy())))

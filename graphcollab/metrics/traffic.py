@@ -1,18 +1,23 @@
-"""Who listened to whom over the rounds of a run."""
+"""Who listened to whom over the rounds of a run, and how similar nodes found each other.
+
+Graphs are given by round, such as ``history.graphs``: edges j -> i, [2, E], and what i gave to j, [E]. A ``ValueError``
+says which round's shapes do not belong together, has an edge out of range, or a weight that is NaN.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from graphcollab.metrics._edges import check_edges
 from graphcollab.metrics.recovery import in_cluster_share
-from graphcollab.settings import Natural, checked
+from graphcollab.settings import Fraction, Natural, checked
 
-__all__ = ["ClusterTraffic", "cluster_traffic", "contact_counts", "never_sampled"]
+__all__ = ["cluster_traffic", "contact_counts", "never_sampled", "server_graph", "similarity_by_cluster"]
 
 
 @checked
@@ -25,17 +30,13 @@ def contact_counts(
     Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024).
 
     Args:
-        graphs: Edges j -> i and what i gave to j, by round, such as ``history.graphs``.
+        graphs: Edges and weights by round.
         num_nodes: K.
         downloaded: Count every edge, also those of weight 0, whose models were only scored. Default: models that were
             merged, with a weight above 0.
 
     Shapes:
-        graphs: [2, E] and [E] for each round.
         Output: [2, E'] (every pair of different nodes that occurs, sorted by receiver, then sender) and [E'], int64.
-
-    Raises:
-        ValueError: If shapes do not belong together, an edge is out of range, or a weight is NaN.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [0, 0, 0]])
@@ -44,103 +45,162 @@ def contact_counts(
         (tensor([[1, 2],
                 [0, 0]]), tensor([2, 1]))
     """
-    keys = []
-    for round_, (edge_index, edge_weight) in graphs.items():
-        check_edges(edge_index, edge_weight, num_nodes, f"round {round_}: ")
-        sender, receiver = edge_index[:, _messages(edge_index, edge_weight, downloaded)].cpu().long()
+    keys = [torch.empty(0).long()]
+    for round_, graph in graphs.items():
+        sender, receiver = _messages(*graph, num_nodes, downloaded, round_)
         keys.append(receiver * num_nodes + sender)
-    pairs, counts = torch.cat([torch.empty(0).long(), *keys]).unique(return_counts=True)
+    pairs, counts = torch.cat(keys).unique(return_counts=True)
     return torch.stack([pairs % max(num_nodes, 1), pairs // max(num_nodes, 1)]), counts
 
 
 @checked
 def never_sampled(graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: Natural, downloaded: bool = False) -> Tensor:
-    """Return the nodes nobody else ever listened to: what they have learned helped nobody.
+    """Return the nodes nobody else ever listened to, ascending: what they have learned helped nobody.
 
     Args:
-        graphs: Edges j -> i and what i gave to j, by round, such as ``history.graphs``.
+        graphs: Edges and weights by round.
         num_nodes: K.
         downloaded: Whether being scored counts too. Default: only being merged, with a weight above 0.
-
-    Shapes:
-        graphs: [2, E] and [E] for each round.
-        Output: [N], ascending.
-
-    Raises:
-        ValueError: If shapes do not belong together, an edge is out of range, or a weight is NaN.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [0, 0, 0]])
         >>> never_sampled({1: (edge_index, torch.tensor([0.5, 0.5, 0.0]))}, num_nodes=3)
         tensor([0, 2])
     """
-    heard = torch.zeros(num_nodes, dtype=torch.bool)
-    heard[contact_counts(graphs, num_nodes, downloaded)[0][0]] = True
-    return (~heard).nonzero().flatten()
-
-
-class ClusterTraffic(NamedTuple):
-    """Shares of what is listened to that come from a receiver's own cluster.
-
-    Args:
-        rounds: Rounds, ascending.
-        clusters: The clusters, ascending.
-        share: Mean over the receivers of each cluster; NaN where none of them listened to anybody.
-        mean: Mean over all receivers.
-
-    Shapes:
-        rounds: [T], int64; clusters: [C]; share: [T, C]; mean: [T].
-    """
-
-    rounds: Tensor
-    clusters: Tensor
-    share: Tensor
-    mean: Tensor
+    heard = contact_counts(graphs, num_nodes, downloaded)[0][0]
+    return (heard.bincount(minlength=num_nodes) == 0).nonzero().flatten()
 
 
 @checked
 def cluster_traffic(
     graphs: Mapping[int, tuple[Tensor, Tensor]], cluster: Tensor, downloaded: bool = False
-) -> ClusterTraffic:
+) -> tuple[Tensor, Tensor]:
     """Return which share of the models a node listens to is from its own cluster, round by round.
 
     It is `in_cluster_share` with every message counted alike: it says how well nodes choose, whatever the weight they
     then give. Self-loops are left out.
 
     Args:
-        graphs: Edges j -> i and what i gave to j, by round, such as ``history.graphs``.
-        cluster: The true cluster of each node.
+        graphs: Edges and weights by round.
+        cluster: The true cluster of each node, [K].
         downloaded: Count every edge, also those of weight 0. Default: those with a weight above 0.
 
-    Shapes:
-        graphs: [2, E] and [E] for each round.
-        cluster: [K].
-
-    Raises:
-        ValueError: If shapes do not belong together, an edge is out of range, or a weight is NaN.
+    Returns:
+        The mean over the receivers of each cluster, [T, C], and over all receivers, [T], float64; rounds and clusters
+        ascend. NaN where none of them listened to anybody.
 
     Example:
         >>> edge_index, cluster = torch.tensor([[1, 2, 0, 0], [0, 0, 1, 2]]), torch.tensor([0, 0, 1])
-        >>> traffic = cluster_traffic({1: (edge_index, torch.ones(4))}, cluster)
-        >>> traffic.share.tolist(), traffic.mean.tolist()
+        >>> share, mean = cluster_traffic({1: (edge_index, torch.ones(4))}, cluster)
+        >>> share.tolist(), mean.tolist()
         ([[0.75, 0.0]], [0.5])
     """
     cluster = cluster.cpu()
-    clusters, share, mean = cluster.unique(), [], []
-    for round_ in sorted(graphs):
-        edge_index, edge_weight = (values.detach().cpu() for values in graphs[round_])
-        check_edges(edge_index, edge_weight, cluster.numel(), f"round {round_}: ")
-        edge_index = edge_index[:, _messages(edge_index, edge_weight, downloaded)].long()
-        parts = [edge_index, *(edge_index[:, cluster[edge_index[1]] == one] for one in clusters)]
-        overall, *each = (in_cluster_share(part, torch.ones(part.shape[1]), cluster) for part in parts)
-        share.append(each)
-        mean.append(overall)
-    rounds = torch.tensor(sorted(graphs), dtype=torch.int64)
-    table = torch.tensor(share, dtype=torch.float64).view(len(rounds), len(clusters))
-    return ClusterTraffic(rounds, clusters, table, torch.tensor(mean, dtype=torch.float64))
+    clusters = cluster.unique()
+    found = torch.empty(len(graphs), 1 + len(clusters), dtype=torch.float64)
+    for t, round_ in enumerate(sorted(graphs)):
+        edges = _messages(*graphs[round_], cluster.numel(), downloaded, round_)
+        parts = [edges, *(edges[:, cluster[edges[1]] == one] for one in clusters)]
+        found[t] = torch.tensor([in_cluster_share(part, torch.ones(part.shape[1]), cluster) for part in parts])
+    return found[:, 1:], found[:, 0]
 
 
-def _messages(edge_index: Tensor, edge_weight: Tensor, downloaded: bool) -> Tensor:
-    """Return which edges carried a model from one node to another, [E]."""
-    different = edge_index[0] != edge_index[1]
-    return different if downloaded else different & (edge_weight > 0)
+def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, downloaded: bool, round_: int) -> Tensor:
+    """Return the edges that carried a model from one node to another, [2, M]."""
+    check_edges(edge_index, edge_weight, count, f"round {round_}: ")
+    used = (edge_index[0] != edge_index[1]) & (downloaded | (edge_weight > 0))
+    return edge_index[:, used].cpu().long()
+
+
+@checked
+def similarity_by_cluster(
+    scores: Mapping[int, tuple[Tensor, Tensor]],
+    cluster: Tensor,
+    quantiles: tuple[Fraction, Fraction] = (0.1, 0.9),
+    pooled: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return measured similarities inside and between clusters, round by round.
+
+    Where the two overlap, no way of choosing peers by them can tell the clusters apart: see Fig. 4.3 to 4.5 of *With a
+    Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies* (Hagander &
+    Ihre-Thomason, Lund University, 2024). A node's similarity to itself, and values that are not finite, are left out.
+
+    Args:
+        scores: Edges j -> i and the similarity that i has measured, by round, such as ``history.scores``.
+        cluster: The true cluster of each node, [K].
+        quantiles: Lower and upper end of the bands.
+        pooled: Take the receivers of all clusters together, C = 1.
+
+    Returns:
+        Similarities to the own cluster and to others, each [3, T, C], float64: mean, lower and upper end, by round and
+        by cluster of the receivers, both ascending. NaN where there is no value.
+
+    Raises:
+        ValueError: If the quantiles are not 0 <= low <= high <= 1.
+
+    Example:
+        >>> edge_index = torch.tensor([[1, 2, 0], [0, 0, 2]])
+        >>> scores = {1: (edge_index, torch.tensor([0.5, 0.25, 0.125]))}
+        >>> inside, between = similarity_by_cluster(scores, torch.tensor([0, 0, 1]))
+        >>> inside[0].tolist(), between[0].tolist()
+        ([[0.5, nan]], [[0.25, 0.125]])
+    """
+    if quantiles[0] > quantiles[1]:
+        raise ValueError(f"quantiles must be (low, high) with low <= high, got {quantiles}")
+    cluster = cluster.cpu()
+    group = torch.zeros_like(cluster) if pooled else cluster
+    groups = group.unique()
+    bands = torch.empty(2, 3, len(scores), len(groups), dtype=torch.float64)
+    for t, round_ in enumerate(sorted(scores)):
+        edge_index, score = scores[round_][0].detach().cpu(), scores[round_][1].detach().cpu().double()
+        check_edges(edge_index, score.nan_to_num(), cluster.numel(), f"round {round_}: ")
+        used = (edge_index[0] != edge_index[1]) & score.isfinite()
+        (sender, receiver), score = edge_index[:, used].long(), score[used]
+        same = cluster[sender] == cluster[receiver]
+        for c, one in enumerate(groups):
+            here = group[receiver] == one
+            bands[0, :, t, c] = _spread(score[here & same], quantiles)
+            bands[1, :, t, c] = _spread(score[here & ~same], quantiles)
+    return bands[0], bands[1]
+
+
+def _spread(values: Tensor, quantiles: tuple[float, float]) -> Tensor:
+    """Return mean and two quantiles [3], with linear interpolation; `torch.quantile` takes no more than 16 M values."""
+    if not len(values):
+        return torch.full((3,), torch.nan, dtype=torch.float64)
+    return torch.tensor([float(values.mean()), *np.quantile(values.numpy(), quantiles)], dtype=torch.float64)
+
+
+def server_graph(data: Data) -> tuple[Tensor, Tensor]:
+    """Return an edge of weight 1 from every node to all others with the same server.
+
+    It shows methods whose models travel through servers (FedAvg, the oracle, IFCA) as `graphcollab.report` and the
+    metrics of graphs show those whose models travel along edges, such as CoBo, whose weights are 1 between nodes that
+    collaborate fully. Nodes change servers between rounds, so it is whom a node shares its next round with. Of 10⁴
+    nodes with one server it lists 10⁸ edges.
+
+    Args:
+        data: The graph, for example ``result.data``.
+
+    Returns:
+        Edges [2, E], sorted by receiver and then by sender, and weights [E]; none with nodes that were isolated, or do
+        not belong to the collaboration (`graphcollab.control.Membership`).
+
+    Raises:
+        ValueError: If the nodes have no server.
+
+    Example:
+        >>> from graphcollab.methods import fedavg
+        >>> from graphcollab.testing import Scene
+        >>> data, _ = Scene.small(sizes=(5, 5, 5, 5)).begin(fedavg(within="cluster"))
+        >>> server_graph(data)[0].tolist()
+        [[1, 0, 3, 2], [0, 1, 2, 3]]
+    """
+    if "server" not in data:
+        raise ValueError("there are no servers: the method does not average through any")
+    node, place = data.server.edge_index
+    home = torch.full_like(data.node_id, -1).index_copy_(0, node, place)
+    there = data.present & ~data.isolated & (home >= 0)
+    together = (home[:, None] == home) & there[:, None] & there
+    receiver, sender = together.fill_diagonal_(False).nonzero().T
+    return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype, device=sender.device)

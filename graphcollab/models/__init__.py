@@ -7,49 +7,48 @@ published results were measured with.
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 
-from graphcollab.models.fedavg_cnn import *  # noqa: F403
-from graphcollab.models.maml_cnn import *  # noqa: F403
-from graphcollab.models.mlp import *  # noqa: F403
-from graphcollab.models.norm import replace_batch_norm
-from graphcollab.models.resnet9 import *  # noqa: F403
+from graphcollab.models.classifiers import CNN, MLP, ResNet9, fedavg_cnn, maml_cnn
+from graphcollab.models.layers import replace_batch_norm
 from graphcollab.models.small_backbones import small_backbone, small_backbones
-from graphcollab.models.small_cnn import *  # noqa: F403
-from graphcollab.models.split_model import *  # noqa: F403
-from graphcollab.models.split_models import check_common, split_models
+from graphcollab.models.split_model import SplitModel, split_models
 from graphcollab.models.torchvision_backbones import torchvision_backbone, torchvision_backbones
-from graphcollab.settings import Count, checked
-
-MODELS: Mapping[str, type[Any]] = MappingProxyType(
-    {
-        file: getattr(module, name)
-        for file in ("mlp", "fedavg_cnn", "maml_cnn", "small_cnn", "resnet9", "split_model")
-        for module in [import_module(f"{__name__}.{file}")]
-        for name in module.__all__
-    }
-)
-"""Model classes by name, which is the name of their file."""
+from graphcollab.settings import Count, checked, look_up
 
 __all__ = [
+    "CNN",
+    "MLP",
     "MODELS",
+    "ResNet9",
+    "SplitModel",
     "build_model",
-    "check_common",
+    "fedavg_cnn",
+    "maml_cnn",
     "replace_batch_norm",
     "small_backbone",
     "small_backbones",
     "split_models",
     "torchvision_backbone",
     "torchvision_backbones",
-    *(model.__name__ for model in MODELS.values()),
 ]
+
+MODELS: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
+    {
+        "mlp": MLP.for_shape,
+        "fedavg_cnn": fedavg_cnn,
+        "maml_cnn": maml_cnn,
+        "small_cnn": CNN,
+        "resnet9": ResNet9,
+        "split_model": SplitModel.for_shape,
+    }
+)
+"""How to make a model of every name for the shape of a sample and a number of classes."""
 
 
 @checked
@@ -60,7 +59,7 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
         name: A name in :data:`MODELS`.
         input_shape: Shape of one sample, such as ``LabelledArrays.input_shape``.
         num_classes: Number of outputs.
-        **options: Further arguments of the model's ``for_shape``, such as ``hidden``, ``padding`` or ``channels``.
+        **options: Further arguments of the model, such as ``hidden``, ``padding`` or ``channels``.
 
     Raises:
         ValueError: The name is unknown (the nearest known one is named), or the model cannot read such samples.
@@ -74,11 +73,9 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
         ...
         ValueError: unknown model 'fedavg-cn'; did you mean 'fedavg_cnn'? Known: mlp, fedavg_cnn, ...
     """
-    if name not in MODELS:
-        nearest = difflib.get_close_matches(name.lower().replace("-", "_"), MODELS, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown model {name!r}; did you mean {nearest!r}? Known: {', '.join(MODELS)}")
-    accepted = list(inspect.signature(MODELS[name].for_shape).parameters)
+    make = look_up("model", name, MODELS)
+    accepted = list(inspect.signature(make).parameters)
     unknown = [option for option in options if option not in accepted]
     if unknown:
         raise TypeError(f"model {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted[2:]) or 'none'}")
-    return MODELS[name].for_shape(input_shape, num_classes, **options)
+    return make(input_shape, num_classes, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -10,9 +9,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from graphcollab.models._max_pool import MaxPool2
-from graphcollab.models._shapes import image_size
-from graphcollab.settings import Count, checked
+from graphcollab.models.layers import MaxPool2, Residual, image_size
+from graphcollab.settings import Count, checked, look_up
 
 __all__ = ["small_backbone", "small_backbones"]
 
@@ -56,54 +54,38 @@ def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str
 
     Raises:
         ValueError: Samples are no images of at least 4 x 4 pixels.
-
-    Example:
-        >>> {name: sum(p.numel() for p in m.parameters()) for name, m in small_backbones((1, 28, 28)).items()}
-        {'mlp': 116992, 'cnn': 5056, 'resnet': 9520, 'shufflenet': 2144}
     """
     return {name: small_backbone(name, input_shape, width) for name in _BACKBONES}
 
 
 @checked
 def small_backbone(name: str, input_shape: Sequence[Count], width: Count = 16) -> nn.Module:
-    """Return one of the backbones of `small_backbones`.
-
-    Args:
-        name: ``mlp``, ``cnn``, ``resnet`` or ``shufflenet``.
-        input_shape: Shape of one image, (channels, height, width), of at least 4 x 4 pixels.
-        width: What sizes of layers are multiples of.
+    """Return one of the backbones of `small_backbones`, by name; its arguments and errors are the same.
 
     Shapes:
         inputs: [B, channels, height, width].
         output: [B, features].
 
     Raises:
-        ValueError: The name is unknown, or samples are no images of at least 4 x 4 pixels.
-
-    Example:
-        >>> small_backbone("cnn", (1, 8, 8), width=4)(torch.zeros(5, 1, 8, 8)).shape
-        torch.Size([5, 32])
+        ValueError: The name is unknown.
     """
-    if name not in _BACKBONES:
-        nearest = difflib.get_close_matches(str(name).lower(), _BACKBONES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown backbone {name!r}; did you mean {nearest!r}? Known: {', '.join(_BACKBONES)}")
-    channels, size = image_size("small_backbone", input_shape)
+    make = look_up("backbone", name, _BACKBONES)
+    _, *size = image_size("small_backbone", input_shape)
     if min(size) < 4:
-        raise ValueError(f"small_backbone: images of {size} pixels are too small; halving them twice needs 4")
-    return _BACKBONES[name](channels, size, width)
+        raise ValueError(f"small_backbone: images of {tuple(size)} pixels are too small; halving them twice needs 4")
+    return make(input_shape, width)
 
 
-def _mlp(channels: int, size: tuple[int, int], width: int) -> nn.Module:
+def _mlp(input_shape: Sequence[int], width: int) -> nn.Module:
     hidden = 8 * width
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(channels * math.prod(size), hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
+        nn.Flatten(), nn.Linear(math.prod(input_shape), hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
     )
 
 
-def _cnn(channels: int, size: tuple[int, int], width: int) -> nn.Module:
-    # Pooling before ReLU gives the same values and gradients as after it, on a quarter of the numbers.
+def _cnn(input_shape: Sequence[int], width: int) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(channels, width, 5, stride=2, padding=2),
+        nn.Conv2d(input_shape[0], width, 5, stride=2, padding=2),
         nn.ReLU(),
         nn.Conv2d(width, 2 * width, 3, padding=1),
         MaxPool2(),
@@ -112,11 +94,11 @@ def _cnn(channels: int, size: tuple[int, int], width: int) -> nn.Module:
     )
 
 
-def _resnet(channels: int, size: tuple[int, int], width: int) -> nn.Module:
+def _resnet(input_shape: Sequence[int], width: int) -> nn.Module:
     return nn.Sequential(
-        *_convolution(channels, width, stride=2),
+        *_convolution(input_shape[0], width, stride=2),
         nn.ReLU(),
-        _Residual(*_convolution(width, width), nn.ReLU(), *_convolution(width, width)),
+        Residual(*_convolution(width, width), nn.ReLU(), *_convolution(width, width)),
         nn.ReLU(),
         *_convolution(width, 2 * width, stride=2),
         nn.ReLU(),
@@ -124,66 +106,40 @@ def _resnet(channels: int, size: tuple[int, int], width: int) -> nn.Module:
     )
 
 
-def _shufflenet(channels: int, size: tuple[int, int], width: int) -> nn.Module:
-    return nn.Sequential(
-        *_convolution(channels, width, stride=2), nn.ReLU(), _ShuffleDown(width), _Shuffle(2 * width), nn.Flatten()
-    )
+def _shufflenet(input_shape: Sequence[int], width: int) -> nn.Module:
+    first = *_convolution(input_shape[0], width, stride=2), nn.ReLU()
+    return nn.Sequential(*first, _Shuffle(width, stride=2), _Shuffle(width), nn.Flatten())
 
 
-_BACKBONES: Mapping[str, Callable[[int, tuple[int, int], int], nn.Module]] = MappingProxyType(
+_BACKBONES: Mapping[str, Callable[[Sequence[int], int], nn.Module]] = MappingProxyType(
     {"mlp": _mlp, "cnn": _cnn, "resnet": _resnet, "shufflenet": _shufflenet}
 )
 
 
-class _Residual(nn.Sequential):
-    """x + f(x)."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return inputs + super().forward(inputs)
-
-
 class _Shuffle(nn.Module):
-    """ShuffleNet V2's unit with stride 1: one half of the channels is convolved, then both halves are interleaved."""
+    """ShuffleNet V2's unit: a branch and a shortcut of as many channels, which are interleaved.
 
-    def __init__(self, channels: int) -> None:
+    With stride 1 each reads one half of the channels, and the shortcut is the identity. With stride 2 both read all
+    channels, which doubles their number.
+    """
+
+    def __init__(self, channels: int, stride: int = 1) -> None:
         super().__init__()
-        self.branch = _separable(channels // 2)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        kept, changed = inputs.chunk(2, dim=1)
-        return _interleave(kept, self.branch(changed))
-
-
-class _ShuffleDown(nn.Module):
-    """ShuffleNet V2's unit with stride 2: two branches of all channels are interleaved, which doubles their number."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.shortcut = nn.Sequential(
-            *_convolution(channels, channels, stride=2, groups=channels),
-            *_convolution(channels, channels, 1),
-            nn.ReLU(),
+        depthwise = {"stride": stride, "groups": channels}
+        self.shortcut = nn.Sequential()
+        if stride > 1:
+            self.shortcut.extend([*_convolution(channels, channels, **depthwise), *_pointwise(channels)])
+        self.branch = nn.Sequential(
+            *_pointwise(channels), *_convolution(channels, channels, **depthwise), *_pointwise(channels)
         )
-        self.branch = _separable(channels, stride=2)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return _interleave(self.shortcut(inputs), self.branch(inputs))
+        left, right = (inputs, inputs) if len(self.shortcut) else inputs.chunk(2, dim=1)
+        return nn.functional.channel_shuffle(torch.cat((self.shortcut(left), self.branch(right)), dim=1), 2)
 
 
-def _separable(channels: int, stride: int = 1) -> nn.Module:
-    """1 x 1, depthwise 3 x 3 and 1 x 1 convolutions; the depthwise one has no ReLU."""
-    return nn.Sequential(
-        *_convolution(channels, channels, 1),
-        nn.ReLU(),
-        *_convolution(channels, channels, stride=stride, groups=channels),
-        *_convolution(channels, channels, 1),
-        nn.ReLU(),
-    )
-
-
-def _interleave(one: Tensor, other: Tensor) -> Tensor:
-    # [B, C, H, W] twice -> [B, C, 2, H, W] -> [B, 2 C, H, W]
-    return torch.stack((one, other), dim=2).flatten(1, 2)
+def _pointwise(channels: int) -> list[nn.Module]:
+    return [*_convolution(channels, channels, 1), nn.ReLU()]
 
 
 def _convolution(fan_in: int, fan_out: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> list[nn.Module]:

@@ -1,7 +1,8 @@
-"""A model whose parts nodes of different architectures can share: backbone, prototypes, projection and head."""
+"""Models whose parts nodes of different architectures can share: backbone, prototypes, projection and head."""
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from graphcollab.models.small_backbones import small_backbone
 from graphcollab.settings import Count, checked
 from graphcollab.typing import Embedded
 
-__all__ = ["SplitModel"]
+__all__ = ["SplitModel", "split_models"]
 
 _NORMS: Mapping[str, type[nn.Module]] = MappingProxyType(
     {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}
@@ -78,12 +79,8 @@ class SplitModel(nn.Module):
 
     Example:
         >>> model = SplitModel(nn.Conv2d(1, 2, 3), (1, 8, 8), num_classes=10, latent=16)
-        >>> model(torch.zeros(5, 1, 8, 8)).shape
-        torch.Size([5, 10])
         >>> {name: tuple(value.shape) for name, value in model(torch.zeros(5, 1, 8, 8), embed=True)._asdict().items()}
         {'logits': (5, 10), 'latent': (5, 16), 'projection': (5, 16)}
-        >>> list(model.parts)
-        ['backbone', 'prototypes', 'projection', 'head']
     """
 
     parts: ClassVar[Mapping[str, list[str]]] = MappingProxyType(
@@ -103,11 +100,13 @@ class SplitModel(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        features = _count_features(backbone, input_shape, dtype)
+        first = next(backbone.parameters(), torch.empty(0))
+        like: dict[str, Any] = {"device": first.device, "dtype": first.dtype}
+        features = _count_features(
+            backbone, torch.zeros(2, *input_shape, device=first.device, dtype=dtype or first.dtype)
+        )
         width = features if latent is None else latent
         projection, hidden = projection or width, hidden or width
-        first = _first_parameter(backbone)
-        like: dict[str, Any] = {"device": first.device, "dtype": first.dtype}
         if latent is not None:
             layers = {"features": backbone, "flatten": nn.Flatten(), "latent": nn.Linear(features, latent, **like)}
             backbone = nn.Sequential(OrderedDict(layers, relu=nn.ReLU()))
@@ -148,23 +147,17 @@ class SplitModel(nn.Module):
         return f"(prototypes): {' x '.join(map(str, self.prototypes.shape))}"
 
 
-def _first_parameter(module: nn.Module) -> Tensor:
-    """Return what says a module's device and number type."""
-    return next(module.parameters(), torch.empty(0))
-
-
-def _count_features(backbone: nn.Module, input_shape: Sequence[int], dtype: torch.dtype | None) -> int:
-    """Return how many numbers a backbone makes of one sample."""
-    name, shape = type(backbone).__name__, tuple(input_shape)
-    like = _first_parameter(backbone)
-    inputs = torch.zeros((2, *shape), device=like.device, dtype=dtype or like.dtype)
+def _count_features(backbone: nn.Module, inputs: Tensor) -> int:
+    """Return how many numbers a backbone makes of one sample, of two."""
+    name = type(backbone).__name__
     training = {module: module.training for module in backbone.modules()}
     try:
         with torch.no_grad():
             out = backbone.eval()(inputs)
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(
-            f"SplitModel: the backbone {name} cannot read samples of shape {shape} and type {inputs.dtype}: {error}"
+            f"SplitModel: the backbone {name} cannot read samples of shape {tuple(inputs.shape[1:])} and type "
+            f"{inputs.dtype}: {error}"
         ) from error
     finally:
         for module, mode in training.items():
@@ -177,3 +170,83 @@ def _count_features(backbone: nn.Module, input_shape: Sequence[int], dtype: torc
             f"for 2 samples it returned shape {tuple(out.shape)}"
         )
     return out[0].numel()
+
+
+@checked
+def split_models(
+    backbones: Mapping[str, nn.Module] | Sequence[nn.Module],
+    input_shape: Sequence[Count],
+    num_classes: Count,
+    latent: Count | None = None,
+    projection: Count | None = None,
+    hidden: Count | None = None,
+    norm: Literal["batch", "layer", "none"] = "batch",
+    dtype: torch.dtype | None = None,
+    common: bool = True,
+) -> list[SplitModel]:
+    """Put the same parts behind several backbones: a `SplitModel` each, with prototypes, projection and head alike.
+
+    All begin with the first one's prototypes, projection and head, so nodes of all architectures start with one common
+    head, as nodes of one architecture do. Initial parameters are drawn from PyTorch's global generator: seed it before,
+    or give the same models to all runs that are to be compared (a run copies its modules).
+
+    Args:
+        backbones: One module per architecture, in the order that the argument ``architecture`` of `graphcollab.run`
+            counts them; a mapping's names are used in messages. Backbones become part of the models and are not copied.
+            Ready SplitModels are copied.
+        input_shape: See `SplitModel` for this and what follows.
+        num_classes: C.
+        latent: d_z of all architectures. None: what the backbones return, which must then be of one size.
+        projection: d_p.
+        hidden: Width of the projection's hidden layer.
+        norm: Normalisation of that layer.
+        dtype: Number type of inputs.
+        common: Whether prototypes, projection and head begin alike; else each model keeps its own beginning.
+
+    Raises:
+        ValueError: There are no backbones, sizes do not agree, or a backbone cannot read such samples.
+
+    Example:
+        >>> models = split_models({"plain": nn.Flatten(), "deep": nn.Conv2d(1, 4, 3)}, (1, 8, 8), 10, latent=16)
+        >>> torch.equal(models[0].head.weight, models[1].head.weight)
+        True
+        >>> split_models({"plain": nn.Flatten(), "deep": nn.Conv2d(1, 4, 3)}, (1, 8, 8), 10)
+        Traceback (most recent call last):
+        ...
+        ValueError: split_models: latent=64 is what 'plain' has, but 'deep' has latent=144; `latent` gives all ...
+    """
+    if not backbones:
+        raise ValueError("split_models: no backbones were given")
+    models = {}
+    for place, backbone in backbones.items() if isinstance(backbones, Mapping) else enumerate(backbones):
+        name = repr(place) if isinstance(place, str) else f"module {place}"
+        if isinstance(backbone, SplitModel):
+            models[name] = copy.deepcopy(backbone)
+        else:
+            models[name] = SplitModel(backbone, input_shape, num_classes, latent, projection, hidden, norm, dtype)
+    asked = {"num_classes": num_classes, "latent": latent, "projection": projection, "hidden": hidden}
+    _check_sizes(models, {option: size for option, size in asked.items() if size is not None})
+    first, *others = models.values()
+    if common:
+        state = {name: value for name, value in first.state_dict().items() if not name.startswith("backbone.")}
+        for model in others:
+            model.load_state_dict({**model.state_dict(), **state})
+    return [first, *others]
+
+
+def _sizes(model: SplitModel) -> dict[str, int | str]:
+    sizes: dict[str, int | str] = {"num_classes": model.head.out_features, "latent": model.head.in_features}
+    layers: Sequence[Any] = [*model.projection]
+    norm = type(layers[1]).__name__
+    return {**sizes, "projection": model.prototypes.shape[1], "hidden": layers[0].out_features, "norm": norm}
+
+
+def _check_sizes(models: Mapping[str, SplitModel], asked: Mapping[str, int | str]) -> None:
+    """Refuse models that differ in a size from what was asked for, else from the first model."""
+    first = next(iter(models))
+    for option, size in {**_sizes(models[first]), **asked}.items():
+        why = "was asked for" if option in asked else f"is what {first} has"
+        hint = "; `latent` gives all architectures latents of one size" if option == "latent" else ""
+        for name, model in models.items():
+            if (got := _sizes(model)[option]) != size:
+                raise ValueError(f"split_models: {option}={size} {why}, but {name} has {option}={got}{hint}")

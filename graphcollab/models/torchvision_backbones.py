@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab._torchvision import torchvision_models
-from graphcollab.settings import Count, checked
+from graphcollab.settings import Count, checked, look_up
 
 __all__ = ["torchvision_backbone", "torchvision_backbones"]
 
@@ -57,21 +56,13 @@ def torchvision_backbones(in_channels: Count = 3) -> dict[str, nn.Module]:
 
     Raises:
         ModuleNotFoundError: torchvision is not installed.
-
-    Example:
-        >>> {name: sum(p.numel() for p in m.parameters()) for name, m in torchvision_backbones(in_channels=1).items()}
-        {'googlenet': 5591072, 'shufflenet': 1253172, 'resnet18': 11167680, 'alexnet': 2447040}
     """
     return {name: torchvision_backbone(name, in_channels) for name in _BACKBONES}
 
 
 @checked
 def torchvision_backbone(name: str, in_channels: Count = 3) -> nn.Module:
-    """Return one of the networks of `torchvision_backbones`.
-
-    Args:
-        name: ``googlenet``, ``shufflenet``, ``resnet18`` or ``alexnet``.
-        in_channels: Channels of the images.
+    """Return one of the networks of `torchvision_backbones`, by name; its argument and error are the same.
 
     Shapes:
         inputs: [B, in_channels, H, W], H and W at least 15.
@@ -79,17 +70,8 @@ def torchvision_backbone(name: str, in_channels: Count = 3) -> nn.Module:
 
     Raises:
         ValueError: The name is unknown.
-        ModuleNotFoundError: torchvision is not installed.
-
-    Example:
-        >>> import torch
-        >>> torchvision_backbone("shufflenet", in_channels=1).eval()(torch.zeros(2, 1, 28, 28)).shape
-        torch.Size([2, 1024])
     """
-    if name not in _BACKBONES:
-        nearest = difflib.get_close_matches(str(name).lower(), _BACKBONES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown backbone {name!r}; did you mean {nearest!r}? Known: {', '.join(_BACKBONES)}")
-    return _BACKBONES[name](in_channels)
+    return look_up("backbone", name, _BACKBONES)(in_channels)
 
 
 def _googlenet(in_channels: int) -> nn.Module:

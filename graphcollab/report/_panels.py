@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
-from graphcollab.metrics import SimilarityByCluster
 from graphcollab.report._style import COLOURS, MARKED, new_figure, over_rounds
 
 PANELS = 4  # in a row
@@ -29,20 +29,26 @@ def panels_over_rounds(names: Sequence[str], ylabel: str, title: str | None) -> 
     return figure, panels[: len(names)]
 
 
-def bands_by_cluster(found: SimilarityByCluster, ylabel: str, title: str | None) -> Figure:
+def bands_by_cluster(
+    rounds: Sequence[int],
+    cluster: Tensor | None,
+    inside: Tensor,
+    between: Tensor,
+    ylabel: str,
+    title: str | None,
+) -> Figure:
     """Draw what is measured inside clusters and between them over rounds: mean and band, a panel for each cluster.
 
-    Clusters for which there is nothing are left out (callers check that not all are); one "cluster" -1 is all nodes.
+    Clusters for which there is nothing are left out (callers check that not all are).
     """
-    used = [c for c in range(len(found.clusters)) if not all(b.mean[:, c].isnan().all() for b in found[2:])]
-    names = ["all nodes" if int(found.clusters[c]) < 0 else f"cluster {int(found.clusters[c])}" for c in used]
+    used = (~(inside[0].isnan() & between[0].isnan()).all(0)).nonzero().flatten().tolist()
+    names = ["all nodes"] if cluster is None else [f"cluster {int(cluster.unique()[c])}" for c in used]
     figure, panels = panels_over_rounds(names, ylabel, title)
-    rounds = found.rounds.numpy()
     for panel, c in zip(panels, used, strict=True):
-        kinds = (("own cluster", found.inside, COLOURS[0], "-"), ("others", found.between, COLOURS[1], "--"))
+        kinds = (("own cluster", inside, COLOURS[0], "-"), ("others", between, COLOURS[1], "--"))
         for label, band, colour, line in kinds:
-            mean, low, high = (values[:, c].numpy() for values in band)
-            gaps = bool(band.mean[:, c].isnan().any())  # between which a single round would not be seen
+            mean, low, high = band[:, :, c].numpy()
+            gaps = bool(band[0, :, c].isnan().any())  # between which a single round would not be seen
             marker = "o" if gaps or len(rounds) <= MARKED else ""
             panel.plot(rounds, mean, color=colour, linestyle=line, marker=marker, markersize=3, label=label)
             panel.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order, keyed_seed
-from graphcollab.metrics import NodeLatents, node_latents
+from graphcollab.metrics import node_latents
 from graphcollab.report._style import COLOURS, GRID, new_figure, quiet
 from graphcollab.settings import Count, Positive, Seed, checked
 from graphcollab.train import Result
@@ -72,18 +72,19 @@ def latent_figure(
     tasks = result.tasks
     if by == "cluster" and tasks.cluster is None:
         raise ValueError("true clusters are not known: give Tasks(..., cluster=...), or use by='node'")
-    found = NodeLatents(*(v.cpu() for v in node_latents(result.env.engine, result.stacks, split, per_node, of, seed)))
-    if found.target.is_floating_point() or found.target.dim() > 1:
-        raise ValueError(f"targets must be classes, [N] integers, got {found.target.dtype} {list(found.target.shape)}")
-    place = _in_the_plane(found, tasks.names, perplexity, distance, seed)
+    found = node_latents(result.env.engine, result.stacks, split, per_node, of, seed)
+    latent, node, target = (values.cpu() for values in found)
+    if target.is_floating_point() or target.dim() > 1:
+        raise ValueError(f"targets must be classes, [N] integers, got {target.dtype} {list(target.shape)}")
+    place = _in_the_plane(latent, node, tasks.names, perplexity, distance, seed)
     figure = new_figure(9.6, 4.4 if title else 4.1, title)
     left, right = figure.subplots(1, 2)
     if by == "node":
-        _scatter(left, place, found.node, {int(k): tasks.names[k] for k in found.node.unique()}, "nodes")
+        _scatter(left, place, node, {int(k): tasks.names[k] for k in node.unique()}, "nodes")
     else:
-        cluster = tasks.require_cluster().cpu()[found.node]
+        cluster = tasks.require_cluster().cpu()[node]
         _scatter(left, place, cluster, {int(c): f"cluster {c}" for c in cluster.unique()}, "clusters")
-    _scatter(right, place, found.target, {int(c): str(int(c)) for c in found.target.unique()}, "classes")
+    _scatter(right, place, target, {int(c): str(int(c)) for c in target.unique()}, "classes")
     for panel, name in ((left, f"by {by}"), (right, "by class")):
         panel.set_title(name)
         panel.set_xticks([])
@@ -93,11 +94,13 @@ def latent_figure(
     return figure
 
 
-def _in_the_plane(found: NodeLatents, names: tuple[str, ...], perplexity: float, distance: str, seed: int) -> Tensor:
+def _in_the_plane(
+    values: Tensor, node: Tensor, names: tuple[str, ...], perplexity: float, distance: str, seed: int
+) -> Tensor:
     """Return the samples' places in two dimensions, [N, 2]."""
-    values = found.values.double()
+    values = values.double()
     if not values.isfinite().all():
-        bad = int(found.node[(~values.isfinite()).any(1)][0])
+        bad = int(node[(~values.isfinite()).any(1)][0])
         raise ValueError(f"a latent of {names[bad]!r} is NaN or infinite: train with a smaller step size")
     if len(values) < FEWEST:
         raise ValueError(f"t-SNE needs at least {FEWEST} samples, got {len(values)}: use more nodes or another split")

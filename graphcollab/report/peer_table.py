@@ -74,7 +74,7 @@ def _measure(graphs: Graphs, cluster: Tensor, last: int | None) -> list[float]:
     edge_index, times = contact_counts(late, cluster.numel())
     if not times.numel():
         return [math.nan] * len(COLUMNS)
-    share = float(cluster_traffic(late, cluster).mean.nanmean())
+    share = float(cluster_traffic(late, cluster)[1].nanmean())
     area = recovery_auc(edge_index, times.double(), cluster.cpu())
     rand = adjusted_rand_index(edge_index, times.double(), cluster.cpu())
     return [share, area, rand, float(never_sampled(graphs, cluster.numel()).numel())]

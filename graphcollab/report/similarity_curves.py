@@ -50,9 +50,10 @@ def similarity_curves(
         >>> [axes.get_title() for axes in figure.axes]
         ['cluster 0', 'cluster 1']
     """
-    found = similarity_by_cluster(scores, cluster, pooled=pooled)
-    if all(bool(band.mean.isnan().all()) for band in found[2:]):
+    inside, between = similarity_by_cluster(scores, cluster, pooled=pooled)
+    if bool((inside.isnan() & between.isnan()).all()):
         raise ValueError(
-            "no similarities were recorded: record them with RecordScores(), or measure them with ProbeSimilarity(...)"
+            "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
+            "ProbeSimilarity(...)"
         )
-    return bands_by_cluster(found, metric, title)
+    return bands_by_cluster(sorted(scores), None if pooled else cluster, inside, between, metric, title)

@@ -53,12 +53,12 @@ def traffic_curves(
     panel = figure.subplots()
     ends = {}
     for (name, rounds), look in zip(graphs.items(), looks(), strict=False):
-        traffic = cluster_traffic(rounds, cluster, downloaded)
-        marker = look["marker"] if len(traffic.rounds) <= MARKED else ""
-        share = (100 * traffic.mean).numpy()
-        (line,) = panel.plot(traffic.rounds.numpy(), share, marker=marker, markersize=4, linewidth=1.8, clip_on=False)
+        _, mean = cluster_traffic(rounds, cluster, downloaded)
+        marker = look["marker"] if len(rounds) <= MARKED else ""
+        share = (100 * mean).numpy()
+        (line,) = panel.plot(sorted(rounds), share, marker=marker, markersize=4, linewidth=1.8, clip_on=False)
         line.set(color=look["color"], linestyle=look["linestyle"])
-        ends[name] = (float(traffic.mean.nan_to_num(-1.0)[-1]), line)
+        ends[name] = (float(mean.nan_to_num(-1.0)[-1]), line)
     chance = _chance(cluster.cpu())
     ends["peers at random"] = (chance, panel.axhline(100 * chance, color=TEXT, linestyle=":", linewidth=1))
     legend_beside(panel, ends)

@@ -54,10 +54,10 @@ def weight_curves(
     """
     if missing is not None:
         graphs = {r: _all_pairs(*graph, len(cluster), missing, f"round {r}") for r, graph in graphs.items()}
-    found = similarity_by_cluster(graphs, cluster, quantiles=(0.0, 1.0), pooled=pooled)
-    if all(bool(band.mean.isnan().all()) for band in found[2:]):
+    inside, between = similarity_by_cluster(graphs, cluster, quantiles=(0.0, 1.0), pooled=pooled)
+    if bool((inside.isnan() & between.isnan()).all()):
         raise ValueError("there are no weights between different nodes: record graphs with RecordGraph(rounds)")
-    return bands_by_cluster(found, "weight", title)
+    return bands_by_cluster(sorted(graphs), None if pooled else cluster, inside, between, "weight", title)
 
 
 def _all_pairs(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from graphcollab.rewire.adaptive import AdaptivePeers
-from graphcollab.rewire.at_round import AtRound, EveryRound, Keep
 from graphcollab.rewire.choose_center import ChooseCenter
-from graphcollab.rewire.frequent import CountChosen, FrequentPeers
 from graphcollab.rewire.greedy import GreedyPeers
-from graphcollab.rewire.neighbor_bag import KeepChosen, NeighborBag
-from graphcollab.rewire.sample_nodes import SampleNodes
 from graphcollab.rewire.sampler import PeerSampler, RandomPeers
+from graphcollab.rewire.scheduled import AtRound, EveryRound, Keep, SampleNodes
+from graphcollab.rewire.task_distances import Encoder, TaskDistances
 from graphcollab.rewire.task_peers import TaskPeers
+from graphcollab.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen, NeighborBag
 
 __all__ = [
     "AdaptivePeers",
     "AtRound",
     "ChooseCenter",
     "CountChosen",
+    "Encoder",
     "EveryRound",
     "FrequentPeers",
     "GreedyPeers",
@@ -26,5 +26,6 @@ __all__ = [
     "PeerSampler",
     "RandomPeers",
     "SampleNodes",
+    "TaskDistances",
     "TaskPeers",
 ]

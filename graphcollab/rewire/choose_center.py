@@ -16,7 +16,7 @@ from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
 from graphcollab.exchange.servers import connect_servers, places
 from graphcollab.piece import Field, Rewiring
-from graphcollab.rewire.at_round import Keep
+from graphcollab.rewire.scheduled import Keep
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 from graphcollab.typing import Env
 

@@ -12,10 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.keyed import keyed_uniform
-from graphcollab.peers.memory import add_up
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.rewire.sampler import PeerSampler, add_up
 from graphcollab.settings import Fraction, NonNegative
 from graphcollab.typing import Env
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
@@ -10,15 +11,57 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.peers.candidates import Candidates
-from graphcollab.peers.draw import draw_peers
-from graphcollab.peers.edges import connect
 from graphcollab.piece import Rewiring
 from graphcollab.relation import Relation
+from graphcollab.rewire.draw import Candidates, draw_peers
 from graphcollab.settings import Count, Natural
+from graphcollab.transforms import sort_edges
 from graphcollab.typing import Env
 
-__all__ = ["PeerSampler", "RandomPeers"]
+__all__ = ["PeerSampler", "RandomPeers", "add_up", "chosen_edges", "connect"]
+
+
+def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
+    """Return the graph with these edges and a self-loop at every node, in place of those it has.
+
+    Args:
+        data: The graph; it is not changed.
+        edge_index: Sender and receiver of every edge, [2, E], no self-loops.
+        fields: Further edge fields, [E] each; self-loops get 0 (False).
+    """
+    many, device = data.num_nodes, edge_index.device
+    node = torch.arange(many, device=device)
+    data = copy.copy(data)
+    for name in [key for key in data.keys() if "edge" in key]:  # noqa: SIM118
+        del data[name]
+    data.edge_index = torch.cat([edge_index, torch.stack([node, node])], 1)
+    data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=device)
+    for name, values in fields.items():
+        data[f"edge_{name}"] = torch.cat([values, values.new_zeros(many)])
+    return sort_edges(data)
+
+
+def chosen_edges(data: Data) -> Tensor:
+    """Return which edges a model was merged along in this round, self-loops left out, [E]."""
+    sender, receiver = data.edge_index
+    return (data.edge_weight > 0) & (sender != receiver)
+
+
+def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
+    """Add values to what is known of pairs; a pair that is new starts from 0.
+
+    Example:
+        >>> known = Relation(torch.tensor([[1], [0]]), torch.tensor([3]), (3, 3))
+        >>> after = add_up(known, torch.tensor([[2, 1], [0, 0]]), torch.tensor([1, 1]))
+        >>> after.edge_index.tolist(), after.values.tolist()
+        ([[1, 2], [0, 0]], [4, 1])
+    """
+    many = known.size[0]
+    index = torch.cat([known.edge_index, edge_index], 1)
+    key, place = (index[1] * many + index[0]).unique(return_inverse=True)
+    total = torch.zeros(len(key), dtype=values.dtype, device=values.device)
+    total.index_add_(0, place, torch.cat([known.values.to(values.dtype), values]))
+    return Relation(torch.stack([key % many, key // many]), total, known.size)
 
 
 @dataclass(frozen=True)

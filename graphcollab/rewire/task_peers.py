@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
-from graphcollab.peers.edges import connect
-from graphcollab.peers.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
 from graphcollab.piece import Field, Rewiring
-from graphcollab.rewire.at_round import Keep
+from graphcollab.rewire.sampler import connect
+from graphcollab.rewire.scheduled import Keep
+from graphcollab.rewire.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.tasks import Tasks
 from graphcollab.typing import Env

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
-from graphcollab.metrics import metric_of, score_rows
+from graphcollab.metrics import as_metric, score_rows
 from graphcollab.piece import Field, Stop
 from graphcollab.settings import Count
 from graphcollab.typing import Env
@@ -84,7 +84,7 @@ class EarlyStopping(Stop):
         loss = torch.full_like(data.best_loss, torch.nan)
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
         if len(nodes):
-            loss[nodes] = score_rows(env.engine, Rows.own(data.x, nodes), "val", metric_of(env.engine.tasks))[0]
+            loss[nodes] = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))[0]
         return env.plane.publish(loss)
 
     def _keep_best(self, data: Data, loss: Tensor) -> tuple[Data, Tensor]:

@@ -9,7 +9,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Pool", "Split"]
+__all__ = ["Pool", "Split", "not_finite"]
+
+
+def not_finite(values: Tensor) -> Tensor:
+    """Return which samples hold NaN or infinity, as positions; one sum says that none does."""
+    if not values.is_floating_point() or bool(torch.isfinite(values.sum())):
+        return torch.empty(0, dtype=torch.int64)
+    return (~torch.isfinite(values)).reshape(len(values), -1).any(1).nonzero().flatten()
 
 
 @dataclass(frozen=True)
@@ -31,13 +38,12 @@ class Pool:
         if len(self.inputs) != len(self.targets):
             raise ValueError(f"{len(self.inputs)} inputs have {len(self.targets)} targets: each input needs one target")
         for kind, values in (("an input", self.inputs), ("a target", self.targets)):
-            if values.is_floating_point() and not bool(torch.isfinite(values.sum())):
-                bad = (~torch.isfinite(values)).reshape(len(values), -1).any(1).nonzero().flatten()
-                if len(bad):
-                    raise ValueError(
-                        f"{len(bad)} of {len(values)} samples have {kind} that is NaN or infinite, first at index "
-                        f"{int(bad[0])}: clean or drop them before training"
-                    )
+            bad = not_finite(values)
+            if len(bad):
+                raise ValueError(
+                    f"{len(bad)} of {len(values)} samples have {kind} that is NaN or infinite, first at index "
+                    f"{int(bad[0])}: clean or drop them before training"
+                )
 
     def __len__(self) -> int:
         return len(self.inputs)

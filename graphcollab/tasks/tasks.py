@@ -53,7 +53,7 @@ class Tasks:
             batch.
         metric: ``"accuracy"``, ``"mse"``, ``"mae"``, ``"auc"``, or a function ``(outputs, targets) -> number`` of one
             node's samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have, or a
-            ``graphcollab.metrics.UserMetric``.
+            ``graphcollab.metrics.Metric``.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
 
@@ -81,7 +81,7 @@ class Tasks:
             name = getattr(self.metric, "__name__", type(self.metric).__name__)
             raise ValueError(
                 f"metric {name} is a function that does not say whether larger values are better ones: give "
-                f"graphcollab.metrics.UserMetric({name!r}, higher_is_better, function), or set the function's "
+                f"graphcollab.metrics.Metric.per_node({name!r}, higher_is_better, function), or set the function's "
                 "attribute higher_is_better to True or False"
             )
         if "train" not in self.splits:

@@ -1,4 +1,4 @@
-"""What can happen in a run beside the rounds: `Callback`, progress bar, logs, records of the graph."""
+"""What can happen in a run beside the rounds: `Callback`, and the callbacks that show, record, log and look on."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from graphcollab.engine import Rows
 from graphcollab.method import last_graph
-from graphcollab.settings import Count, checked
-from graphcollab.train.history import History
+from graphcollab.metrics import as_metric, score_rows
+from graphcollab.settings import Count, Natural, SettingError, checked
+from graphcollab.train.result import History
 from graphcollab.typing import Env
+from graphcollab.weigh import Similarity
 
-__all__ = ["Callback", "CsvLog", "JsonLog", "Progress", "RecordGraph", "RecordScores", "TensorBoardLog"]
+__all__ = ["Callback", "HistoryLog", "ProbeSimilarity", "Progress", "RecordGraph", "TensorBoardLog", "WatchMerging"]
 
 
 class Callback:
     """Base of callbacks: override what you need. A callback must not change the data.
 
     A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``on_round`` and, where the round
-    is evaluated, ``on_evaluate``; then ``on_stop`` and ``on_end``. It calls callbacks in this order: the report of
-    isolated nodes, the user's as they were given, the progress bar, patience, evaluation, checkpoints. Only ``on_stop``
-    goes the other way: the last state is saved before anything is put back.
+    is evaluated, ``on_evaluate``; then ``on_stop`` and ``on_end``. It calls callbacks as they were given, then the
+    progress bar; a checkpoint comes after all of them. Only ``on_stop`` goes the other way: the last state is saved
+    before anything is put back.
     """
 
     @property
@@ -107,62 +111,42 @@ class RecordGraph(Callback):
 
     Args:
         rounds: Rounds, counted from 1. Default: every round.
+        scores: Keep in ``history.scores``, too, the similarities that the method measured for its own use
+            (``data.scores``). Rounds in which it measured nothing are left out, and so are those in which
+            `ProbeSimilarity` has measured for analysis.
     """
 
     @checked
-    def __init__(self, rounds: Collection[Count] | None = None) -> None:
-        self.rounds = rounds
+    def __init__(self, rounds: Collection[Count] | None = None, scores: bool = False) -> None:
+        self.rounds, self.scores = rounds, scores
 
     def on_round(self, data: Data, history: History) -> None:
         """Keep the graph if it is one of the rounds."""
-        if self.rounds is None or data.round in self.rounds:
-            edge_index, edge_weight = last_graph(data)
-            history.graphs[data.round] = (edge_index.cpu(), edge_weight.cpu())
-
-
-class RecordScores(Callback):
-    """Keep the similarities that nodes measured in some rounds in ``history.scores``.
-
-    They are those that the method measured for its own use (``data.scores``). Rounds in which it measured nothing are
-    left out, and so are those in which `ProbeSimilarity` has measured for analysis.
-
-    Args:
-        rounds: Rounds, counted from 1. Default: every round.
-    """
-
-    @checked
-    def __init__(self, rounds: Collection[Count] | None = None) -> None:
-        self.rounds = rounds
-
-    def on_round(self, data: Data, history: History) -> None:
-        """Keep the similarities if it is one of the rounds."""
-        wanted = self.rounds is None or data.round in self.rounds
-        if wanted and "scores" in data and data.round not in history.scores:
+        if self.rounds is not None and data.round not in self.rounds:
+            return
+        edge_index, edge_weight = last_graph(data)
+        history.graphs[data.round] = (edge_index.cpu(), edge_weight.cpu())
+        if self.scores and "scores" in data and data.round not in history.scores:
             history.scores[data.round] = (data.scores.edge_index.cpu(), data.scores.values.cpu())
 
 
-class CsvLog(Callback):
-    """Write the history as CSV after every evaluation; the file is whole at any moment."""
+class HistoryLog(Callback):
+    """Write the history after every evaluation; the file is whole at any moment.
+
+    Args:
+        path: A name that ends in ``.csv`` or ``.json``: `History.to_csv` or `History.to_json` writes it.
+    """
 
     @checked
     def __init__(self, path: str | Path) -> None:
-        self.path = path
+        self.path = Path(path)
+        if self.path.suffix not in (".csv", ".json"):
+            raise SettingError("path", "the name of a file that ends in .csv or .json", path)
 
     def on_evaluate(self, data: Data, history: History) -> None:
         """Write the file anew."""
-        history.to_csv(self.path)
-
-
-class JsonLog(Callback):
-    """Write the history as JSON after every evaluation; the file is whole at any moment."""
-
-    @checked
-    def __init__(self, path: str | Path) -> None:
-        self.path = path
-
-    def on_evaluate(self, data: Data, history: History) -> None:
-        """Write the file anew."""
-        history.to_json(self.path)
+        write = history.to_csv if self.path.suffix == ".csv" else history.to_json
+        write(self.path)
 
 
 class TensorBoardLog(Callback):
@@ -180,8 +164,7 @@ class TensorBoardLog(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ImportError("TensorBoard is not installed: pip install graphcollab[tensorboard]") from error
-        self.make = SummaryWriter
-        self.folder = str(folder)
+        self.make, self.folder = SummaryWriter, str(folder)
         self.writer: Any = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
@@ -199,3 +182,98 @@ class TensorBoardLog(Callback):
         """Flush and close."""
         if self.writer is not None:
             self.writer.close()
+
+
+class WatchMerging(Callback):
+    """Validate every node's model before and after merging, every round.
+
+    Evaluations keep ``val_loss_before``, ``val_metric_before``, ``val_loss_after`` and ``val_metric_after`` of the last
+    round in ``history.values``; nodes that do not train keep their values. Merging is drawn by
+    `graphcollab.report.merge_curves`, and `HealthCheck` warns where it keeps hurting.
+    """
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Validation samples."""
+        return ("val",)
+
+    def on_start(self, data: Data, history: History, rounds: int) -> None:
+        """Go on from the values of the last round, which a resumed history has."""
+        for name in (f"val_{what}_{when}" for what in ("loss", "metric") for when in ("before", "after")):
+            history.merging.setdefault(name, torch.full((data.num_nodes,), torch.nan, dtype=torch.float64))
+        self.whole, self.now = history.merging, dict(history.merging)
+
+    def before_mixing(self, data: Data, env: Env) -> None:
+        """Validate what nodes learned themselves."""
+        self._validate(data, env, "before")
+
+    def after_mixing(self, data: Data, env: Env) -> None:
+        """Validate what came of merging."""
+        self._validate(data, env, "after")
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Keep the values of the round, now that it is whole."""
+        history.merging.update(self.now)
+
+    def values(self) -> Mapping[str, Tensor]:
+        """Return loss and metric before and after merging."""
+        return dict(self.whole)
+
+    def _validate(self, data: Data, env: Env, when: str) -> None:
+        nodes = data.trains.nonzero().flatten()
+        if not len(nodes):
+            return
+        found = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))
+        for what, value in zip(("loss", "metric"), found, strict=True):
+            name = f"val_{what}_{when}"
+            self.now[name] = self.now[name].index_copy(0, nodes.cpu(), value.cpu())
+
+
+class ProbeSimilarity(Callback):
+    """Measure the similarity of some nodes to all others in ``history.scores``: what a metric could see.
+
+    Nothing is charged, and no method makes use of it. `graphcollab.report.similarity_curves` draws it.
+
+    Args:
+        metric: What is measured.
+        nodes: Who measures, by position. Default: all, which takes K² measurements.
+        rounds: Rounds, counted from 1. Default: every round.
+    """
+
+    @checked
+    def __init__(
+        self, metric: Similarity, nodes: Collection[Natural] | None = None, rounds: Collection[Count] | None = None
+    ) -> None:
+        self.metric, self.nodes, self.rounds = metric, None if nodes is None else list(nodes), rounds
+        self.found: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Splits that the metric reads."""
+        return self.metric.needs
+
+    def on_start(self, data: Data, history: History, rounds: int) -> None:
+        """Check that the nodes exist.
+
+        Raises:
+            ValueError: If one does not.
+        """
+        self.found = None
+        unknown = [k for k in self.nodes or () if k >= data.num_nodes]
+        if unknown:
+            raise ValueError(f"nodes must be positions from 0 to {data.num_nodes - 1}, got {unknown[:5]}")
+
+    def before_mixing(self, data: Data, env: Env) -> None:
+        """Measure."""
+        if self.rounds is not None and data.round + 1 not in self.rounds:
+            return
+        everyone = torch.arange(data.num_nodes, device=data.node_id.device)
+        receiver = everyone if self.nodes is None else everyone[self.nodes]
+        pairs = torch.cartesian_prod(receiver, everyone).T.flip(0)
+        pairs = pairs[:, pairs[0] != pairs[1]]
+        self.found = pairs.cpu(), self.metric.scores(data, env, pairs).cpu()
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Keep what was measured in the round, now that it is whole."""
+        if self.found is not None:
+            history.scores[data.round], self.found = self.found, None

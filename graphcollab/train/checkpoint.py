@@ -14,7 +14,7 @@ import re
 import shutil
 import struct
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,8 @@ from torch_geometric.data import Data
 
 from graphcollab.files import own_name, write_new
 from graphcollab.settings import checked
-from graphcollab.train.encoding import decode, encode
-from graphcollab.train.history import History
-from graphcollab.train.journal import LOG, Journal
+from graphcollab.train.journal import LOG, Journal, decode, encode
+from graphcollab.train.result import History
 
 __all__ = [
     "is_stale",
@@ -36,7 +35,6 @@ __all__ = [
     "list_checkpoints",
     "load_checkpoint",
     "newest",
-    "old_files",
     "read_checkpoint",
     "remove_checkpoint",
     "write_checkpoint",
@@ -44,24 +42,11 @@ __all__ = [
 
 FORMAT, VERSION = "graphcollab-checkpoint", 2
 MANIFEST, PART = "manifest.json", "part-00000.safetensors"
-OLD = "graphcollab-run-1"  # single files, up to version 0.1 of the package
 NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number where a round was saved again
 DAMAGES = (  # what decoding may end in where somebody has made the content up
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    SafetensorError,
-    StopIteration,
-    struct.error,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, StopIteration, struct.error),
+    *(TypeError, ValueError),
 )
-
-
-class OtherVersionError(ValueError):
-    """A checkpoint is of another version of the format, so it is whole, but not for this package to read."""
-
 
 Loaded = tuple[Data, History, dict[str, Any]]
 
@@ -94,12 +79,7 @@ def write_checkpoint(folder: Path, data: Data, history: History, about: Mapping[
 
 
 def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
-    """Read a checkpoint; nothing in it is executed, and nothing is decoded before all checksums were found right.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If it is something else, of another version, or damaged.
-    """
+    """Read a checkpoint as `load_checkpoint` does; nothing is decoded before all checksums were found right."""
     content = _manifest(path)
     try:
         tensors: dict[str, Tensor] = {}
@@ -158,12 +138,6 @@ def latest_checkpoint(folder: str | Path) -> Path | None:
 
 def newest(folder: str | Path) -> tuple[Path, Loaded, Journal] | None:
     """Return the newest undamaged checkpoint with its content; see `latest_checkpoint`."""
-    if old := old_files(folder):
-        raise ValueError(
-            f"{folder} holds checkpoints of the older format {OLD} ({old[-1].name}), which this version does not read: "
-            "finish the run with version 0.1 of the package, use another folder, or start afresh with resume=False, "
-            "which removes them"
-        )
     paths, problem = list_checkpoints(folder), None
     for path in paths:  # older ones as well: the run would remove them
         _require_version(path)
@@ -183,17 +157,14 @@ def newest(folder: str | Path) -> tuple[Path, Loaded, Journal] | None:
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
     """List the checkpoints in a folder, oldest first; those still being written have another name."""
-    return sorted((path for path in _inside(folder) if NAME.fullmatch(path.name)), key=_order)
-
-
-def old_files(folder: str | Path) -> list[Path]:
-    """List checkpoints of the older format, oldest first."""
-    return sorted(path for path in _inside(folder) if re.fullmatch(r"round-\d+\.safetensors", path.name))
+    inside = Path(folder).iterdir() if Path(folder).is_dir() else ()
+    found = {path: [int(part or 0) for part in name.groups()] for path in inside if (name := NAME.fullmatch(path.name))}
+    return sorted(found, key=lambda path: found[path])
 
 
 def is_stale(path: Path) -> bool:
-    """Tell whether a name is that of a checkpoint that was being written, by this version or the older one."""
-    return re.fullmatch(r"\.round-.*\.part|round-\d+\.safetensors\.part", path.name) is not None
+    """Tell whether a name is that of a checkpoint that was being written."""
+    return re.fullmatch(r"\.round-.*\.part", path.name) is not None
 
 
 def remove_checkpoint(path: Path) -> None:
@@ -208,10 +179,7 @@ def remove_checkpoint(path: Path) -> None:
 def _manifest(path: Path) -> dict[str, Any]:
     """Return what a checkpoint's manifest says, once its checksum was found right."""
     if path.is_file():
-        with path.open("rb") as file:
-            old = OLD.encode() in file.read(1 << 20)
-        older = f"a checkpoint of the older format {OLD}, which this version does not read" if old else "no checkpoint"
-        raise ValueError(f"{path} is {older}; a checkpoint ({FORMAT} {VERSION}) is a folder with a {MANIFEST}")
+        raise ValueError(f"{path} is no checkpoint; a checkpoint ({FORMAT} {VERSION}) is a folder with a {MANIFEST}")
     if not path.is_dir():
         raise FileNotFoundError(f"there is no checkpoint at {path}")
     try:
@@ -228,11 +196,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _require_version(path: Path) -> None:
-    """Check that a checkpoint does not say that it is of another version; what cannot be read says nothing.
-
-    Raises:
-        OtherVersionError: If it does.
-    """
+    """Check that a checkpoint does not say that it is of another version; what cannot be read says nothing."""
     try:
         head, _, text = (path / MANIFEST).read_bytes().partition(b"\n")
     except OSError:
@@ -240,7 +204,7 @@ def _require_version(path: Path) -> None:
     if head.endswith(_head(text).split()[-1]):  # one of ours, whose number a disk has changed
         return
     if (other := re.match(rb"%s (\d{1,9})\s" % FORMAT.encode(), head)) and int(other[1]) != VERSION:
-        raise OtherVersionError(
+        raise ValueError(
             f"{path} is of version {int(other[1])} of the format, this package reads version {VERSION}: finish the run "
             "with the package that wrote it, use another folder, or start afresh with resume=False, which removes it"
         )
@@ -253,11 +217,7 @@ def _head(text: bytes) -> bytes:
 
 
 def _require(file: Path, length: int, digest: str, wanted: Mapping[str, Any]) -> None:
-    """Check that a file is what the manifest says.
-
-    Raises:
-        ValueError: If it is not.
-    """
+    """Check that a file is what the manifest says."""
     if length != wanted["length"]:
         raise ValueError(f"{file.name} has {length} bytes and should have {wanted['length']}")
     if digest != wanted["sha256"]:
@@ -269,12 +229,3 @@ def _plain(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", name):
         raise ValueError(f"{name!r} is no name of a part")
     return name
-
-
-def _inside(folder: str | Path) -> Iterator[Path]:
-    return Path(folder).iterdir() if Path(folder).is_dir() else iter(())
-
-
-def _order(path: Path) -> tuple[int, int]:
-    found = NAME.fullmatch(path.name)
-    return (int(found[1]), int(found[2] or 0)) if found else (-1, 0)

@@ -13,13 +13,12 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.settings import Seed, checked
 from graphcollab.tasks import Tasks
-from graphcollab.train.comparison import Comparison
+from graphcollab.train.comparison import Comparison, Trial
 from graphcollab.train.identity import OtherRunError
-from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
+from graphcollab.train.saver import FolderInUseError
 from graphcollab.train.start import Graph, Model
-from graphcollab.train.trial import Trial
 
 __all__ = ["compare"]
 

@@ -1,4 +1,4 @@
-"""What `compare` returns: trials side by side, with paired statistics."""
+"""What `compare` keeps of every run, and returns: trials side by side, with paired statistics."""
 
 from __future__ import annotations
 
@@ -11,12 +11,128 @@ import torch
 
 from graphcollab.metrics import PairedDifference, paired_difference
 from graphcollab.train.result import Result
-from graphcollab.train.trial import COLUMNS, Reached, Trial
 
-__all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Comparison"]
+__all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Comparison", "Trial"]
 
 SHARES = ("accuracy", "auc")
 METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
+COLUMNS = (*METRIC_COLUMNS, "bytes_per_node", "seconds")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One method with one setting on one seed.
+
+    Args:
+        method: Name of the method.
+        seed: Seed of tasks and run.
+        setting: What was chosen from the grid.
+        validation: Mean validation metric of the returned models; NaN where there is none, or a node diverged.
+        summary: Test metric over nodes, bytes and seconds; ``nodes`` says over how many the mean is.
+        curve: Rounds and mean test metric at every evaluation.
+        per_node: Test metric of every node's returned model; NaN where a node has none.
+        test_loss: Mean test loss of the returned models.
+        seconds: Seconds since the start at every evaluation.
+        sent: Bytes that a node had sent at every evaluation, mean over nodes.
+        messages: Messages that all nodes together had sent at every evaluation.
+        failure: What went wrong, if the trial failed; all its numbers are NaN then.
+    """
+
+    method: str
+    seed: int
+    setting: Mapping[str, Any]
+    validation: float
+    summary: Mapping[str, float]
+    curve: tuple[list[int], list[float]] = field(repr=False, default=((), ()))  # type: ignore[assignment]
+    per_node: tuple[float, ...] = field(repr=False, default=())
+    test_loss: float = field(repr=False, default=math.nan)
+    seconds: tuple[float, ...] = field(repr=False, default=())
+    sent: tuple[float, ...] = field(repr=False, default=())
+    messages: tuple[float, ...] = field(repr=False, default=())
+    failure: str = ""
+
+    @property
+    def isolated(self) -> int:
+        """How many nodes were left behind since they diverged."""
+        return int(self.summary.get("isolated", 0))
+
+    @classmethod
+    def failed(cls, method: str, seed: int, setting: Mapping[str, Any], failure: str) -> Trial:
+        """Return what is kept of a run that failed."""
+        return cls(method, seed, setting, math.nan, dict.fromkeys(COLUMNS, math.nan), failure=failure)
+
+    @classmethod
+    def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result) -> Trial:
+        """Return what is kept of a run."""
+        history = result.history
+
+        def final(name: str) -> float:
+            return history.mean(name)[history.returned] if name in history.values else math.nan
+
+        return cls(
+            method,
+            seed,
+            setting,
+            validation=final("val_metric"),
+            summary=result.summary(),
+            curve=(list(history.rounds), history.mean("test_metric")),
+            per_node=tuple(history.final("test_metric").tolist()),
+            test_loss=final("test_loss"),
+            seconds=tuple(history.seconds),
+            sent=tuple(history.mean("bytes_sent")),
+            messages=tuple(history.table("messages_sent").sum(1).tolist()),
+        )
+
+    def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:
+        """Return when the mean test metric was first as good as a target.
+
+        It is the first evaluation at which that is so: nothing is interpolated, so it can be late by as many rounds as
+        lie between evaluations.
+
+        Returns:
+            Rounds played, seconds since the start, and bytes that a node had sent, mean over nodes (the last two NaN
+            where they were not kept), or None where the target never was reached.
+        """
+        rounds, values = self.curve
+        for t, (round_, value) in enumerate(zip(rounds, values, strict=True)):
+            if value >= target if higher_is_better else value <= target:
+                seconds, sent = (kept[t] if kept else math.nan for kept in (self.seconds, self.sent))
+                return round_, seconds, sent
+        return None
+
+    def within(self, budget: float, unit: str = "messages") -> tuple[int, float] | None:
+        """Return when a budget was last kept, and the mean test metric then; see `reached` for what lies between.
+
+        It is the last evaluation before which all nodes together had sent no more than the budget.
+
+        Args:
+            budget: Messages, or bytes, of all nodes together.
+            unit: ``"messages"`` or ``"bytes"``.
+
+        Returns:
+            Round and mean test metric, or None where more had been sent before the first evaluation.
+
+        Raises:
+            ValueError: If the unit is neither, or it was not kept how much was sent.
+        """
+        sent = self.total(unit)
+        if not sent:
+            raise ValueError(
+                f"a trial of {self.method!r} does not hold how many {unit} its nodes sent: make it by a run"
+            )
+        kept = [t for t, total in enumerate(sent) if total <= budget * (1 + 1e-12)]  # a mean times K is rounded
+        rounds, values = self.curve
+        return (rounds[kept[-1]], values[kept[-1]]) if kept else None
+
+    def total(self, unit: str = "messages") -> list[float]:
+        """Return how many messages or bytes all nodes had sent at every evaluation; empty where it was not kept.
+
+        Raises:
+            ValueError: If the unit is neither ``"messages"`` nor ``"bytes"``.
+        """
+        if unit not in ("messages", "bytes"):
+            raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
+        return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]
 
 
 @dataclass(frozen=True)
@@ -138,12 +254,8 @@ class Comparison:
             out.append(float(better.double().mean()))
         return out
 
-    def reached(self, method: str, target: float) -> list[Reached | None]:
-        """Return when a method's mean test metric was first as good as a target on every seed; None: never.
-
-        Args:
-            method: Name of the method.
-            target: Value of the metric; a share lies between 0 and 1.
+    def reached(self, method: str, target: float) -> list[tuple[int, float, float] | None]:
+        """Return for every seed when a method's mean test metric was first as good as a target; see `Trial.reached`.
 
         Raises:
             ValueError: If the metric is a share and the target is not.
@@ -169,12 +281,10 @@ class Comparison:
             row["nodes"], row["of_nodes"] = min(((n, n + i) for n, i in counts), default=(math.nan, math.nan))
             row["isolated"] = max(trial.isolated for trial in trials)
             row["settings"] = [dict(trial.setting) for trial in trials]
-            row["per_seed"] = [_seed_entry(trial) for trial in trials]
+            row["per_seed"] = [
+                {"seed": trial.seed, "validation": trial.validation, **trial.summary}
+                | ({"failure": trial.failure} if trial.failure else {})
+                for trial in trials
+            ]
             out[name] = row
         return out
-
-
-def _seed_entry(trial: Trial) -> dict[str, Any]:
-    """Return what a row says of one seed."""
-    entry = {"seed": trial.seed, "validation": trial.validation, **trial.summary}
-    return {**entry, "failure": trial.failure} if trial.failure else entry

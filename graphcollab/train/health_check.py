@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch_geometric.data import Data
 from graphcollab.method import last_graph
 from graphcollab.settings import Count, NonNegative, Share, checked
 from graphcollab.train.callbacks import Callback
-from graphcollab.train.history import Finding, History
+from graphcollab.train.result import Finding, History
 
 __all__ = ["HealthCheck"]
 
@@ -50,17 +49,6 @@ class HealthCheck(Callback):
         ruin: How much may be lost, relative to it, whether or not merging makes it worse still: once models are ruined,
             it may not.
         share: Share of the nodes that makes a warning where no clusters are known.
-
-    Example:
-        >>> history = History(("a", "b"))
-        >>> for best, merged in [(0.8, 0.8)] * 5 + [(0.7, 0.5)] * 5:
-        ...     both = {"val_metric_before": torch.full((2,), best), "val_metric_after": torch.full((2,), merged)}
-        ...     history.add(len(history) + 1, 0.0, both)
-        >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore")
-        ...     HealthCheck(torch.tensor([0, 0])).on_evaluate(Data(), history)
-        >>> [(finding.round, finding.kind, finding.nodes) for finding in history.findings]
-        [(10, 'cluster death', (0, 1))]
     """
 
     @checked
@@ -76,9 +64,15 @@ class HealthCheck(Callback):
         share: Share = 0.1,
     ) -> None:
         self.cluster = None if cluster is None else torch.as_tensor(cluster).cpu()
-        self.after, self.patience, self.margin, self.drop, self.share = after, patience, margin, drop, share
-        self.ruin = ruin
-        self.streak: _Streak | None = None
+        self.after, self.patience, self.share = after, patience, share
+        self.margin, self.drop, self.ruin = margin, drop, ruin
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read = 0  # evaluations; of the last ones the mean over each group [G], larger is better
+        lengths = {"before": self.patience, "after": 4 * self.patience}
+        self._merging = {when: deque[Tensor](maxlen=length) for when, length in lengths.items()}
+        self._best = torch.tensor(-torch.inf, dtype=torch.float64)  # of means over as many evaluations before them, [G]
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         """Forget other runs, and what was found at an evaluation that the history has no more.
@@ -86,7 +80,7 @@ class HealthCheck(Callback):
         Raises:
             ValueError: If the clusters are not for this run's nodes.
         """
-        self.streak = None
+        self._forget()
         if self.cluster is not None and self.cluster.shape != (len(history.names),):
             expected = f"one cluster for each of {len(history.names)} nodes"
             raise ValueError(f"HealthCheck expected {expected}, got shape {list(self.cluster.shape)}")
@@ -114,12 +108,12 @@ class HealthCheck(Callback):
         """See whether merging keeps hurting a group that was better before."""
         if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
             return
-        if self.streak is None:
-            label = torch.arange(len(history.names)) if self.cluster is None else self.cluster
-            self.streak = _Streak(label.unique(return_inverse=True)[1], self.patience, history.higher_is_better)
-        streak, group = self.streak, self.streak.group
-        for round_ in streak.take(history):
-            dying = streak.dying(self.margin, self.drop, self.ruin)
+        label = torch.arange(len(history.names)) if self.cluster is None else self.cluster
+        group = label.unique(return_inverse=True)[1]
+        read, self._read = self._read, len(history)
+        for t in range(read, len(history)):
+            self._take(history, t, group)
+            dying = self._dying()
             if self.cluster is None:
                 few = int(dying.sum()) < max(2.0, self.share * len(dying))
                 found = [] if few else [dying.nonzero().flatten().tolist()]
@@ -128,13 +122,42 @@ class HealthCheck(Callback):
             known = [finding.nodes for finding in history.findings if finding.kind == DEATH]
             for nodes in found:
                 if tuple(nodes) not in known and not (known and self.cluster is None):
-                    text = self._death(nodes, streak, history)
-                    _report(Finding(round_, DEATH, tuple(nodes), text), history)
+                    text = self._death(nodes, group[nodes].unique(), history)
+                    _report(Finding(history.rounds[t], DEATH, tuple(nodes), text), history)
 
-    def _death(self, nodes: list[int], streak: _Streak, history: History) -> str:
-        of = streak.group[nodes].unique()
-        before, after = (streak.sign * float(v[-1][of].nanmean()) for v in (streak.before, streak.after))
-        best = streak.sign * float(streak.best[of].nanmean())
+    def _take(self, history: History, t: int, group: Tensor) -> None:
+        """Read an evaluation: the mean over each group's nodes at work; NaN where there is none."""
+        now = {when: history.values[f"val_metric_{when}"][t] for when in self._merging}
+        worked = ~now["before"].isnan() & ~now["after"].isnan()
+        losses = history.values.get("val_loss_before")
+        if losses is not None and t:  # of nodes at rest the values of their last round are repeated
+            worked &= losses[t] != losses[t - 1]
+        sign = 1 if history.higher_is_better else -1
+        count = torch.bincount(group[worked], minlength=int(group.max()) + 1)
+        for when, values in now.items():
+            total = torch.zeros(len(count), dtype=torch.float64).index_add(0, group[worked], values[worked])
+            self._merging[when].append(sign * total / count)
+        after = self._merging["after"]
+        if len(after) >= 2 * self.patience:
+            self._best = torch.fmax(self._best, torch.stack([*after][-2 * self.patience : -self.patience]).mean(0))
+
+    def _dying(self) -> Tensor:
+        """Tell of every group whether all its last evaluations show harm and loss, [G]; unknown values show none."""
+        before, after = (torch.stack([*means]) for means in self._merging.values())
+        if len(after) < 2 * self.patience:
+            return torch.zeros(after.shape[1], dtype=torch.bool)
+        scale, last = self._best.abs(), after[-self.patience :]
+        # the median hides the one step of a fall; 1.05 makes of it the standard deviation of a single normal value
+        noise = 1.05 * after.diff(dim=0).abs().nanmedian(0).values
+        harm = last < before - self.margin * scale
+        loss, ruined = (
+            last < self._best - torch.fmax(share * scale, NOISE * noise) for share in (self.drop, self.ruin)
+        )
+        return ((harm & loss).all(0) | ruined.all(0)) & self._best.isfinite()
+
+    def _death(self, nodes: list[int], groups: Tensor, history: History) -> str:
+        sign, last = 1 if history.higher_is_better else -1, (means[-1] for means in self._merging.values())
+        best, before, after = (sign * float(means[groups].nanmean()) for means in (self._best, *last))
         who = _who(nodes, history)
         if self.cluster is not None:
             who = f"cluster {self.cluster[nodes[0]].item()} of {who}"
@@ -144,53 +167,6 @@ class HealthCheck(Callback):
             "nodes listen to another cluster and pass on what they hear. Give less weight to dissimilar models (as "
             "merge='similarity' does), lower the temperature tau, or let nodes know more peers before they choose"
         )
-
-
-class _Streak:
-    """The last evaluations of every group, larger values better, and the best mean over as many before them."""
-
-    def __init__(self, group: Tensor, patience: int, higher_is_better: bool) -> None:
-        self.group, self.patience, self.sign = group, patience, 1 if higher_is_better else -1
-        self.size = int(group.max()) + 1
-        self.taken, self.last_loss = 0, None
-        self.before: deque[Tensor] = deque(maxlen=patience)
-        self.after: deque[Tensor] = deque(maxlen=4 * patience)
-        self.best = torch.full((self.size,), -torch.inf, dtype=torch.float64)
-
-    def take(self, history: History) -> Iterator[int]:
-        """Read the evaluations that were not read yet, and yield their rounds."""
-        before, after = (history.values[f"val_metric_{when}"] for when in ("before", "after"))
-        losses = history.values.get("val_loss_before")
-        for t in range(self.taken, len(before)):
-            worked = ~before[t].isnan() & ~after[t].isnan()
-            if losses is not None and t:  # of nodes at rest the values of their last round are repeated
-                worked &= losses[t] != losses[t - 1]
-            self.before.append(self._means(before[t], worked))
-            self.after.append(self._means(after[t], worked))
-            self.taken = t + 1
-            if len(self.after) >= 2 * self.patience:
-                earlier = torch.stack([*self.after][-2 * self.patience : -self.patience]).mean(0)
-                self.best = torch.fmax(self.best, earlier)
-            yield history.rounds[t + len(history.rounds) - len(before)]
-
-    def dying(self, margin: float, drop: float, ruin: float) -> Tensor:
-        """Tell of every group whether all its last evaluations show harm and loss, [G]; unknown values show none."""
-        if len(self.after) < 2 * self.patience:
-            return torch.zeros(self.size, dtype=torch.bool)
-        before, after = torch.stack([*self.before]), torch.stack([*self.after])
-        scale = self.best.abs()
-        # the median hides the one step of a fall; 1.05 makes of it the standard deviation of a single normal value
-        noise = 1.05 * after.diff(dim=0).abs().nanmedian(0).values
-        harm = after[-self.patience :] < before - margin * scale
-        loss, ruined = (
-            after[-self.patience :] < self.best - torch.fmax(share * scale, NOISE * noise) for share in (drop, ruin)
-        )
-        return ((harm & loss).all(0) | ruined.all(0)) & self.best.isfinite()
-
-    def _means(self, values: Tensor, worked: Tensor) -> Tensor:
-        """Return the mean over each group's nodes at work, [G]; NaN where there is none."""
-        total = torch.zeros(self.size, dtype=torch.float64).index_add(0, self.group[worked], values[worked])
-        return self.sign * total / torch.bincount(self.group[worked], minlength=self.size)
 
 
 def _who(nodes: list[int], history: History) -> str:

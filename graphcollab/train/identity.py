@@ -21,8 +21,8 @@ from graphcollab.control.guard import Isolate
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
-from graphcollab.train.encoding import encode
 from graphcollab.train.fingerprint import codes_in, layers
+from graphcollab.train.journal import encode
 
 __all__ = ["OtherRunError", "checksum", "describe_run", "describe_start", "require_same", "with_factor"]
 

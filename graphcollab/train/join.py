@@ -16,9 +16,8 @@ from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.train.check import check_outputs
 from graphcollab.train.result import Result
-from graphcollab.train.start import build_graph
+from graphcollab.train.start import build_graph, check_outputs
 from graphcollab.typing import Env
 
 __all__ = ["Joined", "join"]

@@ -1,4 +1,4 @@
-"""A history as a file that only grows: what a checkpoint adds to it does not depend on what is there already."""
+"""What checkpoints hold: values as JSON with tensors put aside, and histories as files that grow; no code."""
 
 from __future__ import annotations
 
@@ -13,22 +13,75 @@ from typing import Any, TypeAlias
 from safetensors.torch import load, save
 from torch import Tensor
 
-from graphcollab.train.encoding import decode, encode
-from graphcollab.train.history import History
+from graphcollab.nn import Mixer, Mixers
+from graphcollab.relation import Relation
+from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.train.result import Finding, History
 
-__all__ = ["LOG", "Journal"]
+__all__ = ["LOG", "Journal", "decode", "encode"]
 
 LOG = "history.log"
+CHUNK = 1000  # entries of a track that are written at a time: the header of a block stays small
+SIZES = struct.Struct("<QQ")  # bytes of a block's description and of its tensors
 
 Track: TypeAlias = tuple[str, str, str | None]
 """A part of a history that grows: name of the field, kind, and key where the field is a mapping of lists."""
 
-CHUNK = 1000  # entries of a track that are written at a time: the header of a block stays small
-SIZES = struct.Struct("<QQ")  # bytes of a block's description and of its tensors
+_VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, Mixers, History, Finding)}
+
+
+def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:
+    """Turn a value into JSON, with its tensors put aside under their names.
+
+    Args:
+        value: A tensor, a plain value, one of the package's values, or mappings, tuples and lists of such.
+        name: Its name.
+        tensors: Where its tensors are put, on the CPU; of rows that are all the same only one is kept.
+        copy: Give every tensor memory of its own.
+
+    Raises:
+        TypeError: If it holds anything else.
+    """
+    if isinstance(value, Tensor):
+        repeated = value.shape[0] if value.dim() > 1 and value.stride(0) == 0 and value.shape[0] > 1 else 0
+        kept = (value[:1] if repeated else value).detach().cpu().contiguous()
+        tensors[name] = kept.clone() if copy else kept
+        return {"tensor": name, "repeated": repeated}
+    if type(value) in _VALUES.values():
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {"value": type(value).__name__, "fields": encode(fields, name, tensors, copy)}
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, bool | int | float | str | None):
+                raise TypeError(f"{name} has a key of type {type(key).__name__}, which a checkpoint cannot hold")
+        keys = [{"key": key, "value": encode(item, f"{name}.{key}", tensors, copy)} for key, item in value.items()]
+        return {"mapping": keys}
+    if isinstance(value, tuple | list):
+        items = [encode(item, f"{name}.{i}", tensors, copy) for i, item in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": items}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"plain": value}
+    raise TypeError(f"{name} is a {type(value).__name__}, which a checkpoint cannot hold")
+
+
+def decode(code: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Undo `encode`."""
+    kind, content = next(iter(code.items()))
+    if kind == "tensor":
+        tensor = tensors[content]
+        return tensor.expand(code["repeated"], *tensor.shape[1:]) if code["repeated"] else tensor
+    if kind == "value":
+        return _VALUES[content](**decode(code["fields"], tensors))
+    if kind == "mapping":
+        return {item["key"]: decode(item["value"], tensors) for item in content}
+    if kind in ("tuple", "list"):
+        items = [decode(item, tensors) for item in content]
+        return tuple(items) if kind == "tuple" else items
+    return content
 
 
 class Journal:
-    """What one file holds of a history.
+    """What one file holds of a history: what a checkpoint adds to it does not depend on what is there already.
 
     A history has fields that grow with the rounds: lists (``rounds``), mappings of lists (``values``), and mappings
     by the number of a round (``graphs``). They are written in blocks, each with what has come since the block before
@@ -38,14 +91,6 @@ class Journal:
 
     Attributes:
         length: Bytes so far.
-
-    Example:
-        >>> journal, history = Journal(), History(("a",), rounds=[1, 2])
-        >>> content = journal.grow(history)
-        >>> journal.grow(history)
-        b''
-        >>> Journal.read(content, journal.tracks, journal.rest(history))[1].rounds
-        [1, 2]
     """
 
     def __init__(self) -> None:
@@ -73,8 +118,7 @@ class Journal:
     def rest(self, history: History) -> dict[str, Any]:
         """Return the fields that are not in the file."""
         inside = {field for field, _, _ in self._written}
-        names = (field.name for field in dataclasses.fields(history))
-        return {name: getattr(history, name) for name in names if name not in inside}
+        return {name: value for name, value in vars(history).items() if name not in inside}
 
     def grow(self, history: History) -> bytes:
         """Return the bytes to append for all that has changed since the last time."""
@@ -87,9 +131,8 @@ class Journal:
         self._digest.update(content)
 
     def _blocks(self, history: History) -> Iterator[bytes]:
-        growing = dict(_tracks(history))
-        for track in [track for track in self._written if track not in growing]:
-            growing[track] = []  # a mapping that was emptied
+        growing: dict[Track, list[Any] | dict[int, Any]] = {track: [] for track in self._written}  # emptied, or:
+        growing |= dict(_tracks(history))
         more = True
         while more:
             more, changes, tensors = False, [], dict[str, Tensor]()
@@ -119,10 +162,9 @@ class Journal:
         Raises:
             ValueError: If they hold something else.
         """
-        journal = cls()
+        journal, start = cls(), 0
         wanted = {(field, kind, key): count for field, kind, key, count in tracks}
         journal._written = {track: [] for track in wanted}
-        start = 0
         while start < len(content):
             sizes = SIZES.unpack_from(content, start)
             start += SIZES.size
@@ -132,26 +174,21 @@ class Journal:
             tensors = {name: tensor.clone() for name, tensor in load(block).items()} if block else {}
             for field, kind, key, kept, code in json.loads(description):
                 journal._written.setdefault((field, kind, key), [])[kept:] = decode(code, tensors)
-        found = {track: len(entries) for track, entries in journal._written.items()}
-        if found != wanted or start != len(content):
+        if {track: len(entries) for track, entries in journal._written.items()} != wanted or start != len(content):
             raise ValueError(f"{LOG} holds other entries of the history than it should")
         journal._advance(content)
-        return journal, History(**{**rest, **journal._fields()})
-
-    def _fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        for (field, kind, key), entries in self._written.items():
+        fields: dict[str, Any] = dict(rest)
+        for (field, kind, key), entries in journal._written.items():
             if kind == "lists":
                 fields.setdefault(field, {})[key] = list(entries)
             else:
                 fields[field] = list(entries) if kind == "list" else dict(entries)
-        return fields
+        return journal, History(**fields)
 
 
 def _tracks(history: History) -> Iterator[tuple[Track, list[Any] | dict[int, Any]]]:
     """Iterate over the parts of a history that grow."""
-    for name in (field.name for field in dataclasses.fields(history)):
-        value = getattr(history, name)
+    for name, value in vars(history).items():
         if isinstance(value, list):
             yield (name, "list", None), value
         elif isinstance(value, dict) and value and all(isinstance(one, list) for one in value.values()):
@@ -165,23 +202,21 @@ def _since(value: list[Any] | dict[int, Any], written: list[Any]) -> tuple[int, 
 
     Where the last one written is still in its place all before it are, so this takes as long as there is news.
     """
-    listed, first = isinstance(value, list), max(len(written) - 1, 0)
-    end = value[first:] if isinstance(value, list) else _last(value, len(value) - first)
-    if not written:
-        return 0, end
-    if end and _same(end[0], written[-1], listed):
+
+    def same(one: Any, other: Any) -> bool:
+        if isinstance(value, list):
+            return one is other
+        return one[0] == other[0] and one[1] is other[1]  # the pairs of a mapping are made anew whenever it is read
+
+    first = max(len(written) - 1, 0)
+    if isinstance(value, list):
+        end = value[first:]
+    else:
+        end = list(islice(reversed(value.items()), max(len(value) - first, 0)))[::-1]
+    if written and end and same(end[0], written[-1]):
         return len(written), end[1:]
     everything = list(value) if isinstance(value, list) else list(value.items())
     kept = min(len(everything), len(written))
-    while kept and not _same(everything[kept - 1], written[kept - 1], listed):
+    while kept and not same(everything[kept - 1], written[kept - 1]):
         kept -= 1
     return kept, everything[kept:]
-
-
-def _last(value: dict[int, Any], count: int) -> list[tuple[int, Any]]:
-    return list(islice(reversed(value.items()), max(count, 0)))[::-1]
-
-
-def _same(one: Any, other: Any, listed: bool) -> bool:
-    """Tell whether two entries are the same object; the pairs of a mapping are made anew whenever it is read."""
-    return one is other if listed else one[0] == other[0] and one[1] is other[1]

@@ -8,32 +8,31 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
+from torch import nn
 
-from graphcollab.checks import own_filter
+from graphcollab.checks import own_filter, warn
 from graphcollab.control import Everyone
 from graphcollab.control.guard import Isolate
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
-from graphcollab.metrics import metric_of
+from graphcollab.metrics import as_metric
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
-from graphcollab.threads import same_threads
+from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.check import check_device, check_outputs, warn_of_phases
-from graphcollab.train.guards import choose_threads
-from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_same, with_factor
-from graphcollab.train.patience import Patience
-from graphcollab.train.result import Result
+from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
-from graphcollab.train.session import Evaluation, ReportIsolated, Session
-from graphcollab.train.start import Architecture, Graph, Model, build_graph, build_modules
+from graphcollab.train.session import Session
+from graphcollab.train.start import Architecture, Graph, Model, build_graph, build_modules, check_device, check_outputs
 from graphcollab.typing import Env
 
-__all__ = ["run"]
+__all__ = ["choose_threads", "run"]
+
+LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
 Attend = Annotated[Everyone | None, "Stragglers(...), Membership(...) or None"]
@@ -141,15 +140,17 @@ def run(
     device = check_device(device)
     tasks = tasks.to(device)
     modules = build_modules(model, seed, device)
-    metric = metric_of(tasks)
+    metric = as_metric(tasks.metric)
     check_outputs(tasks, modules, metric)
     data = build_graph(tasks, modules, graph, architecture, method)
+    history = History(tasks.names, metric.name, metric.higher_is_better)
     saved = saver.resume(device) if saver and resume else None
+    before = saved[2] if saved else {}
     isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
     about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
     if saved:
-        require_same(saved[2], about, str(checkpoint))
-    plans = _plans(saved[2]["plans"], backend, chunk) if saved else None
+        require_same(before, about, str(checkpoint))
+    plans = _plans(before["plans"], backend, chunk) if saved else None
     specs = [ParamSpec.from_module(module) for module in modules]
     if tuned and plans is None:
         plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
@@ -162,29 +163,27 @@ def run(
         for split in callback.needs:
             tasks.require(split, f"{type(callback).__name__} needs")
     method.check(tasks)
-    threads = _threads(saved[2]["threads"] if saved else None, threads, engine)
+    threads = _threads(before.get("threads"), threads, engine)
     # a resumed run is started only to be compared; the run that was begun has said what there is to say
     with same_threads(threads), own_filter("ignore") if saved else nullcontext():
         data = method.start(data, env)
-    history = History(tasks.names, metric.name, metric.higher_is_better)
     if saver:
-        about |= describe_start(data)
-        about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
+        about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
     if saved:
-        require_same(saved[2], {**about, "threads": saved[2]["threads"]}, str(checkpoint))
-        data, history, about = saved[0], saved[1], with_factor(saved[2], about)
+        require_same(before, about, str(checkpoint))
+        data, history, about = saved[0], saved[1], with_factor(before, about)
         if data.round > rounds:
             raise ValueError(
                 f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as many "
                 "or more, use another folder, or resume=False to start afresh"
             )
-    warn_of_phases(method, rounds)
-    session = Session(method, tasks, modules, env, data, history, rounds, threads, saver=saver, about=about)
-    bar = [Progress(progress if isinstance(progress, str) else method.name)] if progress else []
-    patient = [] if patience is None else [Patience(session, patience)]
-    end = [Evaluation(session, metric, evaluate_every), *([saver] if saver else [])]
-    session.callbacks = [ReportIsolated(), *callbacks, *bar, *patient, *end]
-    return session.play()
+    _warn_of_phases(method, rounds)
+    if progress:
+        callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
+    with saver.hold(about) if saver else nullcontext():
+        return Session(
+            method, modules, env, data, history, rounds, threads, metric, evaluate_every, patience, callbacks, saver
+        ).play()
 
 
 def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) -> list[Plan]:
@@ -215,3 +214,30 @@ def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
             "bits: leave threads out, or start afresh with resume=False"
         )
     return stored or wanted or choose_threads([backend.module for backend in engine.backends], engine.plans)
+
+
+def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
+    """Return how many threads suit the work: all that the caller's setting allows where they pay, else one.
+
+    They pay for convolutions, and for stacked models of many parameters (`LARGE`). The steps of other models are too
+    short to be shared: several threads gain nothing, recurrent layers lose by them, and where another process takes a
+    core they wait for each other.
+    """
+    for module, plan in zip(modules, plans, strict=True):
+        convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
+        if convolves or (plan.backend == "vmap" and sum(p.numel() for p in module.parameters()) >= LARGE):
+            return threads_here()
+    return 1
+
+
+def _warn_of_phases(method: Method | Phases, rounds: int) -> None:
+    """Say so where a run ends before all phases of a method have begun."""
+    while isinstance(method, Phases):
+        if rounds <= method.until:
+            warn(
+                f"{method.next.name} begins in round {method.until}, counted from 0, and the run ends after {rounds}: "
+                "this phase is never played; ask for more rounds, or let it begin earlier",
+                UserWarning,
+            )
+            return
+        method = method.next

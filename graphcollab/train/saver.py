@@ -1,12 +1,14 @@
-"""`Saver`: when a run is saved, and what is kept in its folder."""
+"""`Saver`: when a run is saved, what is kept in its folder, and that it is there alone."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +17,21 @@ from torch_geometric.data import Data
 
 from graphcollab.files import flush_folder, own_name
 from graphcollab.settings import SettingError
-from graphcollab.train.callbacks import Callback
-from graphcollab.train.checkpoint import (
-    Loaded,
-    is_stale,
-    list_checkpoints,
-    newest,
-    old_files,
-    remove_checkpoint,
-    write_checkpoint,
-)
-from graphcollab.train.history import History
+from graphcollab.train.checkpoint import Loaded, is_stale, list_checkpoints, newest, remove_checkpoint, write_checkpoint
 from graphcollab.train.journal import LOG, Journal
-from graphcollab.train.lock import check_free, check_place, hold_folder
+from graphcollab.train.result import History
 
-__all__ = ["Saver", "save_checkpoint"]
+__all__ = ["LOCK", "FolderInUseError", "Saver", "check_free", "hold_folder", "save_checkpoint"]
 
 KEEP = 2
 SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save
+LOCK = ".lock"
+UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
+
+_OPEN: set[int] = set()  # locks' files of this process, which children that it forks shall not keep open
 
 
-class Saver(Callback):
+class Saver:
     """Writes the checkpoints of a run, and keeps the last two.
 
     Each of the two has a history's file of its own: a checkpoint shares it with the one two before it, which goes when
@@ -54,14 +50,17 @@ class Saver(Callback):
     def __init__(self, folder: str | Path, every: int | None = None) -> None:
         if not str(folder):
             raise SettingError("checkpoint", "the name of a folder", folder)
-        self.folder = Path(folder)
-        self.every = every
+        self.folder, self.every = Path(folder), every
         self.about: Mapping[str, Any] = {}
         self._saved = (0, 0)  # rounds and evaluations of the last one; before the first there is nothing to save
         self._cost, self._end = 0.0, -float("inf")
         self._kept: list[tuple[Path, Journal]] = []
         self._found: list[Path] | None = None
-        check_place(self.folder)
+        for place in (self.folder, *self.folder.parents):
+            if os.path.isdir(place):  # False, too, where one may not look
+                break
+            if os.path.lexists(place):
+                raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
         check_free(self.folder)
 
     @property
@@ -70,17 +69,12 @@ class Saver(Callback):
         return self._kept[-1][0]
 
     def resume(self, device: torch.device | str) -> Loaded | None:
-        """Return the newest undamaged checkpoint, or None where there is none.
-
-        Raises:
-            ValueError: If there are checkpoints, and none can be read.
-        """
+        """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
         self._found = list_checkpoints(self.folder)
         if (found := newest(self.folder)) is None:
             return None
         path, (data, history, about), journal = found
-        self._kept = [(path, journal)]
-        self._saved = (data.round, len(history))
+        self._kept, self._saved = [(path, journal)], (data.round, len(history))
         return data.to(device), history, about
 
     @contextmanager
@@ -91,8 +85,7 @@ class Saver(Callback):
             about: What the run is.
 
         Raises:
-            RuntimeError: If another run is under way there.
-            ValueError: If the folder cannot be written to.
+            RuntimeError: If another run has written to the folder since; and as `hold_folder` does.
         """
         with hold_folder(self.folder):
             if self._found is not None and list_checkpoints(self.folder) != self._found:
@@ -101,18 +94,10 @@ class Saver(Callback):
             self._clean(self._found or [])
             yield
 
-    def on_round(self, data: Data, history: History) -> None:
-        """Save if it is time."""
+    def save_if_due(self, data: Data, history: History) -> None:
+        """Write a checkpoint if it is time."""
         if self.due(data.round):
             self.save(data, history)
-
-    def on_error(self, data: Data, history: History) -> None:
-        """Save what is whole."""
-        self.finish(data, history)
-
-    def on_stop(self, data: Data, history: History) -> None:
-        """Save the last state."""
-        self.finish(data, history)
 
     def due(self, round_: int) -> bool:
         """Tell whether it is time to save."""
@@ -160,7 +145,10 @@ class Saver(Callback):
             if len(self._kept) < KEEP:
                 shutil.copyfile(path / LOG, part / LOG, follow_symlinks=False)
                 return journal.copy()
-            _link(path / LOG, part / LOG)
+            try:
+                os.link(path / LOG, part / LOG, follow_symlinks=False)
+            except OSError:  # a disk that has no second names, or the file is gone
+                shutil.copyfile(path / LOG, part / LOG)
             return journal
         except FileNotFoundError:  # somebody has removed it
             return Journal()
@@ -174,10 +162,7 @@ class Saver(Callback):
 
     def _clean(self, keep: list[Path]) -> None:
         """Remove all checkpoints but some, and what was being written when a run was killed."""
-        for path in self.folder.iterdir():
-            if is_stale(path):
-                remove_checkpoint(path)
-        for path in [*list_checkpoints(self.folder), *old_files(self.folder)]:
+        for path in [*filter(is_stale, self.folder.iterdir()), *list_checkpoints(self.folder)]:
             if path not in keep:
                 remove_checkpoint(path)
 
@@ -205,16 +190,6 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
     return saver.last
 
 
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where a disk cannot do that."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copyfile(source, target)
-
-
 def _append(path: Path, length: int, content: bytes) -> None:
     """Append to a file's first bytes, in place of what a run that was killed may have left behind them."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -224,3 +199,102 @@ def _append(path: Path, length: int, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+class FolderInUseError(RuntimeError):
+    """Another run is under way in a folder."""
+
+
+def check_free(folder: Path) -> None:
+    """Check that no run is under way in a folder; nothing is written.
+
+    Raises:
+        FolderInUseError: If one is.
+    """
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # there is none, or holding it will tell what is wrong
+        return
+    _lock(descriptor, folder)
+    _close(descriptor)
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Keep other runs, of any process or thread, from a folder; the system lets it go when a process dies.
+
+    Children that the process forks meanwhile do not hold it. The folder is made where it is missing, and removed again
+    where nothing was written to it.
+
+    Raises:
+        FolderInUseError: If another run is under way there.
+        ValueError: If the folder cannot be written to.
+    """
+    made = not folder.is_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _own(folder)
+    except OSError as error:
+        raise ValueError(f"checkpoint={str(folder)!r} cannot be written to ({error}): name another folder") from error
+    try:
+        yield
+    finally:
+        if descriptor in _OPEN:  # not in a forked child
+            (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
+            _close(descriptor)
+            if made and folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def _own(folder: Path) -> int:
+    """Return the lock's file, opened, locked, and with the number of this process in it."""
+    while True:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        _lock(descriptor, folder)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+            if os.fstat(descriptor).st_nlink:  # else who let it go has removed its name, and others lock a new file
+                return descriptor
+        except BaseException:
+            _close(descriptor)
+            raise
+        _close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Lock an open file, or close it."""
+    import fcntl  # not everywhere, and only needed here
+
+    _OPEN.add(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        number = os.pread(descriptor, 20, 0).decode("ascii", "replace") or "unknown"
+        _close(descriptor)
+        raise FolderInUseError(
+            f"another run is under way in {folder} (process {number}): wait for its end, or use another folder"
+        ) from error
+    except OSError as error:
+        if error.errno not in UNKNOWN:
+            _close(descriptor)
+            raise
+        told = f"the disk of {folder} knows no locks ({error}): see to it that no other run uses the folder"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
+
+
+def _close(descriptor: int) -> None:
+    if descriptor in _OPEN:
+        _OPEN.remove(descriptor)
+        os.close(descriptor)
+
+
+def _let_go() -> None:
+    """Close what a forked child has of its parent's locks, which stay with the parent until that ends."""
+    while _OPEN:
+        with suppress(OSError):
+            os.close(_OPEN.pop())
+
+
+if hasattr(os, "register_at_fork"):  # not everywhere
+    os.register_at_fork(after_in_child=_let_go)

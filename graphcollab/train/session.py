@@ -1,135 +1,207 @@
-"""`Session`: a run that has been prepared, and is then played."""
+"""`Session`: a run that has been prepared, and is then played; `evaluate`: how good every node's model is."""
 
 from __future__ import annotations
 
+import copy
+import math
+import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Event
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.checks import warn
+from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
-from graphcollab.metrics import Metric
+from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
-from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
-from graphcollab.train.check import warn_of_undefined
-from graphcollab.train.evaluate import evaluate
-from graphcollab.train.guards import finish_round_on_interrupt
-from graphcollab.train.history import History
-from graphcollab.train.result import Result
+from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
-from graphcollab.typing import Env
+from graphcollab.typing import Env, Observer
 
-__all__ = ["Evaluation", "ReportIsolated", "Session"]
+__all__ = ["Session", "evaluate", "out_of_patience", "remember_best"]
+
+SENT = ("bytes_sent", "messages_sent")
 
 
 @dataclass(eq=False)
 class Session:
     """A run between two rounds: `graphcollab.train.run` prepares one, and `play` plays what is left of it.
 
-    It plays rounds and calls callbacks; all else is theirs. Files and messages belong to some of them (`Saver`,
-    `ReportIsolated`, the user's), without which the others compute the same, so one process of several can have them.
+    It plays, evaluates and tells when it is over; all else is for callbacks and the saver, without which it computes
+    the same. An evaluation that failed is made up for when the run is resumed. With patience the best state is kept in
+    the ``Data``, so that a resumed run ends at the same evaluation.
 
     Args:
         method: What is played.
-        tasks: The nodes' data.
         modules: One module per architecture.
         env: What pieces may use; the user's callbacks are its observers.
         data: The state.
         history: What has been evaluated.
         rounds: After how many rounds the run ends.
         threads: How many threads compute.
-        callbacks: What else happens, in the order of `Callback`.
-        saver: Who holds the folder of the checkpoints, if there is one.
-        about: What the run is, for its checkpoints.
+        metric: What models are judged by.
+        every: Rounds between evaluations; the last round is evaluated whenever it comes.
+        patience: Evaluations without a better one after which the run ends, and returns the best state.
+        callbacks: Who is told.
+        saver: Who writes checkpoints.
     """
 
     method: Method | Phases
-    tasks: Tasks
     modules: Sequence[nn.Module]
     env: Env
     data: Data
     history: History
     rounds: int
     threads: int
+    metric: Metric
+    every: int = 1
+    patience: int | None = None
     callbacks: Sequence[Callback] = ()
     saver: Saver | None = None
-    about: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        self.interrupt = Event()
-        self._decided: tuple[int, bool] | None = None
+        self.over = self._told = False
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start, those before a resume included."""
-        return self._before + time.perf_counter() - self._began
-
-    @property
-    def over(self) -> bool:
-        """Whether all rounds have been played, or the method or a callback has nothing left to do.
-
-        It is decided once after every round: a callback that looks at the clock would otherwise end a run between two
-        questions, and its last round would not be evaluated.
-        """
-        if self._decided is None or self._decided[0] != self.data.round:
-            ends = self.data.round >= self.rounds or self.method.ends(self.data)
-            ends = ends or any(callback.ends(self.data, self.history) for callback in self.callbacks)
-            self._decided = self.data.round, ends
-        return self._decided[1]
+        if self.data.round % self.every and not self._finished() and "best" not in self.data:
+            self.history.forget(self.data.round)  # made because the round was the last one then
 
     def play(self) -> Result:
         """Play the rounds that are left, and return what came of them."""
-        held = nullcontext() if self.saver is None else self.saver.hold(self.about or {})
-        with torch.enable_grad(), same_threads(self.threads), held, finish_round_on_interrupt() as self.interrupt:
+        with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as interrupt:
             try:
-                self._decided = None  # it may have been asked before there were callbacks
                 for callback in self.callbacks:
                     callback.on_start(self.data, self.history, self.rounds)
-                self._decided = None  # what was made up for at the start may decide otherwise
-                while not self.over and not self.interrupt.is_set():
+                self._close_round()
+                while not self.over and not interrupt.is_set():
                     self._play_round()
-                for callback in reversed(self.callbacks):
-                    callback.on_stop(self.data, self.history)
+                self._stop(interrupt.is_set())
             finally:
                 for callback in self.callbacks:
                     callback.on_end(self.data, self.history)
-        env, interrupted = self.env._replace(observers=()), self.interrupt.is_set()
-        return Result(self.method, self.data, self.history, self.tasks, self.modules, env, interrupted)
+        env = self.env._replace(observers=())
+        return Result(self.method, self.data, self.history, env.engine.tasks, self.modules, env, interrupt.is_set())
 
     def _play_round(self) -> None:
         try:
             self.data = self.method.play(self.data, self.env)
         except Exception:
-            self.fail()
+            self._fail()
             raise
+        _report_isolated(self.data, self.history)
         for callback in self.callbacks:
             callback.on_round(self.data, self.history)
+        self._close_round()
+        if self.saver:
+            self.saver.save_if_due(self.data, self.history)
 
-    def fail(self) -> None:
-        """Tell callbacks that a round or its evaluation has failed."""
+    def _close_round(self) -> None:
+        """Evaluate if it is time, and decide whether the run is over.
+
+        That is decided once after every round: a callback that looks at the clock would otherwise end a run between two
+        questions, and its last round would not be evaluated.
+        """
+        round_ = self.data.round
+        missing = round_ > 0 and self.history.rounds[-1:] != [round_]
+        if missing and round_ % self.every == 0:
+            self._evaluate()
+            missing = False
+        self.over = (
+            self._finished()
+            or any(callback.ends(self.data, self.history) for callback in self.callbacks)
+            or (self.patience is not None and out_of_patience(self.data, self.history, self.patience))
+        )
+        if missing and self.over:
+            self._evaluate()
+
+    def _finished(self) -> bool:
+        """Tell whether all rounds have been played, or the method has nothing left to do."""
+        return self.data.round >= self.rounds or self.method.ends(self.data)
+
+    def _evaluate(self) -> None:
+        data, history = self.data, self.history
+        seconds = self._before + time.perf_counter() - self._began  # those before a resume included
+        try:
+            history.add(data.round, seconds, evaluate(self.method, data, self.env, self.metric))
+            self._warn_of_undefined()
+            for callback in self.callbacks:
+                callback.on_evaluate(data, history)
+            if self.patience is not None:
+                self.data = remember_best(data, history)
+        except Exception:
+            history.forget(data.round)
+            self._fail()
+            raise
+
+    def _fail(self) -> None:
+        """Say that a round or its evaluation has failed."""
         for callback in self.callbacks:
             callback.on_error(self.data, self.history)
+        if self.saver:
+            self.saver.finish(self.data, self.history)
+
+    def _stop(self, interrupted: bool) -> None:
+        """Save the last state; what is done after it a resumed run knows nothing of."""
+        if self.saver:
+            self.saver.finish(self.data, self.history)
+        if interrupted and not len(self.history):
+            self._evaluate()
+        if self.patience is not None and "best" in self.data:
+            self.history.returned = self.data.best["evaluation"]
+            self.data = Data(**self.data.best["state"])
+        for callback in reversed(self.callbacks):
+            callback.on_stop(self.data, self.history)
+
+    def _warn_of_undefined(self) -> None:
+        """Say, once per run, which nodes have no value of the metric although they have samples."""
+        found = {split: self.history.undefined(split) for split in ("val", "test")}
+        nodes = [name for name in self.history.names if any(name in names for names in found.values())]
+        if self._told or not nodes:
+            return
+        self._told = True
+        metric, count = self.metric, len(self.history.names)
+        shown = ", ".join(nodes[:5]) + (", …" if len(nodes) > 5 else "")
+        splits = ", ".join(split for split, names in found.items() if names)
+        warn(
+            f"{metric.name} is not defined for {len(nodes)} of {count} nodes ({shown}; split {splits})"
+            f"{': ' + metric.undefined if metric.undefined else ''}. They are left out of means, which are over "
+            f"{count - max(map(len, found.values()))} of {count} nodes; summaries and tables say so"
+        )
 
 
-class ReportIsolated(Callback):
-    """Warns of the nodes that were left behind, and notes them in the history."""
+@contextmanager
+def _finish_round_on_interrupt() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into a request that is met after the round; the second one interrupts."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    previous = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
 
-    def on_round(self, data: Data, history: History) -> None:
-        """Report those of this round."""
-        for node in data.isolated.nonzero().flatten().tolist():
-            name = history.names[node]
-            if name in history.isolated:
-                continue
+    def ask(number: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, previous)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _report_isolated(data: Data, history: History) -> None:
+    """Warn of the nodes that were left behind in this round, and note them."""
+    for node in data.isolated.nonzero().flatten().tolist():
+        name = history.names[node]
+        if name not in history.isolated:
             history.isolated[name], why = data.round, data.isolated_because[node]
             history.isolated_because[name] = why
             warn(
@@ -138,44 +210,86 @@ class ReportIsolated(Callback):
             )
 
 
-class Evaluation(Callback):
-    """Evaluates when it is time: after some rounds, and after the last one, whenever that comes.
+def remember_best(data: Data, history: History) -> Data:
+    """Keep the state after the best evaluation so far; one without a value (NaN) is neither better nor worse."""
+    value = history.mean("val_metric")[-1] * (1 if history.higher_is_better else -1)
+    if math.isnan(value) or ("best" in data and value <= data.best["value"]):
+        return data
+    data = copy.copy(data)
+    state = {name: data[name] for name in sorted(data.keys()) if name != "best"}
+    data.best = {"value": value, "evaluation": len(history) - 1, "state": state}
+    return data
 
-    A resumed run makes up for an evaluation that failed. Where Ctrl-C has ended a run before anything was evaluated, it
-    is evaluated once, after its state was saved, so that a resumed run knows nothing of it.
+
+def out_of_patience(data: Data, history: History, patience: int) -> bool:
+    """Tell whether the best evaluation is long ago; evaluations without a value do not count."""
+    since = history.values["val_metric"][data.best["evaluation"] + 1 :] if "best" in data else []
+    return sum(not bool(values.isnan().all()) for values in since) >= patience
+
+
+def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> dict[str, Tensor]:
+    """Return loss and metric of every node's model on its validation and test samples, and what else is known of it.
+
+    That is training loss, bytes, messages, and what the run's observers have seen (`Callback.values`). Nodes that did
+    not belong to the collaboration in the last round (`Membership`) have NaN for all but bytes and messages, so that
+    means are over the others.
+
+    A node has diverged if its loss or one of its model's predictions is not finite on a split where it has samples;
+    nodes that have neither validation nor test samples are judged on their training samples. A metric without a value
+    (an AUC of one class) is something else: it is NaN, and the loss finite.
+
+    Raises:
+        NonFiniteLossError: If a node has diverged. Where the run isolates such nodes its loss is infinite instead, in
+            case that it was not found in training: an infinite validation or test loss, and no metric.
+        ValueError: If a callback observed something other than one value per node, or under a name that is taken.
     """
+    values: dict[str, Tensor] = {"train_loss": data.train_loss, **{name: data[name] for name in SENT}}
+    models, tasks = method.models(data, env), env.engine.tasks
+    judged = torch.ones_like(data.isolated)
+    if env.attend is not None:
+        judged = env.attend.members(data, max(data.round - 1, 0))
+    unseen = judged & ~data.isolated
+    for split in ("val", "test"):
+        if int(tasks.sizes(split).sum()) == 0:
+            continue
+        loss, score = score_rows(env.engine, Rows.own(models), split, metric)
+        _require_finite(loss, judged & ~data.isolated, data, env, split)
+        values[f"{split}_loss"], values[f"{split}_metric"] = loss, score
+        unseen = unseen & (tasks.sizes(split) == 0)
+    nodes = unseen.nonzero().flatten()
+    if len(nodes):
+        loss = torch.zeros(len(unseen), dtype=torch.float64, device=unseen.device)
+        loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
+        _require_finite(loss, unseen, data, env, "train")
+    for observer in env.observers:
+        for name, value in observer.values().items():
+            _require_new(name, value, observer, values, len(unseen))
+            values[name] = value.to(unseen.device)
+    if env.attend is None:
+        return values
+    return {name: v if name in SENT else v.masked_fill(~judged, torch.nan) for name, v in values.items()}
 
-    def __init__(self, session: Session, metric: Metric, every: int) -> None:
-        self.session, self.metric, self.every = session, metric, every
-        self.told: set[str] = set()
-        data, history = session.data, session.history
-        if data.round % every and not session.over and "best" not in data:
-            history.forget(data.round)  # made because the round was the last one then
 
-    def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Make up for what is missing."""
-        if data.round:
-            self.on_round(data, history)
+def _require_new(name: str, value: Tensor, observer: Observer, values: Mapping[str, Tensor], nodes: int) -> None:
+    """Check what a callback observed: one value per node, under a name that nothing else in the evaluation has."""
+    where = f"{type(observer).__name__}.values()[{name!r}]"
+    if name in values:
+        raise ValueError(f"{where} would replace what the evaluation has under that name: choose another")
+    if not isinstance(value, Tensor) or value.shape != (nodes,):
+        what = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"{where} must be one value per node, a tensor of shape [{nodes}], got {what}")
 
-    def on_round(self, data: Data, history: History) -> None:
-        """Evaluate if it is time."""
-        if history.rounds[-1:] != [data.round] and (data.round % self.every == 0 or self.session.over):
-            self._judge()
 
-    def on_stop(self, data: Data, history: History) -> None:
-        """Evaluate once where Ctrl-C came early."""
-        if self.session.interrupt.is_set() and not len(history):
-            self._judge()
-
-    def _judge(self) -> None:
-        session = self.session
-        data, history = session.data, session.history
-        try:
-            history.add(data.round, session.seconds, evaluate(session.method, data, session.env, self.metric))
-            warn_of_undefined(history, self.metric, self.told)
-            for callback in session.callbacks:
-                callback.on_evaluate(session.data, history)
-        except Exception:
-            history.forget(data.round)
-            session.fail()
-            raise
+def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:
+    """Stop the run at a node that has diverged; where such nodes are to be isolated, say that it was not found."""
+    bad = (torch.isinf(loss) & judged).nonzero().flatten()
+    if not len(bad):
+        return
+    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
+    found = (
+        f"{env.engine.tasks.names[int(bad[0])]}{others}: loss or predictions are not finite on its {split} samples "
+        f"after {data.round} round{'' if data.round == 1 else 's'}"
+    )
+    if not env.isolate:
+        raise NonFiniteLossError(f"{found}: use a smaller step size, or check the node's data")
+    warn(f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes")

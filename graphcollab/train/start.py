@@ -1,4 +1,4 @@
-"""The state before the first round: one model per node on a graph."""
+"""What is there before the first round: checked models, one per node on a graph."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.control.allowed import allow, components
+from graphcollab.engine import Context, as_objective
 from graphcollab.engine.modules import copy_module
-from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
+from graphcollab.metrics import Metric
 from graphcollab.phases import Phases
 from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
 
-__all__ = ["Architecture", "Graph", "Model", "build_graph", "build_modules"]
+__all__ = ["Architecture", "Graph", "Model", "build_graph", "build_modules", "check_device", "check_outputs"]
 
 MODEL = "a module, a function that makes one, or several (build_model makes one by its name)"
 
@@ -122,9 +124,8 @@ def build_graph(
     data.x = data.x_init = _stack(modules, architecture, count, device)
     data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=device)
     data.round = 0
-    data.trains = torch.ones(count, dtype=torch.bool, device=device)
-    data.serves = torch.ones(count, dtype=torch.bool, device=device)
-    data.present = torch.ones(count, dtype=torch.bool, device=device)
+    for name in ("trains", "serves", "present"):
+        data[name] = torch.ones(count, dtype=torch.bool, device=device)
     data.isolated = torch.zeros(count, dtype=torch.bool, device=device)
     data.train_loss = torch.full((count,), float("nan"), dtype=data.x.dtype, device=device)
     data.bad_step = torch.full((count,), -1, device=device)
@@ -161,3 +162,97 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, count: int,
         tensors.append(spec.flatten(module).to(device).expand(len(where), -1))
         members.append(where.to(device))
     return Stacks(tuple(specs), tuple(tensors), tuple(members))
+
+
+def check_device(device: torch.device | str) -> torch.device:
+    """Return a device that can be computed on.
+
+    Raises:
+        ValueError: If there is no such device here.
+    """
+    try:
+        found = torch.device(device)
+        torch.zeros(1, device=found).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        known = ["'cpu'", *(f"'cuda:{k}'" for k in range(torch.cuda.device_count()))]
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"device {device!r} cannot be used ({reason}); this machine has {', '.join(known)}") from error
+    return found
+
+
+def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | None = None) -> None:
+    """Run samples of every split through every architecture and check its outputs against labels, loss and metric.
+
+    Raises:
+        ValueError: If a module cannot take the samples or be trained on them, labels lie outside its outputs, or the
+            loss or the metric cannot judge them.
+        TypeError: If a module returns anything but one tensor.
+    """
+    objective = as_objective(tasks.loss)
+    if objective.embeds:
+        raise ValueError(
+            "the tasks' loss judges outputs, by which models are evaluated too, and cannot read latents: give such an "
+            "objective to the local update, Fit(objective=...)"
+        )
+    for module in modules:
+        judged, kind = copy_module(module).eval(), type(module).__name__
+        for name, split in tasks.splits.items():
+            if len(split.index) == 0:
+                continue
+            pool = tasks.pools[split.pool]
+            labels = pool.targets[split.index]
+            pair = _pair(labels)
+            inputs, targets = pool.inputs[split.index[pair]], labels[pair]
+            outputs = _outputs(judged, inputs, name)
+            objective.check(outputs, labels, kind, name)
+            objective(outputs.clone(), targets.clone(), Context(None, dict(module.named_parameters())))
+            if metric is not None:
+                metric(outputs[None], targets[None])
+            if name == "train":
+                _check_training(module, inputs)
+
+
+def _pair(labels: Tensor) -> Tensor:
+    """Return the places of two samples, with different labels if there are such: some metrics need that."""
+    other = (labels != labels[0]).reshape(len(labels), -1).any(1).int().argmax()
+    return torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
+
+
+def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
+    """Return a module's outputs for some samples of a split."""
+    kind = type(module).__name__
+    try:
+        with keyed_layers(0), torch.no_grad():
+            outputs = module(inputs.clone())
+    except (RuntimeError, ValueError, IndexError) as error:
+        own, hint = next(module.parameters()).dtype, ""
+        if inputs.is_floating_point() and own != inputs.dtype:
+            hint = (
+                f"; its numbers are {own}, the samples' {inputs.dtype}: convert the module, for example by "
+                "module.float() (autocast=True computes in bfloat16)"
+            )
+        shape = tuple(inputs.shape[1:])
+        raise ValueError(f"{kind} cannot take inputs of shape {shape} ({split}): {error}{hint}") from error
+    if not isinstance(outputs, Tensor):
+        raise TypeError(
+            f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a module "
+            "that picks the outputs that the loss needs"
+        )
+    return outputs
+
+
+def _check_training(module: nn.Module, inputs: Tensor) -> None:
+    """Check that a module can be trained, and that nothing changes then that nodes would share."""
+    trained, kind = copy_module(module).train(), type(module).__name__
+    try:
+        with keyed_layers(0), torch.no_grad():
+            trained(inputs.clone())
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(f"{kind} cannot be trained on inputs of shape {tuple(inputs.shape[1:])}: {error}") from error
+    own, after = set(ParamSpec.from_module(module).names), dict(trained.named_buffers())
+    for name, before in module.named_buffers():
+        if name not in own and not torch.equal(before, after[name]):
+            raise ValueError(
+                f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only floating-point buffers that "
+                "start finite are kept for every node: make it one"
+            )

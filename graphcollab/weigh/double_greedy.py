@@ -20,7 +20,7 @@ from graphcollab.ops import mix
 from graphcollab.piece import Field
 from graphcollab.settings import Buffers, Count
 from graphcollab.typing import Env
-from graphcollab.weigh.choose import AllPeers
+from graphcollab.weigh.peer_weights import AllPeers
 
 __all__ = ["DoubleGreedy", "double_greedy"]
 

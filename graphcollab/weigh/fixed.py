@@ -1,4 +1,4 @@
-"""Edge weights that are not learned: sample counts, uniform, Metropolis, none."""
+"""Edge weights that are not learned: sample counts, uniform, Metropolis, those there are, none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch_geometric.utils import scatter
 from graphcollab.piece import Weigher
 from graphcollab.typing import Env
 
-__all__ = ["Metropolis", "NoWeights", "SampleCounts", "Uniform"]
+__all__ = ["KeepWeights", "Metropolis", "NoWeights", "SampleCounts", "Uniform", "require_self_loops"]
 
 
 @dataclass(frozen=True)
@@ -79,3 +79,32 @@ class Metropolis(Weigher):
         weight = (1.0 / (1 + torch.maximum(degree[sender], degree[receiver]))).masked_fill(loops, 0)
         rest = 1 - scatter(weight, receiver, dim_size=data.num_nodes)
         return torch.where(loops, rest[receiver], weight)
+
+
+@dataclass(frozen=True)
+class KeepWeights(Weigher):
+    """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return the weights there are."""
+        weight: Tensor = data.edge_weight
+        return weight
+
+
+def require_self_loops(data: Data, env: Env, what: str) -> None:
+    """Check that every node hears itself.
+
+    Args:
+        data: The graph.
+        env: What pieces may use.
+        what: What needs it, to begin a sentence with.
+
+    Raises:
+        ValueError: If a node has no self-loop; it is named.
+    """
+    sender, receiver = data.edge_index
+    heard = torch.zeros(data.num_nodes, dtype=torch.bool, device=sender.device)
+    heard[sender[sender == receiver]] = True
+    if not bool(heard.all()):
+        node = env.engine.tasks.names[int((~heard).nonzero()[0])]
+        raise ValueError(f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()")

@@ -1,19 +1,38 @@
-"""The base of similarity metrics: one number per edge that says how alike sender and receiver are."""
+"""Similarity metrics: one number per edge that says how alike sender and receiver are.
+
+Unless said otherwise they are from `With a Little Help from My Friends: A Comparative Study of Decentralized Deep
+Learning Strategies` (Hagander & Ihre-Thomason 2024), section 2.4.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.control.allowed import parts_apart
+from graphcollab.engine import Rows
 from graphcollab.piece import Piece
-from graphcollab.settings import Buffers
+from graphcollab.settings import Buffers, Fraction, Positive, checked
 from graphcollab.typing import Env
 
-__all__ = ["Similarity", "width"]
+__all__ = [
+    "CosineUpdates",
+    "CosineWeights",
+    "DistanceKernel",
+    "InverseLoss",
+    "Metric",
+    "Similarity",
+    "as_similarity",
+    "width",
+]
+
+
+LEAST = 1e-12  # distances and losses below it count as this much, so that their inverses are finite
 
 
 @dataclass(frozen=True)
@@ -26,7 +45,6 @@ class Similarity(Piece):
         Reads the models ``x`` (after the local update), ``x_start`` (before it) and ``x_init``.
 
     Example:
-        >>> import torch
         >>> class SameSign(Similarity):
         ...     def scores(self, data: Data, env: object, edge_index: Tensor) -> Tensor:
         ...         positive = data.x > 0
@@ -36,12 +54,16 @@ class Similarity(Piece):
         [1.0, 0.0]
     """
 
-    unbounded: ClassVar[bool] = False
-    """Whether similarities may be above 1, which else is that of equal models."""
+    travels: ClassVar[str] = "the part that is compared, along every edge"
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether similarities may be above 1, which else is that of equal models."""
+        return False
 
     @property
     def part(self) -> str:
-        """Part of the models that is compared."""
+        """Part of the models that is compared; nodes of different architectures must share it."""
         return "all"
 
     def init(self, data: Data, env: Env) -> Data:
@@ -70,12 +92,233 @@ class Similarity(Piece):
         """Return how many numbers of running statistics travel with a model of an architecture to score it."""
         return 0
 
-    def judging(self, buffers: Buffers) -> Similarity:
-        """Return the metric for models that are mixed with these ``buffers``, where that makes a difference to it."""
-        return self
+
+@dataclass(frozen=True)
+class CosineWeights(Similarity):
+    r"""Cosine of the models, eq. 2.18.
+
+    .. math::
+        s_i(j) = s_j(i) = \frac{\langle w_i, w_j \rangle}{\lVert w_i \rVert \lVert w_j \rVert}
+
+    It is 0 for models that are zero. Models that start alike have cosines near 1; the digits that tell them apart are
+    kept, see `ops.edge_cosines`.
+
+    Args:
+        part: Part of the model that is compared; nodes of different architectures must share it.
+    """
+
+    part: str = "all"
+
+    def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
+        """Return the cosines."""
+        rows = data.x.part(self.part)
+        return env.plane.cosines(rows, rows, edge_index, parts_apart(data)).nan_to_num(0.0)
+
+
+@dataclass(frozen=True)
+class CosineUpdates(Similarity):
+    r"""Cosine of the last local updates, of the changes since the start of the run, or a mix of both, eq. 2.15 to 2.17.
+
+    .. math::
+        s_i(j) = s_j(i) = \alpha \cos(w_i^t - w_i^{t-1}, w_j^t - w_j^{t-1})
+        + (1 - \alpha) \cos(w_i^t - w_i^0, w_j^t - w_j^0)
+
+    with w^{t-1} the models before the last local update; a change that is zero or not finite has the cosine 0. The text
+    calls it the cosine similarity of gradients. Its experiments have α = 1 ("Cos grad"); the authors' code has the
+    second term only whatever α is, so its results are those of ``alpha=0``.
+
+    A node that `EarlyStopping` has stopped has no last update; what led to its best model stands in for it.
+
+    Args:
+        alpha: α, from 0 (the change since the start alone) to 1 (the last update alone).
+        part: Part of the model that is compared; nodes of different architectures must share it.
+    """
+
+    travels: ClassVar[str] = "the part that is compared, along every edge; with α > 0 its last update, too"
+
+    alpha: Fraction = 1.0
+    part: str = "all"
+
+    def payload(self, data: Data) -> int:
+        """Return P_part where the last updates are compared: a model does not tell from where its node set out.
+
+        The change since the start follows from the model, as all nodes start from the same one.
+        """
+        return width(data, self.part) if self.alpha > 0 else 0
+
+    def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
+        """Return the mix of cosines."""
+        total = torch.zeros(edge_index.shape[1], dtype=torch.float64, device=edge_index.device)
+        for share, since in ((self.alpha, "x_start"), (1 - self.alpha, "x_init")):
+            if share:
+                change = data.x.part(self.part) - data[since].part(self.part)
+                if since == "x_start" and "stopped" in data:  # a node that rests has learned nothing in this round
+                    last = data.best_x.part(self.part) - data.best_start.part(self.part)
+                    change = torch.where(env.plane.mine(data.stopped)[:, None], last, change)
+                cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
+                total = total + share * cosine.nan_to_num(0.0)
+        return total
+
+
+@dataclass(frozen=True)
+class DistanceKernel(Similarity):
+    r"""A function of the distance between the models that falls with it: a Gaussian kernel, or the inverse.
+
+    .. math::
+        s_i(j) = c \, e^{-\lVert w_i - w_j \rVert^2 / \sigma} \qquad \text{or} \qquad
+        s_i(j) = c \, \lVert w_i - w_j \rVert_2^{-1}
+
+    The kernel is FedAMP's; the inverse is eq. 2.19.
+
+    Args:
+        sigma: σ, in the units of squared distances; ``"median"``: for every receiver the median of its squared
+            distances in the round (of an even number the lower one), so that half of its peers have a similarity of
+            c / e or more, whatever the size of the models; or ``"inverse"``: the inverse distance. One below 10⁻¹²
+            counts as that much.
+        part: Part of the model that is compared; nodes of different architectures must share it.
+        scale: c.
+    """
+
+    sigma: Positive | Literal["median", "inverse"] = "median"
+    part: str = "all"
+    scale: Positive = 1.0
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether similarities may be above 1."""
+        return self.sigma == "inverse" or self.scale > 1
+
+    def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
+        """Return what the distances amount to."""
+        rows, receiver = data.x.part(self.part), edge_index[1]
+        distance = env.plane.distances(rows, rows, edge_index, parts_apart(data))
+        if self.sigma == "inverse":
+            return self.scale * (1 / distance.clamp(min=LEAST)).nan_to_num(0.0)
+        square = distance.square().nan_to_num(torch.inf)
+        if self.sigma == "median":
+            square = torch.where(square > 0, square / _median(square, receiver, data.num_nodes)[receiver], 0.0)
+        else:
+            square = square / self.sigma
+        return self.scale * torch.exp(-square).nan_to_num(0.0)
+
+
+@dataclass(frozen=True)
+class InverseLoss(Similarity):
+    r"""Inverse of the loss of the sender's model on the receiver's samples, eq. 2.14.
+
+    .. math::
+        s_i(j) = \Big( \sum_{(x, y) \in D_i} \ell(x, y; w_j) \Big)^{-1}
+
+    It is not symmetric. The model travels to the samples, never the other way. The sum is the text's; the authors' code
+    takes the mean, so temperatures found with it are for ``reduction="mean"``.
+
+    Args:
+        split: Split of the receiver's samples: ``"train"`` (the paper's) or ``"val"``.
+        reduction: ``"sum"`` or ``"mean"`` over samples.
+        eps: Losses below it count as this much, so a loss of 0 has a finite inverse.
+        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, as the mixed model will
+            have, ``"average"`` with the sender's, which travel then. Between several architectures models are judged
+            with their own, and these travel, in any case.
+
+    Raises:
+        ValueError: When scoring, if a receiver has no samples in the split or a loss is negative.
+    """
+
+    travels: ClassVar[str] = "whole models, along every edge"
+
+    split: Literal["train", "val"] = "train"
+    reduction: Literal["sum", "mean"] = "sum"
+    eps: Positive = LEAST
+    buffers: Buffers = "keep"
+
+    @property
+    def unbounded(self) -> bool:
+        """They are."""
+        return True
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The split that losses are computed on."""
+        return (self.split,)
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """Models are judged as they are going to be mixed."""
+        return {"buffers": self.buffers}
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Do nothing: architectures need have nothing in common, since models travel to the samples as a whole."""
+        return data
+
+    def statistics(self, data: Data, stack: int) -> int:
+        """Return how many numbers of running statistics travel with a model that is judged."""
+        return width(data, "buffers", stack) if self._whole(data) and "buffers" in data.x.specs[stack].parts else 0
+
+    def _whole(self, data: Data) -> bool:
+        """Tell whether models are judged with their own running statistics."""
+        return self.buffers == "average" or len(data.x.specs) > 1
+
+    def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
+        """Return the inverse losses."""
+        sender, receiver = edge_index
+        tasks = env.engine.tasks
+        count = tasks.sizes(self.split)[receiver]
+        if bool((count == 0).any()):
+            tasks.require(self.split, "InverseLoss scores other nodes' models on")
+        plain = self._whole(data)
+        rows = Rows(data.x, receiver, sender) if plain else Rows.with_part_of(data.x, receiver, sender, "all")
+        loss = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split)).double()
+        if bool((loss < 0).any()):
+            edge = int((loss < 0).nonzero()[0])
+            raise ValueError(
+                f"InverseLoss needs a loss that is never negative, got {float(loss[edge]):g} for the model of "
+                f"{tasks.names[int(sender[edge])]} on the samples of {tasks.names[int(receiver[edge])]}: use a "
+                "similarity of models, such as CosineWeights(), with this loss"
+            )
+        if self.reduction == "sum":
+            loss = loss * count
+        return torch.where(loss.isfinite(), 1 / loss.clamp(min=self.eps), 0.0)
+
+
+Metric: TypeAlias = Literal["inverse_loss", "cosine_weights", "cosine_updates", "inverse_distance"] | Similarity
+"""A similarity metric, or the name of one."""
+
+
+@checked
+def as_similarity(metric: Metric, part: str = "all") -> Similarity:
+    """Return a similarity metric, by name with its default settings, or as it is.
+
+    Args:
+        metric: A `Similarity`, or the name of one.
+        part: Part of the models that a metric given by name compares; losses are of whole models.
+
+    Example:
+        >>> as_similarity("cosine_updates")
+        CosineUpdates(alpha=1.0, part='all')
+    """
+    if isinstance(metric, Similarity):
+        return metric
+    named: dict[str, Similarity] = {
+        "inverse_loss": InverseLoss(),
+        "cosine_weights": CosineWeights(part),
+        "cosine_updates": CosineUpdates(part=part),
+        "inverse_distance": DistanceKernel("inverse", part),
+    }
+    return named[metric]
 
 
 def width(data: Data, part: str, stack: int = 0) -> int:
     """Return P_part, the number of columns of a part of the models of an architecture."""
     columns = data.x.specs[stack].columns(part)
     return int(columns.stop - columns.start)
+
+
+def _median(values: Tensor, receiver: Tensor, count: int) -> Tensor:
+    """Return the lower median of every receiver's values, [K]; 1 where it has none."""
+    order = values.argsort()
+    order = order[receiver[order].argsort(stable=True)]
+    many = torch.bincount(receiver, minlength=count)
+    middle = many.cumsum(0) - many + (many - 1).div(2, rounding_mode="floor")
+    out, some = values.new_ones(count), many > 0
+    out[some] = values[order[middle[some]]]
+    return out

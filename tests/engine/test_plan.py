@@ -12,7 +12,7 @@ from torch import nn
 from graphcollab.engine import Loss, Plan, as_objective, make_plan, stacked
 from graphcollab.engine import plan as plan_file
 from graphcollab.engine.plan import BACKENDS, check_plan
-from graphcollab.models import MLP, FedAvgCNN
+from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
@@ -105,7 +105,7 @@ def plan(module, shape=(2,), objective=None, **settings):
         (nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), (2,), "vmap", "stacked form"),
         (nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8, momentum=None)), (2,), "loop", "no stacked form: .*item"),
         (Replacing(), (2,), "loop", "no stacked form: its buffers are replaced in training"),
-        (FedAvgCNN.for_shape((1, 16, 16), 3), (1, 16, 16), "loop", "Conv2d on a CPU"),
+        (fedavg_cnn((1, 16, 16), 3), (1, 16, 16), "loop", "Conv2d on a CPU"),
         (Branching(), (2,), "loop", "no stacked form: .*data-dependent control flow"),
     ],
 )
@@ -129,7 +129,7 @@ def test_chunks_follow_the_size_of_a_model():
 
 
 def test_asking_for_a_backend():
-    assert plan(FedAvgCNN.for_shape((1, 16, 16), 3), (1, 16, 16), backend="vmap").reason == "asked for"
+    assert plan(fedavg_cnn((1, 16, 16), 3), (1, 16, 16), backend="vmap").reason == "asked for"
     assert plan(MLP(2, 4, 3), backend="loop").as_dict()["reason"] == "asked for"
     with pytest.raises(ValueError, match=r"Recurrent cannot be stacked \(.*\): use backend 'loop' or 'auto'"):
         plan(Recurrent(), (5, 2), backend="vmap")

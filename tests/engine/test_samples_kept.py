@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from graphcollab.engine import SGD, Views
 from graphcollab.local import Fit
 from graphcollab.methods import fomo, l2c, local
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.tasks import Tasks
 from graphcollab.train import run
@@ -113,10 +113,10 @@ def plain_metric(outputs, targets):
 @pytest.mark.parametrize("module", [MLP(4, 5, 3), Writes()], ids=["chain", "writes"])
 def test_losses_and_metrics_that_write(module, backend):
     writing = play(
-        module, tasks((6, 9, 4), loss=writing_loss, metric=UserMetric("accuracy", True, writing_metric)), backend
+        module, tasks((6, 9, 4), loss=writing_loss, metric=Metric.per_node("accuracy", True, writing_metric)), backend
     )
     plain = play(
-        module, tasks((6, 9, 4), loss=F.cross_entropy, metric=UserMetric("accuracy", True, plain_metric)), backend
+        module, tasks((6, 9, 4), loss=F.cross_entropy, metric=Metric.per_node("accuracy", True, plain_metric)), backend
     )
     assert all(torch.equal(one, two) for one, two in zip(writing, plain, strict=True))
 

@@ -11,7 +11,7 @@ from graphcollab import run
 from graphcollab.engine import SGD
 from graphcollab.methods import dac
 from graphcollab.metrics import contact_counts, in_cluster_share
-from graphcollab.peers import priors
+from graphcollab.rewire.adaptive import priors
 from graphcollab.tasks import Tasks, linear_regression_tasks
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import RecordGraph

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcollab.metrics import AUC, METRICS, Accuracy, UserMetric, as_metric, mse
+from graphcollab.metrics import METRICS, Metric, accuracy, as_metric, auc, mse
 
 
 def worst_error(outputs: Tensor, targets: Tensor) -> float:
@@ -17,10 +17,9 @@ def test_names(name: str) -> None:
 
 
 def test_known_metrics() -> None:
-    assert as_metric("accuracy") == Accuracy()
-    assert as_metric("auc") == AUC()
+    assert as_metric("accuracy") is accuracy
+    assert as_metric("auc") is auc
     assert as_metric(mse) is mse
-    assert as_metric("mse", higher_is_better=False) is mse
 
 
 @pytest.mark.parametrize(("name", "nearest"), [("Accuracy", "accuracy"), ("rmse", "mse"), ("roc_auc", "auc")])
@@ -30,8 +29,12 @@ def test_the_nearest_name_is_suggested(name: str, nearest: str) -> None:
 
 
 def test_a_function_sees_each_node_without_padding() -> None:
-    metric = as_metric(worst_error, higher_is_better=False)
-    assert (metric.name, metric.higher_is_better) == ("worst_error", False)
+    def own(outputs: Tensor, targets: Tensor) -> float:
+        return worst_error(outputs, targets)
+
+    own.higher_is_better = False  # type: ignore[attr-defined]
+    metric = as_metric(own)
+    assert (metric.name, metric.higher_is_better) == ("own", False)
     outputs = torch.tensor([[1.0, -3.0, 99.0], [2.0, 99.0, 99.0], [99.0, 99.0, 99.0]])
     mask = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
     values = metric(outputs, torch.zeros(3, 3), mask)
@@ -41,7 +44,7 @@ def test_a_function_sees_each_node_without_padding() -> None:
 
 
 def test_a_function_must_return_a_number() -> None:
-    metric = UserMetric("both", True, lambda outputs, targets: outputs)
+    metric = Metric.per_node("both", True, lambda outputs, targets: outputs)
     with pytest.raises(TypeError, match="metric both: expected one number for row 0, got Tensor"):
         metric(torch.zeros(1, 2), torch.zeros(1, 2))
 
@@ -49,7 +52,5 @@ def test_a_function_must_return_a_number() -> None:
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ValueError, match="worst_error is a function: say higher_is_better"):
         as_metric(worst_error)
-    with pytest.raises(ValueError, match="mse has higher_is_better=False"):
-        as_metric("mse", higher_is_better=True)
     with pytest.raises(ValueError, match="metric must be a name, a Metric or a function, got 3"):
         as_metric(3)  # type: ignore[arg-type]

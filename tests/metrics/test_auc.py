@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from graphcollab.metrics import AUC
+from graphcollab.metrics import auc
 
 
 @settings(max_examples=100, deadline=None)
@@ -28,7 +28,7 @@ def test_against_scikit_learn(rows: list[list[tuple[float, int]]]) -> None:
     for r, row in enumerate(rows):
         scores[r, : len(row)], targets[r, : len(row)] = torch.tensor(row).t()
         mask[r, : len(row)] = True
-    for r, value in enumerate(AUC()(scores, targets, mask).tolist()):
+    for r, value in enumerate(auc(scores, targets, mask).tolist()):
         labels = targets[r, mask[r]]
         if bool(labels.any()) and not bool(labels.all()):
             finite = scores[r, mask[r]].nan_to_num(posinf=1e9, neginf=-1e9)  # scikit-learn takes no infinity
@@ -42,29 +42,29 @@ def test_two_logits_are_compared_by_their_difference() -> None:
     logits = torch.randn(3, 20, 2, generator=generator)
     targets = torch.randint(0, 2, (3, 20), generator=generator)
     expected = [roc_auc_score(t, s) for t, s in zip(targets, logits.double().softmax(-1)[..., 1], strict=True)]
-    assert AUC()(logits, targets).tolist() == pytest.approx(expected)
+    assert auc(logits, targets).tolist() == pytest.approx(expected)
 
 
 def test_one_column_and_boolean_targets() -> None:
     scores = torch.tensor([[[0.1], [0.9], [0.5]]])
-    assert AUC()(scores, torch.tensor([[[False], [True], [True]]])).tolist() == [1.0]
+    assert auc(scores, torch.tensor([[[False], [True], [True]]])).tolist() == [1.0]
 
 
 def test_outputs_laid_out_in_another_order() -> None:
     scores = torch.tensor([[0.1, 0.9], [0.9, 0.1]], dtype=torch.float64)
-    assert AUC()(scores.t(), torch.tensor([[0, 1], [0, 1]])).tolist() == [1.0, 0.0]
+    assert auc(scores.t(), torch.tensor([[0, 1], [0, 1]])).tolist() == [1.0, 0.0]
 
 
 def test_one_class_only_and_scores_that_are_nan() -> None:
     scores = torch.tensor([[0.1, 0.9], [float("nan"), 0.9], [0.1, 0.9]])
-    values = AUC()(scores, torch.tensor([[1, 1], [0, 1], [0, 1]]))
+    values = auc(scores, torch.tensor([[1, 1], [0, 1], [0, 1]]))
     assert values.isnan().tolist() == [True, True, False]
 
 
 def test_bad_inputs() -> None:
     with pytest.raises(ValueError, match="targets must be 0 or 1, but row 1 has a target 2"):
-        AUC()(torch.zeros(2, 3), torch.tensor([[0, 1, 1], [0, 2, 1]]))
+        auc(torch.zeros(2, 3), torch.tensor([[0, 1, 1], [0, 2, 1]]))
     with pytest.raises(ValueError, match=r"got \[1, 3, 4\]; it is a metric of binary tasks"):
-        AUC()(torch.zeros(1, 3, 4), torch.zeros(1, 3))
+        auc(torch.zeros(1, 3, 4), torch.zeros(1, 3))
     with pytest.raises(ValueError, match=r"targets must have shape \[R, n\] or \[R, n, 1\], got \[1, 3, 2\]"):
-        AUC()(torch.zeros(1, 3), torch.zeros(1, 3, 2))
+        auc(torch.zeros(1, 3), torch.zeros(1, 3, 2))

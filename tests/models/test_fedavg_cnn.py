@@ -6,24 +6,24 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.models import FedAvgCNN
+from graphcollab.models import fedavg_cnn
 
 
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [
-        ({"in_channels": 1, "num_classes": 10, "input_size": 28, "padding": "same"}, 1_663_370),
-        ({"in_channels": 3, "num_classes": 10}, 878_538),
-        ({"in_channels": 3, "num_classes": 100}, 924_708),
-        ({"in_channels": 1, "num_classes": 10, "input_size": 28}, 582_026),
+        ({"input_shape": (1, 28, 28), "num_classes": 10, "padding": "same"}, 1_663_370),
+        ({"input_shape": (3, 32, 32), "num_classes": 10}, 878_538),
+        ({"input_shape": (3, 32, 32), "num_classes": 100}, 924_708),
+        ({"input_shape": (1, 28, 28), "num_classes": 10}, 582_026),
     ],
 )
 def test_parameter_count(arguments: dict[str, Any], count: int) -> None:
-    assert sum(p.numel() for p in FedAvgCNN(**arguments).parameters()) == count
+    assert sum(p.numel() for p in fedavg_cnn(**arguments).parameters()) == count
 
 
 def test_values_and_gradients_are_those_with_relu_before_pooling() -> None:
-    model, inputs = FedAvgCNN(1, 3, input_size=8, padding="same"), torch.randn(2, 1, 8, 8)
+    model, inputs = fedavg_cnn((1, 8, 8), 3, padding="same"), torch.randn(2, 1, 8, 8)
     conv1, conv2, linear = (model.backbone[i] for i in (0, 3, 7))
     out = F.max_pool2d(F.relu(F.conv2d(inputs, conv1.weight, conv1.bias, padding="same")), 2)
     out = F.max_pool2d(F.relu(F.conv2d(out, conv2.weight, conv2.bias, padding="same")), 2)
@@ -36,22 +36,29 @@ def test_values_and_gradients_are_those_with_relu_before_pooling() -> None:
 
 
 def test_children_are_named_and_images_need_not_be_square() -> None:
-    model = FedAvgCNN(3, 10, input_size=(16, 40))
+    model = fedavg_cnn((3, 16, 40), 10)
     assert [name for name, _ in model.named_children()] == ["backbone", "head"]
     assert model.backbone(torch.zeros(2, 3, 16, 40)).shape == (2, 512)
 
 
 @pytest.mark.parametrize(("padding", "smallest"), [("valid", 16), ("same", 4)])
 def test_smallest_image(padding: Any, smallest: int) -> None:
-    assert FedAvgCNN(1, 2, smallest, padding)(torch.zeros(1, 1, smallest, smallest)).shape == (1, 2)
-    with pytest.raises(ValueError, match=f"images of {smallest - 1} pixels are too small for padding='{padding}'"):
-        FedAvgCNN(1, 2, smallest - 1, padding)
+    assert fedavg_cnn((1, smallest, smallest), 2, padding)(torch.zeros(1, 1, smallest, smallest)).shape == (1, 2)
+    less = smallest - 1
+    with pytest.raises(
+        ValueError, match=rf"\({less}, {less}\) pixels are too small .* padding='{padding}', .*{smallest} "
+    ):
+        fedavg_cnn((1, less, less), 2, padding)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((0, 10), "at least 1"), ((3, 0), "at least 1"), ((3, 10, 32, "half"), "'valid' or 'same', got 'half'")],
+    [
+        (((0, 32, 32), 10), "at least 1"),
+        (((3, 32, 32), 0), "at least 1"),
+        (((3, 32, 32), 10, "half"), "'valid' or 'same', got 'half'"),
+    ],
 )
 def test_refuses(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        FedAvgCNN(*arguments)
+        fedavg_cnn(*arguments)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.models import MamlCNN
+from graphcollab.models import maml_cnn
 
 
 @pytest.mark.parametrize(
@@ -14,34 +14,37 @@ from graphcollab.models import MamlCNN
     [
         ({"num_classes": 5}, 32_901),  # 3*32*9+32 + 3*(32*32*9+32) + 4*64 + 800*5+5
         ({"num_classes": 100}, 108_996),
-        ({"num_classes": 10, "input_size": 32}, 30_186),  # 128 features
+        ({"num_classes": 10, "input_shape": (3, 32, 32)}, 30_186),  # 128 features
         ({"num_classes": 5, "channels": 64}, 121_093),
     ],
 )
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_parameter_count(arguments: dict[str, Any], count: int, norm: Any) -> None:
-    assert sum(p.numel() for p in MamlCNN(3, norm=norm, **arguments).parameters()) == count
+    assert (
+        sum(p.numel() for p in maml_cnn(**{"input_shape": (3, 84, 84), "norm": norm, **arguments}).parameters())
+        == count
+    )
 
 
 def test_normalises_by_groups_and_has_no_buffers() -> None:
-    model = MamlCNN(3, 10, input_size=32)
+    model = maml_cnn((3, 32, 32), 10)
     norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm)]
     assert [norm.num_groups for norm in norms] == [2, 2, 2, 2]
     assert list(model.buffers()) == []
 
 
 def test_one_sample_does_not_change_another() -> None:
-    model, inputs = MamlCNN(1, 3, input_size=16), torch.randn(4, 1, 16, 16)
+    model, inputs = maml_cnn((1, 16, 16), 3), torch.randn(4, 1, 16, 16)
     assert torch.allclose(model(inputs)[:1], model(inputs[:1]), atol=1e-6)
 
 
 def test_the_original_has_batch_norm() -> None:
-    model = MamlCNN(3, 10, input_size=32, norm="batch")
+    model = maml_cnn((3, 32, 32), 10, norm="batch")
     assert sum(isinstance(module, nn.BatchNorm2d) for module in model.modules()) == 4
 
 
 def test_children_are_named_and_images_need_not_be_square() -> None:
-    model = MamlCNN(3, 10, channels=8, input_size=(84, 33))
+    model = maml_cnn((3, 84, 33), 10, channels=8)
     assert [name for name, _ in model.named_children()] == ["backbone", "head"]
     assert model.backbone(torch.zeros(2, 3, 84, 33)).shape == (2, 8 * 5 * 2)
 
@@ -49,13 +52,13 @@ def test_children_are_named_and_images_need_not_be_square() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"in_channels": 0}, "at least 1"),
+        ({"input_shape": (0, 84, 84)}, "at least 1"),
         ({"num_classes": 0}, "at least 1"),
         ({"channels": 0}, "at least 1"),
-        ({"input_size": 15}, "images of 15 pixels are too small"),
+        ({"input_shape": (3, 15, 15)}, r"images of \(15, 15\) pixels are too small .* 16 with 'same'"),
         ({"norm": "layer"}, "'group' or 'batch', got 'layer'"),
     ],
 )
 def test_refuses(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        MamlCNN(**{"in_channels": 3, "num_classes": 10, **arguments})
+        maml_cnn(**{"input_shape": (3, 84, 84), "num_classes": 10, **arguments})

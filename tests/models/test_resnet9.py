@@ -48,7 +48,7 @@ def test_shapes(shape: tuple[int, ...], last: Any) -> None:
 
 
 def test_values_and_gradients_are_those_of_the_usual_form() -> None:
-    model, inputs = ResNet9(3, 5, width=2, norm="batch"), torch.randn(4, 3, 32, 32)
+    model, inputs = ResNet9((3, 32, 32), 5, width=2, norm="batch"), torch.randn(4, 3, 32, 32)
     convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
 
@@ -71,7 +71,7 @@ def test_values_and_gradients_are_those_of_the_usual_form() -> None:
 
 
 def test_normalises_by_groups_and_has_no_buffers() -> None:
-    model = ResNet9(3, 10, width=16)
+    model = ResNet9((3, 32, 32), 10, width=16)
     norms = [m for m in model.modules() if isinstance(m, nn.GroupNorm)]
     assert [(m.num_channels, m.num_groups) for m in norms] == [
         (16, 1), (32, 2), (32, 2), (32, 2), (64, 4), (128, 8), (128, 8), (128, 8),
@@ -88,7 +88,7 @@ def test_backends_agree(norm: Any) -> None:
     tasks = Tasks.from_samples(samples, samples)
     pools = {name: type(pool)(pool.inputs.double(), pool.targets) for name, pool in tasks.pools.items()}
     tasks = Tasks(pools, tasks.splits)
-    module = ResNet9(1, 3, width=2, input_size=8, norm=norm).double()
+    module = ResNet9((1, 8, 8), 3, width=2, norm=norm).double()
     spec = ParamSpec.from_module(module)
     models = Stacks.single(spec, spec.flatten(module).repeat(3, 1))
     fitted = []
@@ -103,14 +103,14 @@ def test_backends_agree(norm: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"in_channels": 0}, "at least 1"),
+        ({"input_shape": (0, 32, 32)}, "at least 1"),
         ({"num_classes": 0}, "at least 1"),
         ({"width": 0}, "at least 1"),
-        ({"input_size": 7}, "images of 7 pixels are too small; three poolings need 8"),
-        ({"input_size": (32, 7)}, "too small"),
+        ({"input_shape": (3, 7, 7)}, r"images of \(7, 7\) pixels are too small; three poolings need 8"),
+        ({"input_shape": (3, 32, 7)}, "too small"),
         ({"norm": "layer"}, "'group' or 'batch', got 'layer'"),
     ],
 )
 def test_refuses(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ResNet9(**{"in_channels": 3, "num_classes": 10, **arguments})
+        ResNet9(**{"input_shape": (3, 32, 32), "num_classes": 10, **arguments})

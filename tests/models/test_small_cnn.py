@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.models import SmallCNN, build_model
+from graphcollab.models import CNN, build_model
 
 CIFAR: dict[str, Any] = {"channels": (6, 16), "kernel": 5, "hidden": (120, 84)}
 
@@ -26,7 +26,7 @@ def test_parameter_count(shape: tuple[int, ...], classes: int, options: dict[str
 
 
 def test_values_and_gradients_are_those_of_the_listing() -> None:
-    model, inputs = SmallCNN(3, 10, 32, **CIFAR), torch.randn(2, 3, 32, 32)
+    model, inputs = CNN((3, 32, 32), 10, **CIFAR), torch.randn(2, 3, 32, 32)
     conv1, conv2 = (m for m in model.backbone if isinstance(m, nn.Conv2d))
     fc1, fc2 = (m for m in model.backbone if isinstance(m, nn.Linear))
     assert (fc1.in_features, fc2.out_features) == (400, 84)
@@ -42,31 +42,34 @@ def test_values_and_gradients_are_those_of_the_listing() -> None:
 
 def test_dropout_is_there_only_if_asked_for() -> None:
     kinds = lambda model: [type(m).__name__ for m in model.modules() if "Dropout" in type(m).__name__]  # noqa: E731
-    assert kinds(SmallCNN(1, 10)) == []
-    model = SmallCNN(3, 10, 32, **CIFAR, dropout=(0.1, 0.5))
+    assert kinds(CNN((1, 28, 28), 10)) == []
+    model = CNN((3, 32, 32), 10, **CIFAR, dropout=(0.1, 0.5))
     assert [type(m).__name__ for m in model.backbone[6:]] == [
         "Dropout2d", "Flatten", "Linear", "ReLU", "Dropout", "Linear", "ReLU",
     ]  # fmt: skip
     assert (model.backbone[6].p, model.backbone[10].p) == (0.1, 0.5)
-    assert kinds(SmallCNN(1, 10, dropout=(0.0, 0.5))) == ["Dropout"]
+    assert kinds(CNN((1, 28, 28), 10, dropout=(0.0, 0.5))) == ["Dropout"]
 
 
 def test_images_need_not_be_square() -> None:
-    model = SmallCNN(1, 3, (10, 26), hidden=20)
+    model = CNN((1, 10, 26), 3, hidden=20)
     assert model.backbone(torch.zeros(2, 1, 10, 26)).shape == (2, 20)
-    assert SmallCNN(1, 3, 28, hidden=()).head.in_features == 800
+    assert CNN((1, 28, 28), 3, hidden=()).head.in_features == 800
 
 
 def test_smallest_image() -> None:
-    assert SmallCNN(1, 2, 10)(torch.zeros(1, 1, 10, 10)).shape == (1, 2)
-    with pytest.raises(ValueError, match="images of 9 pixels are too small for 2 convolutions of 3 pixels"):
-        SmallCNN(1, 2, 9)
+    assert CNN((1, 10, 10), 2)(torch.zeros(1, 1, 10, 10)).shape == (1, 2)
+    with pytest.raises(
+        ValueError,
+        match=r"images of \(9, 9\) pixels .* 2 convolutions of 3 pixels .* 10 pixels are needed",
+    ):
+        CNN((1, 9, 9), 2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"in_channels": 0}, "at least 1"),
+        ({"input_shape": (0, 28, 28)}, "at least 1"),
         ({"channels": ()}, "channels must be the channels of at least one"),
         ({"hidden": (64, 0)}, "at least 1"),
         ({"dropout": (0.1, 1.0)}, "dropout must be a tuple of a number of at least 0 and below"),
@@ -75,4 +78,4 @@ def test_smallest_image() -> None:
 )
 def test_refuses(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SmallCNN(**{"in_channels": 1, "num_classes": 10, **arguments})
+        CNN(**{"input_shape": (1, 28, 28), "num_classes": 10, **arguments})

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphcollab.models import MLP, SplitModel, check_common, small_backbones, split_models
+from graphcollab.models import SplitModel, small_backbones, split_models
 from graphcollab.stack import ParamSpec, Stacks
 
 SHAPE = (1, 4, 4)
@@ -93,14 +93,3 @@ def test_ready_models_are_copied() -> None:
 def test_refuses(backbones: Any, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         split_models(backbones, SHAPE, 5, **options)
-
-
-def test_check_common_takes_any_modules() -> None:
-    check_common({"a": MLP(16, 8, 5), "b": MLP(16, (9, 8), 5)}, parts=["head"])
-    check_common(split_models([linear(6), nn.Flatten()], SHAPE, 5, latent=3))
-    with pytest.raises(ValueError, match=r"share 'head': 'a' \(MLP\) has 5 x 8, 5, 'b' \(MLP\) has 5 x 9, 5\."):
-        check_common({"a": MLP(16, 8, 5), "b": MLP(16, 9, 5)}, parts=["head"])
-    with pytest.raises(ValueError, match=r"module 1 \(MLP\) has no part 'prototypes' to share; its parts are"):
-        check_common([SplitModel(linear(6), SHAPE, 5), MLP(16, 6, 5)])
-    with pytest.raises(ValueError, match="no modules were given"):
-        check_common([])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.models import MLP, FedAvgCNN
+from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.nn import Mixer
 from graphcollab.nn.mixer import layers_of
 from graphcollab.stack import ParamSpec
@@ -66,7 +66,7 @@ def test_another_number_of_filters_is_fine():
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (FedAvgCNN.for_shape((1, 16, 16), 10), "no encoder for layer"),
+        (fedavg_cnn((1, 16, 16), 10), "no encoder for layer"),
         (MLP(8, 15, 10), r"layer 'head' has filters of 16 numbers, the mixer was trained on filters of 17"),
         (MLP(8, (), 10), "layer 'head' has filters of 9 numbers"),
     ],

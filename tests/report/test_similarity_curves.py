@@ -40,5 +40,5 @@ def test_all_nodes_in_one_panel() -> None:
 
 def test_nothing_was_measured() -> None:
     for scores in ({}, {1: (torch.empty(2, 0).long(), torch.empty(0))}):
-        with pytest.raises(ValueError, match="record them with RecordScores"):
+        with pytest.raises(ValueError, match="record them with RecordGraph"):
             similarity_curves(scores, CLUSTER)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphcollab.rewire import AtRound, Keep, SampleNodes
-from graphcollab.rewire.sample_nodes import sample_nodes
+from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.transforms import Isolated
 
 

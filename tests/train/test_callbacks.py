@@ -12,8 +12,9 @@ from torch_geometric.data import Data
 from graphcollab import l2c, local, run
 from graphcollab.models import MLP
 from graphcollab.relation import Relation
+from graphcollab.settings import SettingError
 from graphcollab.testing import Scene
-from graphcollab.train import Callback, CsvLog, History, JsonLog, Progress, RecordGraph, RecordScores, TensorBoardLog
+from graphcollab.train import Callback, History, HistoryLog, Progress, RecordGraph, TensorBoardLog
 
 METHOD = l2c(epochs=1, lr=0.1, batch_size=4, drop_round=2, drop_fraction=0.5)
 
@@ -32,7 +33,7 @@ def without_seconds(path):
 
 
 def test_csv(tmp_path):
-    history = play(2, [CsvLog(tmp_path / "log.csv")]).history
+    history = play(2, [HistoryLog(tmp_path / "log.csv")]).history
     rows = list(csv.DictReader(io.StringIO((tmp_path / "log.csv").read_bytes().decode(), newline="")))
     assert len(rows) == 2 * 6
     assert [row["node"] for row in rows[:6]] == list(history.names)
@@ -42,11 +43,18 @@ def test_csv(tmp_path):
 
 
 def test_json(tmp_path):
-    history = play(2, [JsonLog(tmp_path / "log.json")]).history
+    history = play(2, [HistoryLog(tmp_path / "log.json")]).history
     told = without_seconds(tmp_path / "log.json")
     assert told["nodes"] == list(history.names)
     assert told["rounds"] == [1, 2]
     assert told["values"]["val_loss"] == history.table("val_loss").tolist()
+
+
+def test_other_logs_are_refused():
+    with pytest.raises(
+        SettingError, match=r"path must be the name of a file that ends in \.csv or \.json, got 'a\.txt'"
+    ):
+        HistoryLog("a.txt")
 
 
 def test_values_that_are_not_finite_are_null_in_json(tmp_path):
@@ -60,7 +68,7 @@ def test_values_that_are_not_finite_are_null_in_json(tmp_path):
 def test_logs_of_a_resumed_run_equal_those_of_an_uninterrupted_one(tmp_path):
     def logs(name):
         folder = tmp_path / name
-        return [CsvLog(folder / "log.csv"), JsonLog(folder / "log.json"), TensorBoardLog(folder / "board")]
+        return [HistoryLog(folder / "log.csv"), HistoryLog(folder / "log.json"), TensorBoardLog(folder / "board")]
 
     play(5, logs("straight"))
     for rounds in (2, 5):
@@ -137,15 +145,18 @@ def test_the_graph_of_a_round_is_the_one_it_exchanged_along(tmp_path):
 def test_recorded_scores():
     own = Relation(torch.tensor([[1], [0]]), torch.tensor([0.5], dtype=torch.float64), (2, 2))
     probed = torch.tensor([[1, 0], [0, 1]]), torch.tensor([0.5, 0.25], dtype=torch.float64)
-    history, recorder = History(("a", "b")), RecordScores({1, 2, 4})
-    nothing, third = Data(round=1), Data(round=3, scores=own)
+    history, recorder = History(("a", "b")), RecordGraph({1, 2, 4}, scores=True)
+    edges = {"edge_index": torch.tensor([[1], [0]]), "edge_weight": torch.ones(1)}
+    nothing, third = Data(round=1, **edges), Data(round=3, scores=own, **edges)
     history.scores[4] = probed  # what is measured for analysis goes before what the method measures
-    for data in (nothing, Data(round=2, scores=own), third, Data(round=4, scores=own)):
+    for data in (nothing, Data(round=2, scores=own, **edges), third, Data(round=4, scores=own, **edges)):
         recorder.on_round(data, history)
     assert sorted(history.scores) == [2, 4]
     assert torch.equal(history.scores[2][0], own.edge_index)
     assert history.scores[4][1].tolist() == [0.5, 0.25]
-    RecordScores().on_round(third, history)
+    RecordGraph().on_round(third, history)
+    assert 3 not in history.scores
+    RecordGraph(scores=True).on_round(third, history)
     assert history.scores[3][1].tolist() == [0.5]
 
 

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from graphcollab import meta_l2c, run
@@ -23,7 +23,6 @@ from graphcollab.train import (
     History,
     RecordGraph,
     checkpoint,
-    encoding,
     journal,
     latest_checkpoint,
     load_checkpoint,
@@ -89,10 +88,10 @@ def test_round_trip(tmp_path):
 
 
 def test_histories_without_the_newer_fields_can_be_read():
-    code = encoding.encode(History(("a",)), "history", {})
+    code = journal.encode(History(("a",)), "history", {})
     for name in ("scores", "findings", "watched", "heard"):
         code["fields"]["mapping"] = [item for item in code["fields"]["mapping"] if item["key"] != name]
-    assert encoding.decode(code, {}) == History(("a",))
+    assert journal.decode(code, {}) == History(("a",))
 
 
 def test_rows_that_are_all_the_same_are_stored_once(tmp_path):
@@ -180,22 +179,6 @@ def test_a_history_that_somebody_removes_while_it_grows_is_written_anew(tmp_path
     straight = resume(tmp_path, callbacks=[Meddle()])
     for path in tmp_path.iterdir():
         assert load_checkpoint(path)[1].rounds == straight.history.rounds[: int(path.name[-6:])]
-
-
-def test_older_checkpoints_are_refused_by_name(tmp_path):
-    old = tmp_path / "round-000003.safetensors"
-    save_file({"a": torch.zeros(1)}, old, {"format": "graphcollab-run-1", "content": "{}"})
-    told = r"older format graphcollab-run-1.*does not read: finish the run with version 0\.1 .* or start afresh"
-    with pytest.raises(ValueError, match=told):
-        resume(tmp_path)
-    with pytest.raises(ValueError, match=told):
-        latest_checkpoint(tmp_path)
-    with pytest.raises(ValueError, match="older format graphcollab-run-1"):
-        load_checkpoint(old)
-    assert names(tmp_path) == [old.name]
-    (tmp_path / "round-000004.safetensors.part").write_bytes(b"")
-    resume(tmp_path, rounds=1, resume=False)
-    assert names(tmp_path) == ["round-000001"]
 
 
 def test_another_version_is_refused_by_name(played):
@@ -295,7 +278,7 @@ def test_loading_executes_nothing(tmp_path, load):
     assert not victim.exists()
 
 
-@pytest.mark.parametrize("module", [checkpoint, encoding, journal, inspect.getmodule(Mixer)])
+@pytest.mark.parametrize("module", [checkpoint, journal, inspect.getmodule(Mixer)])
 def test_no_way_to_execute_is_even_imported(module):
     tree = ast.parse(inspect.getsource(module))
     imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
@@ -322,6 +305,6 @@ def test_a_description_that_cannot_be_read(played):
 def test_classes_of_others_that_have_our_names_are_not_taken_for_ours():
     other = dataclasses.make_dataclass("History", ["names"])
     with pytest.raises(TypeError, match=r"x is a History, which a checkpoint cannot hold"):
-        encoding.encode(other(("a",)), "x", {})
+        journal.encode(other(("a",)), "x", {})
     with pytest.raises(TypeError, match=r"x has a key of type tuple, which a checkpoint cannot hold"):
-        encoding.encode({(1, 2): 3}, "x", {})
+        journal.encode({(1, 2): 3}, "x", {})

@@ -13,11 +13,11 @@ from torch_geometric.data import Data
 from graphcollab import compare, run
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.methods import fedavg, local
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.stop import EarlyStopping
 from graphcollab.tasks import Tasks
 from graphcollab.train import History, Trial
-from graphcollab.train.patience import out_of_patience, remember_best
+from graphcollab.train.session import out_of_patience, remember_best
 
 
 def tasks(scale=1e12, seed=0, **settings):
@@ -67,7 +67,7 @@ def test_predictions_that_are_not_finite_are_found_where_the_loss_does_not_read_
     ):
         run(
             local(steps=1),
-            tasks(1.0, loss=first, metric=UserMetric("none", True, lambda o, t: 0.0)),
+            tasks(1.0, loss=first, metric=Metric.per_node("none", True, lambda o, t: 0.0)),
             lambda: Root(3, 1),
             rounds=1,
         )
@@ -130,7 +130,7 @@ def test_undefined_evaluations_use_up_no_patience():
 
 def test_early_stopping_does_not_count_undefined_losses(monkeypatch):
     """Every second validation loss is undefined; with a patience of 2 a node waits for two that are not."""
-    from graphcollab.stop import early_stopping
+    from graphcollab import stop
 
     scores = iter(
         [[1.0] * 4, [1.0] * 4] + [[math.nan] * 4] * 4 + [[2.0] * 4] * 2 + [[math.nan] * 4] * 2 + [[2.0] * 4] * 2
@@ -140,7 +140,7 @@ def test_early_stopping_does_not_count_undefined_losses(monkeypatch):
         values = torch.tensor(next(scores), dtype=torch.float64)
         return values, values
 
-    monkeypatch.setattr(early_stopping, "score_rows", scored)
+    monkeypatch.setattr(stop, "score_rows", scored)
     method = local(steps=1, lr=1e-30).replace(stop=EarlyStopping(2))
     result = run(method, tasks(1.0), make, rounds=50)
     assert result.data.round == 6

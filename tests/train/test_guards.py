@@ -14,7 +14,7 @@ from graphcollab.methods import local
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
-from graphcollab.train.guards import LARGE, choose_threads
+from graphcollab.train.run import LARGE, choose_threads
 
 TASKS = Tasks.from_samples([(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * 2)
 

@@ -12,7 +12,7 @@ from graphcollab import ifca, l2c, local, meta_l2c, run
 from graphcollab.engine import SGD, Loss, Views
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.phases import Phases
@@ -70,7 +70,7 @@ OTHERS = {
     "names": ({"tasks": lambda: replace(small(), names=tuple("abcdef"))}, "node names"),
     "ids": ({"tasks": lambda: replace(small(), node_id=torch.arange(6) + 1)}, "node ids"),
     "loss": ({"tasks": lambda: replace(small(), loss=nn.functional.cross_entropy)}, "loss .*cross_entropy"),
-    "metric": ({"tasks": lambda: replace(small(), metric=UserMetric("zero", True, lambda o, t: 0.0))}, "metric"),
+    "metric": ({"tasks": lambda: replace(small(), metric=Metric.per_node("zero", True, lambda o, t: 0.0))}, "metric"),
     "edges": ({"graph": Ring()}, "edge_index at the start"),
     "pretrained": (
         {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=Mixer.create(SPEC, seed=9))},
@@ -156,8 +156,8 @@ SILENT = {  # runs of which only what is computed differs: (settings there, sett
         r"differs in code of the loss",
     ),
     "lambda as metric": (
-        {"tasks": lambda: replace(small(), metric=UserMetric("own", True, lambda o, t: o.mean()))},
-        {"tasks": lambda: replace(small(), metric=UserMetric("own", True, lambda o, t: o.sum()))},
+        {"tasks": lambda: replace(small(), metric=Metric.per_node("own", True, lambda o, t: o.mean()))},
+        {"tasks": lambda: replace(small(), metric=Metric.per_node("own", True, lambda o, t: o.sum()))},
         r"differs in code of the metric",
     ),
     "objective": (

@@ -14,7 +14,7 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, History, ProbeSimilarity, RecordScores, WatchMerging
+from graphcollab.train import Callback, History, ProbeSimilarity, RecordGraph, WatchMerging
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineWeights, InverseLoss, Uniform
 
@@ -94,14 +94,14 @@ def test_one_may_begin_to_watch_a_run_that_is_resumed(tmp_path):
 def test_probes_measure_without_a_trace(tmp_path):
     probe = ProbeSimilarity(CosineWeights("all"), nodes=[0, 3], rounds=[2, 3])
     method = methods.dac(**QUICK, samples=2)
-    plain, seen = play(method), play(method, [RecordScores(), probe])
+    plain, seen = play(method), play(method, [RecordGraph(scores=True), probe])
     assert differences(plain.data, seen.data) == []
     assert sorted(seen.history.scores) == [1, 2, 3, 4]
     edge_index, values = seen.history.scores[2]
     assert sorted(edge_index.T.tolist()) == sorted([j, i] for i in (0, 3) for j in range(6) if j != i)
     assert values.dtype == torch.float64
-    play(method, [RecordScores(), probe], tmp_path, rounds=2)
-    resumed = play(method, [RecordScores(), probe], tmp_path)
+    play(method, [RecordGraph(scores=True), probe], tmp_path, rounds=2)
+    resumed = play(method, [RecordGraph(scores=True), probe], tmp_path)
     assert differences(seen.history.scores, resumed.history.scores) == []
 
 

@@ -18,14 +18,14 @@ from graphcollab.engine import SGD
 from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method, NonFiniteLossError
-from graphcollab.metrics import UserMetric
+from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.settings import SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
-from graphcollab.train.patience import out_of_patience, remember_best
+from graphcollab.train.session import out_of_patience, remember_best
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
@@ -452,7 +452,7 @@ def test_evaluate_does_not_train():
     scene = Scene.small()
     data, env = scene.play(local())
     before = data.x.tensors[0].clone()
-    values = evaluate(local(), data, env, UserMetric("one", True, lambda outputs, targets: 1.0))
+    values = evaluate(local(), data, env, Metric.per_node("one", True, lambda outputs, targets: 1.0))
     assert torch.equal(before, data.x.tensors[0])
     assert values["val_metric"].tolist() == [1.0] * 6
 

@@ -11,7 +11,7 @@ from graphcollab.phases import Phases
 from graphcollab.stop import EarlyStopping
 from graphcollab.tasks import linear_regression_tasks
 from graphcollab.testing import differences
-from graphcollab.train import RecordGraph, RecordScores
+from graphcollab.train import RecordGraph
 
 
 def tasks(seed=0):
@@ -84,10 +84,12 @@ def test_a_server_and_early_stopping_of_nodes_do_not_go_together():
 
 
 def test_scores_are_recorded_in_rounds_that_measured():
-    result = run(pens(samples=3, chosen=1, explore_rounds=2), tasks(), model, rounds=5, callbacks=[RecordScores()])
+    result = run(
+        pens(samples=3, chosen=1, explore_rounds=2), tasks(), model, rounds=5, callbacks=[RecordGraph(scores=True)]
+    )
     assert sorted(result.history.scores) == [1, 2]
     method = panm(samples=3, neighbors=2, explore_rounds=2, every=3)
-    result = run(method, tasks(), model, rounds=8, callbacks=[RecordScores()])
+    result = run(method, tasks(), model, rounds=8, callbacks=[RecordGraph(scores=True)])
     assert sorted(result.history.scores) == [1, 2, 3, 6]
 
 

@@ -8,7 +8,7 @@ import torch
 from graphcollab.methods import dpsgd, local
 from graphcollab.models import MLP
 from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Reached, Trial, run
+from graphcollab.train import Comparison, Trial, run
 
 
 def trial(values: list[float], **kept: tuple[float, ...]) -> Trial:
@@ -17,16 +17,16 @@ def trial(values: list[float], **kept: tuple[float, ...]) -> Trial:
 
 def test_the_first_evaluation_that_reaches_the_target() -> None:
     kept = {"seconds": (1.0, 2.0, 4.0), "sent": (8.0, 16.0, 24.0)}
-    assert trial([0.25, 0.5, 0.4], **kept).reached(0.5) == Reached(10, 2.0, 16.0)
-    assert trial([0.25, 0.5, 0.4], **kept).reached(0.25) == Reached(5, 1.0, 8.0)
+    assert trial([0.25, 0.5, 0.4], **kept).reached(0.5) == (10, 2.0, 16.0)
+    assert trial([0.25, 0.5, 0.4], **kept).reached(0.25) == (5, 1.0, 8.0)
     assert trial([0.25, 0.5, 0.4], **kept).reached(0.51) is None
-    assert trial([0.25, 0.5, 0.125], **kept).reached(0.2, higher_is_better=False) == Reached(15, 4.0, 24.0)
-    assert trial([math.nan, math.nan, 0.5], **kept).reached(0.5) == Reached(15, 4.0, 24.0)
+    assert trial([0.25, 0.5, 0.125], **kept).reached(0.2, higher_is_better=False) == (15, 4.0, 24.0)
+    assert trial([math.nan, math.nan, 0.5], **kept).reached(0.5) == (15, 4.0, 24.0)
     bare = trial([0.25, 0.5, 0.4]).reached(0.5)
     assert bare is not None
-    assert bare.rounds == 10
-    assert math.isnan(bare.seconds)
-    assert math.isnan(bare.bytes_per_node)
+    assert bare[0] == 10
+    assert math.isnan(bare[1])
+    assert math.isnan(bare[2])
 
 
 def comparison(higher: bool, **nodes: list[tuple[float, ...]]) -> Comparison:

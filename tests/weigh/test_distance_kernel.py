@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from graphcollab.weigh import DistanceKernel, PeerWeights, RemainderWeights
+from graphcollab.weigh import DistanceKernel, PeerWeights, SimilarityWeights
 
 ALL = torch.cartesian_prod(torch.arange(4), torch.arange(4)).flip(1).T
 
@@ -41,7 +41,7 @@ def test_equal_models_and_such_that_are_not_finite(make_graph, make_env):
 
 def test_weights_are_symmetric_and_what_is_left_is_the_own_models(make_graph, make_env):
     data = make_graph([[0.0], [1.0], [3.0], [1.0]], edges=ALL)
-    weights = matrix(PeerWeights(DistanceKernel(2.0), merge=RemainderWeights(0.25))(data, make_env()))
+    weights = matrix(PeerWeights(DistanceKernel(2.0, scale=0.25), merge=SimilarityWeights("rest"))(data, make_env()))
     near, far, next_ = (0.25 * math.exp(-x / 2) for x in (1, 9, 4))
     assert weights == [
         pytest.approx(row)
@@ -56,7 +56,7 @@ def test_weights_are_symmetric_and_what_is_left_is_the_own_models(make_graph, ma
 
 def test_the_own_weight_is_never_negative(make_graph, make_env):
     data = make_graph([[0.0]] * 4, edges=ALL)
-    weights = matrix(PeerWeights(DistanceKernel(1.0), merge=RemainderWeights(2.0))(data, make_env()))
+    weights = matrix(PeerWeights(DistanceKernel(1.0, scale=2.0), merge=SimilarityWeights("rest"))(data, make_env()))
     assert weights[0] == pytest.approx([0.0, 1 / 3, 1 / 3, 1 / 3])
 
 
@@ -65,4 +65,4 @@ def test_a_node_needs_a_self_loop(make_graph, make_env):
     env = make_env()
     env = env._replace(engine=type("Engine", (), {"tasks": type("Tasks", (), {"names": ("a", "b")})}))
     with pytest.raises(ValueError, match=r"what the others leave, and b has no self-loop: use prepare=WithSelfLoops"):
-        RemainderWeights().init(data, env)
+        SimilarityWeights("rest").init(data, env)

@@ -16,7 +16,7 @@ from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.typing import Env
 from graphcollab.weigh import HeadAffinity
-from graphcollab.weigh.head_affinity import affinity_weights
+from graphcollab.weigh.classifiers import affinity_weights
 
 # Two classes of two latents. Cosines of node 0's classes with node 1's: 1 and 0; with node 2's: -1 and -1; of 1 with 2:
 # -1 and 0. The biases say the contrary, and play no part.

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.weigh.head_cosines import check_head, head_cosines
+from graphcollab.weigh.classifiers import check_head, head_cosines
 
 ENV = SimpleNamespace(plane=Plane())
 EDGES = [[0, 1, 2, 1, 0], [0, 0, 0, 2, 1]]

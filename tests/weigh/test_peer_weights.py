@@ -17,17 +17,15 @@ from graphcollab.weigh import (
     DoubleGreedy,
     InverseLoss,
     PeerWeights,
-    RemainderWeights,
     SimilarityWeights,
     SimplexWeights,
-    SoftmaxWeights,
 )
 
 PUT_TOGETHER = {
-    "the best two by a kernel": PeerWeights(DistanceKernel(), BestPeers(2), RemainderWeights(0.3)),
+    "the best two by a kernel": PeerWeights(DistanceKernel(scale=0.3), BestPeers(2), SimilarityWeights("rest")),
     "losses on a simplex": PeerWeights(InverseLoss("val", "mean"), merge=SimplexWeights(5.0)),
-    "cosines with a constant own weight": PeerWeights(CosineWeights(), merge=SoftmaxWeights(10.0, own=0.3)),
-    "a search, weighed by cosines": PeerWeights(CosineWeights(), DoubleGreedy(3, every=1), SimilarityWeights("score")),
+    "cosines with a constant own weight": PeerWeights(CosineWeights(), merge=SimilarityWeights(0.3, 10.0)),
+    "a search, weighed by cosines": PeerWeights(CosineWeights(), DoubleGreedy(3, every=1), SimilarityWeights()),
 }
 
 
@@ -52,7 +50,9 @@ def test_two_are_chosen_and_everybody_who_was_looked_at_is_charged():
     assert int(data.messages_sent.sum()) == 12
 
 
-@pytest.mark.parametrize("pieces", [{"choose": BestPeers(2)}, {"merge": SimplexWeights()}, {"merge": SoftmaxWeights()}])
+@pytest.mark.parametrize(
+    "pieces", [{"choose": BestPeers(2)}, {"merge": SimplexWeights()}, {"merge": SimilarityWeights("alike", 30.0)}]
+)
 def test_without_a_metric_there_is_nothing_to_choose_or_weigh_by(pieces):
     with pytest.raises(ValueError, match="needs a metric"):
         PeerWeights(**pieces)

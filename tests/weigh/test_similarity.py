@@ -21,11 +21,9 @@ from graphcollab.plane import Plane
 from graphcollab.testing import Scene
 from graphcollab.transforms import Complete, WithSelfLoops
 from graphcollab.weigh import (
-    SIMILARITIES,
     CosineUpdates,
     CosineWeights,
     DistanceKernel,
-    InverseDistance,
     InverseLoss,
     NoWeights,
     PeerWeights,
@@ -40,7 +38,7 @@ METRICS = [
     CosineWeights(),
     CosineUpdates(),
     CosineUpdates(alpha=0.25),
-    InverseDistance(),
+    DistanceKernel("inverse"),
 ]
 every_metric = pytest.mark.parametrize("metric", [*METRICS, DistanceKernel(), DistanceKernel(2.0)], ids=repr)
 
@@ -126,7 +124,7 @@ def test_models_of_other_nodes_are_read_through_the_halo(scene):
     assert CosineUpdates().scores(data, env, EDGES).tolist() == pytest.approx(
         [cosine(change[i], change[j] + 1) for j, i in pairs]
     )
-    assert InverseDistance().scores(data, env, EDGES).tolist() == pytest.approx(
+    assert DistanceKernel("inverse").scores(data, env, EDGES).tolist() == pytest.approx(
         [1 / np.linalg.norm(x[i] - x[j] - 1) for j, i in pairs]
     )
 
@@ -146,7 +144,7 @@ def test_metrics_of_models_against_numpy(part):
         CosineUpdates(1.0, part): last,
         CosineUpdates(0.0, part): total,
         CosineUpdates(0.25, part): 0.25 * last + 0.75 * total,
-        InverseDistance(part): [1 / np.linalg.norm(x[i] - x[j]) for j, i in pairs],
+        DistanceKernel("inverse", part): [1 / np.linalg.norm(x[i] - x[j]) for j, i in pairs],
     }
     for metric, values in expected.items():
         found = metric.scores(data, env, edges)
@@ -164,7 +162,7 @@ def test_hand_cases(make_graph, make_env):
     assert found[CosineWeights()] == pytest.approx([root, root])
     assert found[CosineUpdates()] == pytest.approx([0.8, 0.0])  # who has not moved resembles nobody
     assert found[CosineUpdates(alpha=0.25)] == pytest.approx([0.25 * 0.8 + 0.75 * root, 0.75 * root])
-    assert found[InverseDistance()] == pytest.approx([1 / 4, 1 / math.sqrt(8)])
+    assert found[DistanceKernel("inverse")] == pytest.approx([1 / 4, 1 / math.sqrt(8)])
 
 
 def test_only_the_terms_that_count_are_computed(make_graph, make_env):
@@ -178,8 +176,8 @@ def test_only_the_terms_that_count_are_computed(make_graph, make_env):
 
 def test_equal_models_have_a_finite_similarity(make_graph, make_env):
     data = make_graph([[1.0, 2.0]] * 2)
-    assert InverseDistance(eps=1e-3).scores(data, make_env(), torch.tensor([[1], [0]])).tolist() == pytest.approx([1e3])
-    assert InverseDistance().scores(data, make_env(), torch.tensor([[1], [0]])).isfinite().all()
+    assert DistanceKernel("inverse", scale=2.0).scores(data, make_env(), torch.tensor([[1], [0]])).tolist() == [2e12]
+    assert DistanceKernel("inverse").scores(data, make_env(), torch.tensor([[1], [0]])).isfinite().all()
 
 
 @every_metric
@@ -223,7 +221,7 @@ class Fixed(Similarity):
 
 
 def by_similarity(metric):
-    return PeerWeights(metric, merge=SimilarityWeights("score"))
+    return PeerWeights(metric, merge=SimilarityWeights())
 
 
 def test_weights_by_similarity_are_of_what_is_positive(make_graph, make_env):
@@ -371,10 +369,10 @@ def test_a_loss_of_zero_and_one_that_is_not_finite(scene):
     [
         (lambda: InverseLoss(reduction="max"), "reduction must be 'sum' or 'mean', got 'max'"),
         (lambda: InverseLoss(eps=0.0), "eps must be a positive finite number, got 0.0"),
-        (lambda: InverseDistance(eps=-1.0), "eps must be a positive finite number, got -1.0"),
+        (lambda: DistanceKernel(-1.0), "sigma must be 'median', 'inverse' or a positive finite number, got -1.0"),
         (lambda: CosineUpdates(alpha=1.5), "alpha must be a number of at least 0 and at most 1, got 1.5"),
         (lambda: CosineUpdates(alpha=float("nan")), "got nan"),
-        (lambda: as_similarity("Inverse-Los"), "unknown similarity 'Inverse-Los'; did you mean 'inverse_loss'"),
+        (lambda: as_similarity("Inverse-Los"), "metric must be 'inverse_loss', .* or a Similarity, got 'Inverse-Los'"),
     ],
 )
 def test_refusals(make, message):
@@ -383,19 +381,19 @@ def test_refusals(make, message):
 
 
 def test_a_part_that_is_not_shared_is_refused_at_the_start():
-    for metric in (CosineWeights(), CosineUpdates(), InverseDistance(), DistanceKernel()):
+    for metric in (CosineWeights(), CosineUpdates(), DistanceKernel("inverse"), DistanceKernel()):
         with pytest.raises(ValueError, match=r"parts they have in common: \['head'\]"):
             Scene.small(shared_head=True).begin(Method("m", local=Fit(), weigh=by_similarity(metric)))
 
 
 def test_by_name():
-    assert {name: as_similarity(name) for name in SIMILARITIES} == {name: kind() for name, kind in SIMILARITIES.items()}
-    named = set(SIMILARITIES.values())
-    assert named == {type(metric) for metric in METRICS}
+    names = "inverse_loss", "cosine_weights", "cosine_updates", "inverse_distance"
+    made = [InverseLoss(), CosineWeights(), CosineUpdates(), DistanceKernel("inverse")]
+    assert [as_similarity(name) for name in names] == made
     metric = CosineUpdates(alpha=0.5)
     assert as_similarity(metric) is metric
     assert as_similarity("cosine_weights", part="head") == CosineWeights("head")
     assert as_similarity("inverse_loss", part="head") == InverseLoss()
     for wrong in (CosineUpdates, 3):
-        with pytest.raises(TypeError, match="a name or a Similarity such as CosineWeights"):
+        with pytest.raises(ValueError, match=r"metric must be .* or a Similarity"):
             as_similarity(wrong)

@@ -8,16 +8,22 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
-from graphcollab.weigh import SimilarityWeights, similarity_weights
+from graphcollab.weigh import SimilarityWeights
 
 LOOPED = [[0, 1, 2], [0, 0, 0]]
+
+
+def similarity_weights(values, edge_index, num_nodes):
+    data = Data(num_nodes=num_nodes, edge_index=edge_index, edge_prior=values)
+    return SimilarityWeights(by="prior").weights(data, None)
 
 
 def test_the_hand_case(make_graph, make_env):
     # p = (.6, .2): N = .6 + .8 = 1.4; the own model gets .6 / 1.4
     prior = torch.tensor([math.nan, 0.6, 0.2])  # what stands at a self-loop is ignored
-    data = SimilarityWeights()(make_graph([[0.0]] * 3, edges=LOOPED, edge_prior=prior), make_env())
+    data = SimilarityWeights(by="prior")(make_graph([[0.0]] * 3, edges=LOOPED, edge_prior=prior), make_env())
     assert data.edge_weight.tolist() == pytest.approx([0.428571, 0.428571, 0.142857], abs=1e-6)
 
 
@@ -75,4 +81,62 @@ def test_values_that_are_no_similarities(bad):
 
 def test_without_priors(make_graph, make_env):
     with pytest.raises(ValueError, match=r"edge_prior.*this graph has none.*DAC"):
-        SimilarityWeights()(make_graph([[0.0]] * 3, edges=LOOPED), make_env())
+        SimilarityWeights(by="prior")(make_graph([[0.0]] * 3, edges=LOOPED), make_env())
+
+
+# softmax of measured cosines, with the own model at 1 or a constant weight
+
+
+def graph(scores):
+    many = len(scores)
+    data = Data(num_nodes=many, edge_index=torch.stack([torch.arange(many), torch.zeros(many, dtype=torch.int64)]))
+    data.edge_score = torch.tensor(scores, dtype=torch.float64)
+    return data
+
+
+def test_by_hand():
+    weights = SimilarityWeights("alike", 2.0).weights(graph([math.nan, 0.5, -1.0]), None)
+    parts = [math.exp(2), math.exp(1), math.exp(-2)]
+    assert weights.tolist() == pytest.approx([part / sum(parts) for part in parts])
+
+
+def test_a_node_that_met_only_unlike_peers_keeps_its_own_model():
+    weights = SimilarityWeights("alike", 30.0).weights(graph([math.nan, 0.3, 0.2, -0.9]), None)
+    assert float(weights[0]) > 1 - 1e-8
+
+
+def test_large_tau_does_not_overflow():
+    assert SimilarityWeights("alike", 1e300).weights(graph([math.nan, 1.0, 0.9]), None).tolist() == [0.5, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("tau", [0, -1.0, math.inf, math.nan])
+def test_tau_must_be_a_positive_number(tau):
+    with pytest.raises(ValueError, match="tau must be a positive finite number"):
+        SimilarityWeights("alike", tau)
+
+
+def test_only_cosines_are_weighed():
+    with pytest.raises(ValueError, match=r"cosines, which are at most 1, got a similarity of 3"):
+        SimilarityWeights("alike", 30.0).weights(graph([math.nan, 3.0]), None)
+    with pytest.raises(ValueError, match="needs `edge_score`"):
+        SimilarityWeights("alike", 30.0).weights(Data(num_nodes=1, edge_index=torch.tensor([[0], [0]])), None)
+
+
+def test_a_constant_own_weight():
+    """θ = (1, 0), (1, 1), (0, 1), (-1, 0): cosines √½, 0 and -1 with the first; twice with other numbers."""
+    scores = [math.nan, math.sqrt(0.5), 0.0, -1.0]
+    edges = torch.tensor([[0, 1, 2, 3, 1, 2, 3], [0, 0, 0, 0, 1, 2, 3]])
+    data = Data(num_nodes=4, edge_index=edges, edge_score=torch.tensor([*scores, *[math.nan] * 3]).double())
+    found = SimilarityWeights(0.4, 1.0).weights(data, None).tolist()
+    assert found == pytest.approx([0.4, 0.358325, 0.176679, 0.064996, 1, 1, 1], abs=1e-6)
+    found = SimilarityWeights(0.3, 10.0).weights(data, None).tolist()
+    assert found == pytest.approx([0.3, 0.699406, 0.000594, 0, 1, 1, 1], abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_constant_own_weight_is_as_exact_as_the_scores(dtype):
+    data = graph([math.nan, 0.5, -1.0])
+    data.edge_score = data.edge_score.to(dtype)
+    weights = SimilarityWeights(0.3, 2.0).weights(data, None)
+    assert weights.dtype == dtype
+    assert torch.equal(weights[0], torch.tensor(0.3, dtype=dtype))

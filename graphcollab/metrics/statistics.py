@@ -1,0 +1,128 @@
+"""Numbers of many nodes, and of two methods side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.checks import own_filter
+from graphcollab.settings import Real, checked
+
+__all__ = ["PairedDifference", "paired_difference", "summarize"]
+
+Values: TypeAlias = Tensor | np.ndarray | Sequence[Any]
+
+
+@checked
+def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]:
+    """Summarize one value per node: its mean, its mean over the worst nodes, and its spread.
+
+    These are the columns of Table 3 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_.
+    ``worst10`` and ``worst20`` are means over the worst 10 % and 20 % of the nodes, rounded up to whole nodes. ``std``
+    is the population's standard deviation (divided by K, not K - 1): the nodes are all there are, not a sample.
+
+    Args:
+        values: One value per node, [K]. Values that are NaN (a metric that is not defined for a node) are left out.
+        higher_is_better: Whether the smallest (True) or the largest values are the worst.
+
+    Returns:
+        ``mean``, ``worst10``, ``worst20``, ``std``, ``nodes`` (how many count) and ``ignored`` (how many were NaN).
+        With no value at all the first four are NaN.
+
+    Raises:
+        ValueError: If ``values`` has another number of dimensions than one.
+
+    Example:
+        >>> summarize([1.0, 3.0, float("nan")])
+        {'mean': 2.0, 'worst10': 1.0, 'worst20': 1.0, 'std': 1.0, 'nodes': 2, 'ignored': 1}
+    """
+    values = torch.as_tensor(values, dtype=torch.float64)
+    if values.dim() != 1:
+        raise ValueError(f"summarize expects one value per node, shape [K], got {list(values.shape)}")
+    counted = values[~values.isnan()].sort(descending=not higher_is_better).values
+    nodes = counted.numel()
+
+    def worst(percent: int) -> float:
+        return float(counted[: -(-nodes * percent // 100)].mean())
+
+    return {
+        "mean": float(counted.mean()),
+        "worst10": worst(10),
+        "worst20": worst(20),
+        "std": float(counted.std(correction=0)) if nodes else float("nan"),
+        "nodes": nodes,
+        "ignored": values.numel() - nodes,
+    }
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """The mean difference of pairs and how certain it is.
+
+    Args:
+        mean: Mean of a - b.
+        low: Lower end of the confidence interval; NaN with a single pair.
+        high: Upper end of the confidence interval; NaN with a single pair.
+        std: Standard deviation of the differences (divided by n - 1); NaN with a single pair.
+        n: Number of pairs.
+        p_value: Two-sided p-value of the paired t-test; NaN with a single pair.
+    """
+
+    mean: float
+    low: float
+    high: float
+    std: float
+    n: int
+    p_value: float
+
+
+@checked
+def paired_difference(
+    a: Values, b: Values, confidence: Annotated[float, Real(above=0, below=1)] = 0.95
+) -> PairedDifference:
+    r"""Compare two methods that ran on the same S partitions, by Student's t-interval of their differences.
+
+    .. math::
+        \bar d \pm t_{S-1,\,(1+c)/2} \; s / \sqrt{S}, \qquad d_s = a_s - b_s
+
+    where :math:`s` is the standard deviation of the differences and :math:`c` the confidence. Differences that are all
+    equal give an interval of no width, and a p-value of 0 (or of 1 if they are 0).
+
+    Args:
+        a: The first method's value on each partition, [S].
+        b: The second method's values, in the same order, [S].
+        confidence: The interval's confidence level.
+
+    Raises:
+        ValueError: If there is no pair, shapes differ, or a value is not finite.
+
+    Example:
+        >>> result = paired_difference([3.0, 5.0, 4.0], [2.0, 3.0, 1.0])
+        >>> round(result.mean, 3), round(result.low, 3), round(result.high, 3), round(result.p_value, 4)
+        (2.0, -0.484, 4.484, 0.0742)
+    """
+    a, b = torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64)
+    if a.dim() != 1 or a.shape != b.shape or a.numel() == 0:
+        raise ValueError(f"expected two sequences of the same length S >= 1, got {list(a.shape)} and {list(b.shape)}")
+    difference = a - b
+    if not bool(difference.isfinite().all()):
+        pair = int((~difference.isfinite()).nonzero()[0])
+        raise ValueError(f"values must be finite, but pair {pair} is {float(a[pair])} and {float(b[pair])}")
+    n, mean = difference.numel(), float(difference.mean())
+    if n == 1:
+        return PairedDifference(mean, math.nan, math.nan, math.nan, n, math.nan)
+    if (std := float(difference.std(correction=1))) == 0:
+        return PairedDifference(mean, mean, mean, std, n, 0.0 if mean else 1.0)
+    from scipy import stats  # here, since importing it takes long
+
+    with own_filter("ignore", "Precision loss"):  # of differences that are nearly equal; the interval is narrow then
+        found = stats.ttest_rel(a.numpy(), b.numpy())
+        low, high = map(float, found.confidence_interval(confidence))
+    return PairedDifference(mean, low, high, std, n, float(found.pvalue))

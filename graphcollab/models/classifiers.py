@@ -1,0 +1,238 @@
+"""The classifiers of the papers: `MLP`, `CNN` in the forms that FedAvg and MAML gave it, and `ResNet9`.
+
+All are ``head(backbone(inputs))`` and return logits [B, num_classes]; the softmax of the papers belongs to the loss.
+Those for images read [B, channels, height, width] of the shape they are made for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from torch import nn
+
+from graphcollab.models.layers import MaxPool2, Residual, image_size, replace_batch_norm
+from graphcollab.settings import Count, Real, SettingError, checked
+
+__all__ = ["CNN", "MLP", "ResNet9", "fedavg_cnn", "maml_cnn"]
+
+Rate: TypeAlias = Annotated[float, Real(least=0, below=1)]
+Norm: TypeAlias = Literal["group", "batch"]
+
+
+class MLP(nn.Sequential):
+    """Fully connected layers with ReLU between them, for inputs of any shape, which are flattened.
+
+    ``backbone`` flattens and ends with the last hidden layer's ReLU, ``head`` is the linear classifier.
+
+    Args:
+        in_features: Numbers in one sample.
+        hidden: Width of the hidden layer, or a sequence of widths. An empty sequence gives a linear classifier.
+        num_classes: Number of outputs.
+
+    Shapes:
+        inputs: [B, ...] with ``in_features`` numbers per sample.
+    """
+
+    @checked
+    def __init__(self, in_features: Count, hidden: Count | Sequence[Count], num_classes: Count) -> None:
+        widths = [in_features, *([hidden] if isinstance(hidden, int) else hidden)]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for width, next_width in itertools.pairwise(widths):
+            layers += [nn.Linear(width, next_width), nn.ReLU()]
+        super().__init__(OrderedDict(backbone=nn.Sequential(*layers), head=nn.Linear(widths[-1], num_classes)))
+
+    @classmethod
+    def for_shape(cls, input_shape: Sequence[int], num_classes: int, hidden: int | Sequence[int] = 64) -> MLP:
+        """Build the model for samples of a given shape."""
+        return cls(math.prod(input_shape), hidden, num_classes)
+
+
+class CNN(nn.Sequential):
+    """Convolutions, each with ReLU and 2 x 2 max pooling, hidden layers with ReLU, and a linear classifier.
+
+    The defaults are listing 3, and the last row is listing 1, of `With a Little Help from My Friends: A Comparative
+    Study of Decentralized Deep Learning Strategies` (Hagander and Ihre-Thomason, Lund University, 2024):
+
+    =================================  =========  ======  =========  ==========  ==========
+    data                               channels   kernel  hidden     dropout     parameters
+    =================================  =========  ======  =========  ==========  ==========
+    Fashion-MNIST, 10 classes          (16, 32)   3       (64,)      none        56,714
+    Fashion-MNIST + MNIST, 20 classes  (16, 32)   3       (64,)      none        57,364
+    CIFAR-10                           (6, 16)    5       (120, 84)  (0.1, 0.5)  62,006
+    =================================  =========  ======  =========  ==========  ==========
+
+    Args:
+        input_shape: (channels, height, width) of the images.
+        num_classes: Number of outputs.
+        channels: Channels of every convolution.
+        kernel: Height and width of the convolutions.
+        hidden: Width of the hidden layer, or a sequence of widths.
+        dropout: Probability of dropping a channel of the last convolution, and of dropping a number of the first hidden
+            layer.
+        padding: ``valid`` for none, ``same`` for convolutions that keep the size (where ``kernel`` is odd).
+        norm: Normalisation of every convolution: none, ``group`` (see `replace_batch_norm`) or ``batch``.
+
+    Raises:
+        ValueError: There is no convolution, or the images are too small.
+    """
+
+    @checked
+    def __init__(
+        self,
+        input_shape: Sequence[Count],
+        num_classes: Count,
+        channels: Sequence[Count] = (16, 32),
+        kernel: Count = 3,
+        hidden: Count | Sequence[Count] = (64,),
+        dropout: tuple[Rate, Rate] = (0.0, 0.0),
+        padding: Literal["valid", "same"] = "valid",
+        norm: Norm | None = None,
+    ) -> None:
+        in_channels, *sizes = image_size("CNN", input_shape)
+        if not channels:
+            raise SettingError("channels", "the channels of at least one convolution", channels)
+        pad = kernel // 2 if padding == "same" else 0
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in itertools.pairwise([in_channels, *channels]):
+            layers.append(nn.Conv2d(fan_in, fan_out, kernel, padding=pad))
+            layers += [nn.BatchNorm2d(fan_out)] if norm else []
+            layers += [MaxPool2(), nn.ReLU()]
+            sizes = [(side + 2 * pad - kernel + 1) // 2 for side in sizes]
+        if min(sizes) < 1:
+            least = {pad: _least(len(channels), kernel - 1 - 2 * pad) for pad in (0, kernel // 2)}
+            raise ValueError(
+                f"CNN: images of {tuple(input_shape[1:])} pixels are too small for {len(channels)} convolutions of "
+                f"{kernel} pixels with padding={padding!r}, each with pooling; {least[0]} pixels are needed with "
+                f"'valid', {least[kernel // 2]} with 'same'"
+            )
+        layers += [nn.Dropout2d(dropout[0])] if dropout[0] else []
+        layers.append(nn.Flatten())
+        widths = [channels[-1] * math.prod(sizes), *([hidden] if isinstance(hidden, int) else hidden)]
+        for place, (width, next_width) in enumerate(itertools.pairwise(widths)):
+            layers += [nn.Linear(width, next_width), nn.ReLU()]
+            layers += [nn.Dropout(dropout[1])] if dropout[1] and place == 0 else []
+        super().__init__(OrderedDict(backbone=nn.Sequential(*layers), head=nn.Linear(widths[-1], num_classes)))
+        if norm == "group":
+            replace_batch_norm(self)
+
+
+def _least(layers: int, lost: int) -> int:
+    """Return the smallest image for convolutions that lose so many pixels and halve the rest."""
+    return 1 if not layers else 2 * _least(layers - 1, lost) + lost
+
+
+def fedavg_cnn(input_shape: Sequence[int], num_classes: int, padding: Literal["valid", "same"] = "valid") -> CNN:
+    """Build the two-layer CNN of FedAvg.
+
+    `Communication-Efficient Learning of Deep Networks from Decentralized Data <https://arxiv.org/abs/1602.05629>`_
+    (McMahan et al., 2017). Two 5 x 5 convolutions with 32 and 64 channels and a hidden layer of 512. Two variants are
+    in use and differ in the padding of the convolutions:
+
+    ======================  ==========  ==================  ==========
+    data                    padding     512-layer reads     parameters
+    ======================  ==========  ==================  ==========
+    28 x 28 grey, 10 cl.    ``same``    64 x 7 x 7 = 3136   1,663,370 (the paper's number)
+    32 x 32 RGB, 10 cl.     ``valid``   64 x 5 x 5 = 1600   878,538
+    32 x 32 RGB, 100 cl.    ``valid``   64 x 5 x 5 = 1600   924,708
+    ======================  ==========  ==================  ==========
+
+    Args:
+        input_shape: (channels, height, width) of the images.
+        num_classes: Number of outputs.
+        padding: See `CNN`, with its errors.
+    """
+    return CNN(input_shape, num_classes, (32, 64), 5, 512, padding=padding)
+
+
+@checked
+def maml_cnn(input_shape: Sequence[Count], num_classes: Count, channels: Count = 32, norm: Norm = "group") -> CNN:
+    """Build the four-layer CNN of MAML for MiniImageNet.
+
+    `Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks <https://arxiv.org/abs/1703.03400>`_
+    (Finn et al., 2017). Four 3 x 3 convolutions that keep the size, with normalisation. Deviation from the paper:
+    normalisation is over groups of channels by default, because batch statistics mix the samples of nodes whose data
+    differ; ``norm="batch"`` is the original. On 84 x 84 RGB images with 5 classes it has 32,901 parameters.
+
+    Args:
+        input_shape: (channels, height, width) of the images, at least 16 x 16 pixels.
+        num_classes: Number of outputs.
+        channels: Channels of every convolution. The paper has 32 for MiniImageNet.
+        norm: See `CNN`, with its errors.
+    """
+    return CNN(input_shape, num_classes, [channels] * 4, 3, (), padding="same", norm=norm)
+
+
+class ResNet9(nn.Sequential):
+    r"""A shallow residual network: eight 3 x 3 convolutions, four of them in two residual blocks, and a classifier.
+
+    Residual layers are those of `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_
+    (He et al., 2015); this form with nine layers is in wide use for CIFAR and is the one that CoBo was published with.
+
+    With :math:`w` for ``width``, every convolution keeps the size, has no bias, and is followed by normalisation, in
+    places by 2 x 2 max pooling, and by ReLU:
+
+    ==========================  ==================  ==================
+    layer                       output channels     size for 32 x 32
+    ==========================  ==================  ==================
+    convolution                 w                   32 x 32
+    convolution, pooling        2 w                 16 x 16
+    x + two convolutions of x   2 w                 16 x 16
+    convolution, pooling        4 w                 8 x 8
+    convolution, pooling        8 w                 4 x 4
+    x + two convolutions of x   8 w                 4 x 4
+    maximum of every channel    8 w                 –
+    linear classifier           classes             –
+    ==========================  ==================  ==================
+
+    ======================  ==========  ==========
+    data                    width       parameters
+    ======================  ==========  ==========
+    32 x 32 RGB, 100 cl.    64          6,619,300 (CoBo states 6.62 M)
+    32 x 32 RGB, 10 cl.     64          6,573,130
+    28 x 28 grey, 10 cl.    64          6,571,978
+    28 x 28 grey, 10 cl.    8           103,810
+    ======================  ==========  ==========
+
+    Where the last layer's images are 4 x 4, taking the maximum of every channel is the usual 4 x 4 pooling; it also
+    reads other sizes. Deviation from the usual form: normalisation is over groups of channels by default, because batch
+    statistics mix the samples of nodes whose data differ; ``norm="batch"`` is the original.
+
+    Args:
+        input_shape: (channels, height, width) of the images, at least 8 x 8 pixels.
+        num_classes: Number of outputs.
+        width: Channels of the first convolution. 8 or 16 make it small enough for CPUs.
+        norm: ``group`` or ``batch``.
+
+    Raises:
+        ValueError: The images are too small.
+    """
+
+    @checked
+    def __init__(
+        self, input_shape: Sequence[Count], num_classes: Count, width: Count = 64, norm: Norm = "group"
+    ) -> None:
+        channels, *size = image_size("ResNet9", input_shape)
+        if min(size) < 8:
+            raise ValueError(f"ResNet9: images of {tuple(size)} pixels are too small; three poolings need 8")
+        backbone = nn.Sequential(
+            *_convolution(channels, width),
+            *_convolution(width, 2 * width, pool=True),
+            Residual(*_convolution(2 * width, 2 * width), *_convolution(2 * width, 2 * width)),
+            *_convolution(2 * width, 4 * width, pool=True),
+            *_convolution(4 * width, 8 * width, pool=True),
+            Residual(*_convolution(8 * width, 8 * width), *_convolution(8 * width, 8 * width)),
+            nn.AdaptiveMaxPool2d(1),
+            nn.Flatten(),
+        )
+        super().__init__(OrderedDict(backbone=backbone, head=nn.Linear(8 * width, num_classes)))
+        if norm == "group":
+            replace_batch_norm(self)
+
+
+def _convolution(fan_in: int, fan_out: int, pool: bool = False) -> list[nn.Module]:
+    pooling = [MaxPool2()] if pool else []
+    return [nn.Conv2d(fan_in, fan_out, 3, padding=1, bias=False), nn.BatchNorm2d(fan_out), *pooling, nn.ReLU()]

@@ -1,0 +1,146 @@
+"""Layers of several models: fast pooling, residual blocks, and group in place of batch normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchNorm and of the lazy variants
+
+from graphcollab.settings import Count, checked
+
+__all__ = ["replace_batch_norm"]
+
+
+class _MaxPool2(torch.autograd.Function):
+    """Maxima of four strided slices; the gradient goes to the first of equal ones, as in ``F.max_pool2d``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        rows = torch.maximum(x[..., 0:-1:2, :], x[..., 1::2, :])
+        return torch.maximum(rows[..., 0:-1:2], rows[..., 1::2])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, y = ctx.saved_tensors
+        height, width = 2 * y.shape[-2], 2 * y.shape[-1]
+        out = torch.zeros_like(x)
+        left = torch.ones_like(y, dtype=torch.bool)
+        for i in (0, 1):
+            for j in (0, 1):
+                hit = (x[..., i:height:2, j:width:2] == y) & left
+                out[..., i:height:2, j:width:2] = grad * hit
+                left = left & ~hit
+        return out
+
+
+class MaxPool2(nn.Module):
+    """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``.
+
+    On a CPU, PyTorch's kernel for any window visits pixels one by one and takes as long as the convolution before it;
+    maxima of strided slices are vectorised, several times faster. A last odd row or column is left out, as there.
+    (Where a window has NaN, PyTorch's gradient goes to it and this one is 0.) Models pool before ReLU: the same values
+    and gradients as after it, on a quarter of the numbers.
+
+    Shapes:
+        inputs: [..., H, W], H and W at least 2.
+        output: [..., H // 2, W // 2].
+
+    Example:
+        >>> MaxPool2()(torch.arange(6.0).view(1, 2, 3))
+        tensor([[[4.]]])
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the maxima."""
+        if min(inputs.shape[-2:]) < 2:
+            raise ValueError(f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}")
+        if inputs.device.type != "cpu":
+            return nn.functional.max_pool2d(inputs, 2)
+        height, width = inputs.shape[-2] // 2 * 2, inputs.shape[-1] // 2 * 2
+        out: Tensor = _MaxPool2.apply(inputs[..., :height, :width])
+        return out
+
+
+class Residual(nn.Sequential):
+    """x + f(x), where f is what it holds."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the sum."""
+        return inputs + super().forward(inputs)
+
+
+def image_size(model: str, input_shape: Sequence[int]) -> tuple[int, int, int]:
+    """Return channels, height and width of an image's shape; ``model`` is who asks, for the message."""
+    if len(input_shape) != 3:
+        raise ValueError(
+            f"{model} reads images (channels, height, width), got samples of shape {tuple(input_shape)}; "
+            "reshape the inputs, or take the model 'mlp'"
+        )
+    channels, height, width = input_shape
+    return channels, height, width
+
+
+@checked
+def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Count = 16) -> nn.Module:
+    """Replace every batch normalisation inside a module by group normalisation, **in place**, and return the module.
+
+    Batch normalisation estimates statistics over samples. Where nodes see different classes these do not fit another
+    node's data, and averaging them makes it worse. `Group normalisation <https://arxiv.org/abs/1803.08494>`_ (Wu
+    and He, 2018) takes them over groups of channels of one sample and has no running statistics.
+
+    The number of groups is the largest divisor of the number of channels that is at most ``groups`` and leaves at least
+    ``min_channels`` channels to a group, or 1 if there is none. The defaults are the two settings which that article
+    recommends, 32 groups and 16 channels a group, whichever gives fewer groups: small layers would otherwise be
+    normalised over one or two numbers. So 32 channels get 2 groups, 64 get 4, and 512 or more get 32.
+
+    Weight and bias stay the same parameters, and ``eps`` and training mode are kept; running statistics are dropped.
+
+    Args:
+        module: The model. If it is itself a batch normalisation, the return value is its replacement.
+        groups: Largest number of groups.
+        min_channels: Smallest number of channels in a group.
+
+    Raises:
+        ValueError: A layer does not know its size yet.
+
+    Example:
+        >>> model = replace_batch_norm(nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64)))
+        >>> type(model[1]).__name__, model[1].num_groups
+        ('GroupNorm', 4)
+    """
+    replaced: dict[nn.Module, nn.Module] = {}  # a layer that is used in two places stays one layer
+
+    def replacement(child: _BatchNorm, name: str) -> nn.Module:
+        if child not in replaced:
+            replaced[child] = _group_norm(child, name, groups, min_channels)
+        return replaced[child]
+
+    if isinstance(module, _BatchNorm):
+        return replacement(module, "the module")
+    for path, parent in list(module.named_modules()):
+        # not named_children(), which leaves out a second use of the same child
+        for name, child in parent._modules.items():
+            if isinstance(child, _BatchNorm):
+                setattr(parent, name, replacement(child, f"{path}.{name}".lstrip(".")))
+    return module
+
+
+def _group_norm(norm: _BatchNorm, name: str, groups: int, min_channels: int) -> nn.GroupNorm:
+    channels = norm.num_features
+    if channels < 1:  # a lazy layer before its first batch
+        raise ValueError(f"{name} does not know its number of channels yet; run the model once on a batch first")
+    most = max(1, min(groups, channels // min_channels))
+    num_groups = next(count for count in range(most, 0, -1) if channels % count == 0)
+    group_norm = nn.GroupNorm(num_groups, channels, eps=norm.eps, affine=False)
+    if norm.affine:
+        group_norm.affine, group_norm.weight, group_norm.bias = True, norm.weight, norm.bias
+    return group_norm.train(norm.training)

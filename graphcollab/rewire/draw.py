@@ -1,0 +1,210 @@
+"""Whom nodes may listen to, and drawing some of them at random, without listing all pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.keyed import keyed_uniform
+
+__all__ = ["Candidates", "draw_peers"]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Lists of nodes that receivers may draw their peers from, each in ascending order of ``node_id``.
+
+    Receivers that may listen to the same nodes share a list, so "everybody" takes K numbers and not K². A place is a
+    position in a receiver's list; the receiver itself may be in it and is never drawn.
+
+    Args:
+        key: One number per entry, list · K + rank of the node by ``node_id``, ascending, [L].
+        owner: Which list every receiver draws from, [K].
+        ranked: The nodes in ascending order of ``node_id``, [K].
+        rank: Place of every node in that order, [K].
+
+    Example:
+        >>> everybody = Candidates.of(Data(num_nodes=4, node_id=torch.arange(4), isolated=torch.zeros(4).bool()))
+        >>> everybody.peers.tolist(), everybody.key.numel()
+        ([3, 3, 3, 3], 4)
+    """
+
+    key: Tensor
+    owner: Tensor
+    ranked: Tensor
+    rank: Tensor
+
+    @classmethod
+    def of(cls, data: Data, group: Tensor | None = None, hears: Tensor | None = None) -> Candidates:
+        """List whom the nodes of a graph may listen to.
+
+        Args:
+            data: The graph. Its ``allowed`` edges bind where there are such; else everybody may listen to everybody.
+                Isolated nodes are left out, and those that have not joined yet or have left.
+            group: Group of every node, [K]. Default: one group.
+            hears: Group that every node may listen to, [K]. Default: its own.
+        """
+        count = data.num_nodes
+        ranked = data.node_id.argsort()
+        rank = torch.empty_like(ranked)
+        rank[ranked] = torch.arange(count, device=ranked.device)
+        group = torch.zeros_like(ranked) if group is None else group
+        hears = group if hears is None else hears
+        away = data.isolated | ~data.present if "present" in data else data.isolated
+        if "allowed" in data:
+            sender, receiver = data.allowed.edge_index
+            fits = (group[sender] == hears[receiver]) & ~(away[sender] | away[receiver])
+            key = receiver[fits] * count + rank[sender[fits]]
+            owner = torch.arange(count, device=ranked.device)
+        else:
+            key = (group * count + rank)[~away]
+            owner = hears
+        return cls(key.sort().values, owner, ranked, rank)
+
+    @property
+    def num_nodes(self) -> int:
+        """K."""
+        return len(self.rank)
+
+    @cached_property
+    def begin(self) -> Tensor:
+        """Where every receiver's list begins in ``key``, [K]."""
+        return torch.searchsorted(self.key, self.owner * self.num_nodes)
+
+    @cached_property
+    def length(self) -> Tensor:
+        """How many nodes are in every receiver's list, [K]."""
+        return torch.searchsorted(self.key, (self.owner + 1) * self.num_nodes) - self.begin
+
+    @cached_property
+    def peers(self) -> Tensor:
+        """How many nodes every receiver may listen to, itself left out, [K]."""
+        node = torch.arange(self.num_nodes, device=self.rank.device)
+        return self.length - (self.place(node, node) >= 0).long()
+
+    def place(self, receiver: Tensor, sender: Tensor) -> Tensor:
+        """Return the place of senders in their receivers' lists, [M]; -1 where they are not in them."""
+        wanted = self.owner[receiver] * self.num_nodes + self.rank[sender]
+        found = torch.searchsorted(self.key, wanted)
+        there = self.key[found.clamp(max=max(len(self.key) - 1, 0))] == wanted if len(self.key) else wanted < 0
+        return torch.where(there, found - self.begin[receiver], -1)
+
+    def node(self, receiver: Tensor, place: Tensor) -> Tensor:
+        """Return the nodes at given places of their receivers' lists, [M]."""
+        return self.ranked[self.key[self.begin[receiver] + place] % self.num_nodes]
+
+
+_KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
+
+
+def draw_peers(
+    candidates: Candidates,
+    receiver: Tensor,
+    count: int,
+    keys: tuple[int, ...],
+    known: Tensor | None = None,
+    rate: Tensor | None = None,
+    rest: Tensor | float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    r"""Draw distinct peers for every receiver, one after the other in proportion to their rates.
+
+    It is a race (Efraimidis and Spirakis 2006): every candidate arrives after a time drawn from the exponential
+    distribution with its rate, and the first ones are taken. A candidate of rate 0 never arrives. Candidates that are
+    not named in ``known`` share one rate, so only their first arrivals are drawn, as order statistics; the work and the
+    memory are proportional to the known ones and the peers drawn, never to all pairs.
+
+    Args:
+        candidates: Whom receivers may listen to.
+        receiver: Who draws, [R].
+        count: Peers each of them draws; a receiver with fewer candidates takes all.
+        keys: Integers that key the randomness, beside the identities (``node_id`` ranks) of the nodes.
+        known: Pairs sender, receiver that have a rate of their own, each once, [2, M].
+        rate: Their rates, not negative, [M].
+        rest: Rate of all other candidates, one for all or per node [K].
+
+    Returns:
+        Edges sender → receiver, [2, D], sorted by receiver and time of arrival, and the share of every edge's rate in
+        all rates of its receiver, [D]: the probability to be drawn first.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> everybody = Candidates.of(Data(num_nodes=5, node_id=torch.arange(5), isolated=torch.zeros(5).bool()))
+        >>> edges, share = draw_peers(everybody, torch.tensor([0, 3]), 4, (0,))
+        >>> edges[1].tolist(), sorted(edges[0, :4].tolist()), share.tolist()[:2]
+        ([0, 0, 0, 0, 3, 3, 3, 3], [1, 2, 3, 4], [0.25, 0.25])
+    """
+    many, rank = candidates.num_nodes, candidates.rank
+    if known is None or rate is None:
+        known, rate = receiver.new_empty(2, 0), torch.empty(0, dtype=torch.float64, device=receiver.device)
+    rest = torch.as_tensor(rest, dtype=torch.float64, device=receiver.device).expand(many)
+    draws = torch.zeros(many, dtype=torch.bool, device=receiver.device).index_fill_(0, receiver, True)
+    sender, listener = known
+    place = candidates.place(listener, sender)
+    fits = (place >= 0) & (sender != listener) & draws[listener]
+    sender, listener, place, rate = sender[fits], listener[fits], place[fits], rate[fits].double()
+    own = candidates.place(receiver, receiver)
+    taken = torch.stack([torch.cat([listener, receiver[own >= 0]]), torch.cat([place, own[own >= 0]])])
+    excluded = torch.bincount(taken[0], minlength=many)
+    free = candidates.length - excluded  # [K]: candidates without a rate of their own
+    who_draws, draws_made = rank[receiver, None], torch.arange(count, device=receiver.device)
+    place_draw, time_draw = (keyed_uniform(s, *keys, who_draws, draws_made) for s in (_PLACE_STREAM, _TIME_STREAM))
+    first = _distinct(free[receiver], place_draw)  # [R, count] numbers below free, or -1
+    total = torch.zeros(many, dtype=torch.float64, device=rate.device).index_add_(0, listener, rate) + free * rest
+    late = _arrivals(free[receiver], rest[receiver], time_draw)  # [R, count]
+    arrives = torch.isfinite(late)
+    who = receiver[:, None].expand(-1, count)[arrives]
+    at = _skip(first[arrives], who, taken, excluded, many)
+    wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, rank[listener], rank[sender])) / rate
+    senders = torch.cat([sender, candidates.node(who, at)])
+    listeners = torch.cat([listener, who])
+    rates, times = torch.cat([rate, rest[who]]), torch.cat([wait, late[arrives]])
+    order = times.argsort(stable=True)
+    order = order[listeners[order].argsort(stable=True)]
+    per = torch.bincount(listeners, minlength=many)
+    turn = torch.arange(len(order), device=order.device) - (per.cumsum(0) - per)[listeners[order]]
+    order = order[(turn < count) & torch.isfinite(times[order])]
+    share = rates[order] / total[listeners[order]]
+    return torch.stack([senders[order], listeners[order]]), share
+
+
+def _distinct(free: Tensor, uniform: Tensor) -> Tensor:
+    """Return different numbers from 0 to ``free`` - 1 for every receiver [R, count], -1 where there are no more."""
+    count = uniform.shape[1]
+    number = torch.arange(count, device=free.device)
+    left = (free[:, None] - number).clamp(min=0)
+    # The k-th is one of those not drawn yet: with p_0 < p_1 < … drawn, the r-th of the others is r + #{m: p_m − m ≤ r}.
+    pick = (uniform * left).long()
+    large = torch.iinfo(torch.int64).max // 2
+    drawn = pick[:, :1]
+    for k in range(1, count):
+        ahead = (drawn.sort(1).values - number[:k] <= pick[:, k, None]).sum(1, keepdim=True)
+        drawn = torch.cat([drawn, torch.where(left[:, k, None] > 0, pick[:, k, None] + ahead, large)], 1)
+    return drawn.masked_fill(left == 0, -1)
+
+
+def _arrivals(free: Tensor, rest: Tensor, uniform: Tensor) -> Tensor:
+    """Return the first arrival times [R, count] among ``free`` candidates of equal rate, infinite where there are none.
+
+    The k-th of n exponential waiting times comes after the one before it by a waiting time of rate (n − k) · rate.
+    """
+    k = torch.arange(uniform.shape[1], device=free.device)
+    left = (free[:, None] - k).clamp(min=0) * rest[:, None]
+    return (-torch.log1p(-uniform) / left).nan_to_num(nan=torch.inf, posinf=torch.inf).cumsum(1)
+
+
+def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, many: int) -> Tensor:
+    """Return the place of the number-th candidate of a receiver that is not among those taken.
+
+    With the taken places p_0 < p_1 < … of a receiver, the candidate number r has the place r + #{m: p_m − m ≤ r}.
+    """
+    listener, place = taken
+    order = (listener * (many + 1) + place).argsort()
+    listener, place = listener[order], place[order]
+    begin = excluded.cumsum(0) - excluded
+    before = place - (torch.arange(len(place), device=place.device) - begin[listener])
+    ahead = torch.searchsorted(listener * (many + 1) + before, receiver * (many + 1) + number, right=True)
+    return number + ahead - begin[receiver]

@@ -1,0 +1,105 @@
+"""The rewire slot of methods that find no peers: the graph stays, is transformed, or nodes take turns to work."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphcollab.keyed import keyed_order
+from graphcollab.piece import Rewiring
+from graphcollab.settings import Natural, Share
+from graphcollab.typing import Env
+
+__all__ = ["AtRound", "EveryRound", "Keep", "SampleNodes", "sample_nodes"]
+
+
+@dataclass(frozen=True)
+class Keep(Rewiring):
+    """The graph stays as it is."""
+
+
+@dataclass(frozen=True)
+class AtRound(Rewiring):
+    """Apply a transform once, after the exchange of one round.
+
+    Args:
+        round: Index of the round, from 0 at the method's start; ``AtRound(10, …)`` acts after eleven rounds, as
+            ``t == T_0`` in the L2C paper.
+        transform: Any PyG transform.
+    """
+
+    round: Natural
+    transform: BaseTransform
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Transform the graph if it is time."""
+        return _transformed(self.transform, data, env) if data.round - data.phase_start == self.round else data
+
+
+@dataclass(frozen=True)
+class EveryRound(Rewiring):
+    """Apply a transform after the exchange of every round.
+
+    Args:
+        transform: Any PyG transform.
+    """
+
+    transform: BaseTransform
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Transform the graph."""
+        return _transformed(self.transform, data, env)
+
+
+def _transformed(transform: BaseTransform, data: Data, env: Env) -> Data:
+    """Return the transformed graph; a transform may read all weights."""
+    data = copy.copy(data)
+    data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
+    transformed: Data = transform(data)
+    return transformed
+
+
+_SAMPLE_STREAM = 107
+
+
+@dataclass(frozen=True)
+class SampleNodes(Rewiring):
+    """Every round a random share of the nodes works; the others rest.
+
+    Args:
+        fraction: Share of the K nodes (of those that have joined and not left), rounded, at least one.
+    """
+
+    fraction: Share
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Draw the first round's nodes."""
+        return self._draw(data, env, data.round)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Draw the next round's nodes."""
+        return self._draw(data, env, data.round + 1)
+
+    def _draw(self, data: Data, env: Env, round_: int) -> Data:
+        count = max(math.floor(self.fraction * int(data.present.sum()) + 0.5), 1)
+        order = keyed_order(env.seed, _SAMPLE_STREAM, data.node_id, round_)
+        chosen = order[data.present[order]][:count]
+        mask = torch.zeros(data.num_nodes, dtype=torch.bool, device=data.node_id.device)
+        mask[chosen] = True
+        data = copy.copy(data)
+        data.trains = data.serves = mask & ~data.isolated
+        return data
+
+
+def sample_nodes(fraction: float) -> SampleNodes | Keep:
+    """Return the rewiring under which a share of the nodes works: `SampleNodes`, or `Keep` where the share is 1.
+
+    Raises:
+        ValueError: If the share is not in (0, 1].
+    """
+    return Keep() if fraction == 1 else SampleNodes(fraction)

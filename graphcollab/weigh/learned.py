@@ -1,0 +1,282 @@
+"""Weigh by what is learned from validation losses: L2C's logits, and Meta-L2C's attention."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter, softmax
+
+from graphcollab.control.allowed import components, require_both_ways, without_the_alone
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.engine import Adam, RowOptimizer
+from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.mixers import Mixers
+from graphcollab.ops import edge_products
+from graphcollab.piece import Field, Weigher
+from graphcollab.settings import Count
+from graphcollab.typing import Env
+
+__all__ = ["ChannelAttention", "LearnedLogits"]
+
+
+@dataclass(frozen=True)
+class LearnedLogits(Weigher):
+    r"""Softmax of learned logits, one for every edge.
+
+    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 3:
+
+    .. math::
+        w_{ij} = \frac{e^{a_{ij}}}{\sum_{l \in \{i\} \cup N(i)} e^{a_{il}}}, \qquad
+        \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \quad
+        s_j = \frac{\partial L}{\partial w_{ij}}
+
+    The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state. The paper
+    leaves a⁰ open; here it is 0, so weights start uniform. The paper's line 24 averages a over nodes, which has no
+    meaning for logits that belong to one node, and is not done.
+
+    Args:
+        optimizer: Update of the logits. Default: Adam, lr 0.1, weight decay 0.01 (the paper's).
+
+    Shapes:
+        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight``
+        [E].
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_logit", "per_edge", "logits of the weights", known_to="receiver"),
+        Field("edge_logit_*", "per_edge", "the state of the logits' optimiser", known_to="receiver"),
+        Field("weigher_step", "scalar", "steps of the logits so far"),
+    )
+
+    optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
+
+    @property
+    def learns(self) -> bool:
+        """They do."""
+        return True
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Validation samples, to learn from."""
+        return ("val",)
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Start from equal weights."""
+        data = copy.copy(data)
+        logit = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=data.edge_index.device)
+        data.edge_logit = logit
+        for slot in self.optimizer.slots:
+            data[f"edge_logit_{slot}"] = torch.zeros_like(logit)
+        data.weigher_step = 0
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Set ``edge_weight`` to the softmax over every receiver's edges."""
+        data = copy.copy(data)
+        data.edge_weight = softmax(data.edge_logit, data.edge_index[1], num_nodes=data.num_nodes)
+        return data
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
+        receiver, weight = data.edge_index[1], data.edge_weight
+        mean = scatter(weight * gradient, receiver, dim_size=data.num_nodes)
+        to_logit = weight * (gradient - mean[receiver])
+        before, data = data, copy.copy(data)
+        data.edge_logit = data.edge_logit.clone()
+        state = {}
+        for slot in self.optimizer.slots:
+            name = f"edge_logit_{slot}"
+            data[name] = data[name].clone()
+            state[slot] = [data[name]]
+        self.optimizer.update([data.edge_logit], [to_logit], state, data.weigher_step)
+        if (in_use := edges_in_use(data)) is not None:
+            learned = in_use & data.trains[receiver]
+            for name in ("edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)):
+                data[name] = torch.where(learned, data[name], before[name])
+        data.weigher_step = data.weigher_step + 1
+        return data
+
+
+@dataclass(frozen=True)
+class ChannelAttention(Weigher):
+    r"""Attention over channel-shared encodings of how models changed.
+
+    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 4 and 5:
+
+    .. math::
+        w_{ij} = \mathrm{softmax}_{j \in \{i\} \cup N(i)} \langle E(\hat\Delta_i; \phi), E(\hat\Delta_j; \phi) \rangle,
+        \qquad \hat\Delta_i = x_i - x_i^{init}
+
+    without temperature. The encoders learn from the validation losses of the mixed models; the gradient flows through
+    the weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see
+    `Exchange`) send nothing and weigh nothing.
+
+    Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
+    alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
+    are frozen are the same everywhere.
+
+    Args:
+        part: Part of the model that is compared.
+        hidden: Hidden units of an encoder.
+        out: Numbers that encode a filter.
+        bias: Give the encoders biases, see `Mixer`.
+        optimizer: Update of the encoders. The paper's is Adam, lr 0.1, weight decay 0.01 (coupled).
+        scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
+            coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
+        pretrained: A `Mixer`, or its file, to start from.
+        frozen: Use the encoders as they are; nodes then need no validation samples.
+
+    Shapes:
+        Keeps ``mixer`` (`Mixers`, if there are several components) and one ``mixer_<slot>`` per slot of the optimiser;
+        writes ``edge_weight`` [E].
+
+    Raises:
+        ValueError: If frozen encoders are asked for without pretrained ones, or encoders are trained and edges given
+            that go one way only, without a path back.
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("mixer", "replicated", "encoders: a `Mixer`, or `Mixers`, of every component its own", "run"),
+        Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
+        Field("mixer_step", "scalar", "steps of the encoders so far"),
+    )
+    travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
+
+    part: str = "all"
+    hidden: Count = 10
+    out: Count = 5
+    bias: bool = True
+    optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
+    scale: Literal["sum", "mean"] = "sum"
+    pretrained: Mixer | str | Path | None = field(default=None, repr=False)
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frozen and self.pretrained is None:
+            raise ValueError("frozen encoders must have been trained: give `pretrained`, a Mixer or its file")
+
+    @property
+    def learns(self) -> bool:
+        """Whether the encoders are trained."""
+        return not self.frozen
+
+    @property
+    def agrees(self) -> dict[str, object]:
+        """The part that is compared is the part that is mixed."""
+        return {"part": self.part}
+
+    @property
+    def beyond_edges(self) -> bool:
+        """Whether nodes train encoders together."""
+        return self.learns
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Validation samples, to learn from."""
+        return () if self.frozen else ("val",)
+
+    @property
+    def given(self) -> Mapping[str, Tensor]:
+        """Parameters of the pretrained encoders."""
+        return {} if (mixer := self._pretrained()) is None else mixer.tensors
+
+    def _pretrained(self) -> Mixer | None:
+        return Mixer.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Draw the encoders, or take the pretrained ones."""
+        spec = data.x.specs[0]
+        if (mixer := self._pretrained()) is None:
+            mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed)
+        else:
+            mixer.check(spec, self.part)
+        data = copy.copy(data)
+        data.mixer = mixer.to(data.x.device, data.x.dtype)
+        if self.learns:
+            require_both_ways(data, env, "nodes train encoders together with those they hear", by_path=True)
+            data.mixer = Mixers.shared(data.mixer, without_the_alone(components(data)))
+        for slot in self.optimizer.slots if self.learns else ():
+            data[f"mixer_{slot}"] = data.mixer.with_tensors(
+                {n: torch.zeros_like(t) for n, t in data.mixer.tensors.items()}
+            )
+        data.mixer_step = 0
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
+        with torch.no_grad():
+            weight, width = self._attend(data.mixer, data, env)
+        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
+        crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
+        floats = data.x_init.part(self.part).shape[1] if self.learns else width
+        data = env.plane.charge(data, sender[crossing], floats)
+        data.edge_weight = weight
+        return data
+
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> Callable[[Tensor], Tensor]:
+        """Return attention between the changes of newcomers and of all nodes since the run's start."""
+        mixer = data.mixer.with_newcomers(edge_index, names)
+
+        @torch.no_grad()
+        def weigh(x: Tensor) -> Tensor:
+            origin = data.x_init.part(self.part)[:1]
+            code = mixer.encode(torch.cat([data.x.part(self.part), x]) - origin, data.x.specs[0], self.part)
+            return softmax(edge_products(code[-len(x) :], code, edge_index), edge_index[1], num_nodes=len(x))
+
+        return weigh
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Take one step on the encoders."""
+        before = copy.copy(data)
+        before.x = data.x_local
+        names = list(data.mixer.tensors)
+        params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
+        mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
+        weight, _ = self._attend(mixer, before, env)
+        group = data.mixer.group if isinstance(data.mixer, Mixers) else torch.zeros_like(data.node_id)
+        members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
+        at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
+        gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
+        if self.scale == "mean":
+            gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
+        known = env.plane.known(data.edge_index[1])
+        grads = [env.plane.reduce(g) for g in torch.autograd.grad(weight[known], params, gradient[known])]
+        moments: dict[str, Mapping[str, Tensor]] = {
+            slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
+        }
+        params = [param.detach() for param in params]
+        state = {slot: list(many.values()) for slot, many in moments.items()}
+        self.optimizer.update(params, grads, state, data.mixer_step)
+        # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
+        share = 2 * (at_work[members].double() - 1) / at_work[members]
+        data = env.plane.charge(data, members, share * data.mixer.num_parameters)
+        data.mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
+        for slot, many in moments.items():
+            data[f"mixer_{slot}"] = data.mixer.with_tensors(many)
+        data.mixer_step = data.mixer_step + 1
+        return data
+
+    def _change(self, data: Data) -> Tensor:
+        """Return every node's change since the run's start, [K, P_part]."""
+        return data.x.part(self.part) - data.x_init.part(self.part)
+
+    def _attend(self, mixer: Mixer | Mixers, data: Data, env: Env) -> tuple[Tensor, int]:
+        """Return the softmax over every receiver's edges of the codes' inner products, [E], and the length of a code.
+
+        Changes travel and are encoded where they arrive.
+        """
+        halo = env.plane.halo(self._change(data), data.edge_index)
+        code = mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
+        own = code[: data.x.num_nodes]
+        score = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])
+        if (in_use := edges_in_use(data)) is not None:
+            score = score.masked_fill(~in_use, torch.finfo(score.dtype).min)
+        return softmax(score, data.edge_index[1], num_nodes=data.num_nodes), code.shape[1]

@@ -1,0 +1,188 @@
+"""Weights by similarity: in proportion or by a softmax, with a share for the node itself; or on the simplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.ops import project_simplex
+from graphcollab.piece import Weigher
+from graphcollab.settings import Finite, Fraction, Positive
+from graphcollab.typing import Env
+from graphcollab.weigh.fixed import require_self_loops
+
+__all__ = ["SimilarityWeights", "SimplexWeights"]
+
+
+@dataclass(frozen=True)
+class SimilarityWeights(Weigher):
+    r"""Weights in proportion to similarity, or to its exponential, and a weight for the own model.
+
+    .. math::
+        w_{ij} = \frac{a_{ij}}{a_{ii} + \sum_{l \ne i} a_{il}}, \qquad
+        a_{ij} = \max(s_i(j), 0) \quad \text{or} \quad a_{ij} = e^{\tau s_i(j)}
+
+    The own model's may be
+
+    - ``"most"``: :math:`a_{ii} = \max_l a_{il}`, from `With a Little Help from My Friends: A Comparative Study of
+      Decentralized Deep Learning Strategies` (Hagander & Ihre-Thomason 2024), eq. 2.11 to 2.13. The text calls this
+      FedSim, as Pillutla et al. (2022) do another method (`graphcollab.methods.fedsim`). What it leaves open: a
+      receiver without a self-loop has no share of its own; where all similarities are 0, a receiver keeps its own model
+      if it has a self-loop, else its neighbours weigh the same.
+    - ``"alike"``: that of a peer with similarity 1. By ``"most"`` a node that has met only unlike peers takes half of
+      its model from them; here it keeps its own (ours).
+    - a number: :math:`w_{ii}` itself. The others share the rest; a node that hears nobody keeps its own model.
+    - ``"rest"``: :math:`w_{ij} = a_{ij}` and :math:`w_{ii} = 1 - \sum_{l \ne i} a_{il}` (with τ,
+      :math:`a_{ij} = e^{\tau (s_i(j) - 1)}`). Where similarities are symmetric, so are the weights, and columns sum to
+      1 too. Where the others' sum is above 1 they are divided by it, and the own model weighs nothing.
+
+    Args:
+        own: ``"most"``, ``"alike"``, ``"rest"``, or a weight. The last two need a self-loop at every node.
+        tau: τ, for similarities of at most 1, such as cosines. None: in proportion to similarity itself.
+        by: ``"score"``: the similarities measured in the round; ``"prior"``: the probabilities with which receivers
+            chose the senders. A peer that was drawn although it is believed to be unlike then changes a model little.
+
+    Shapes:
+        Reads ``edge_score`` or ``edge_prior`` [E] (self-loops' values are ignored); writes ``edge_weight`` [E].
+
+    Raises:
+        ValueError: If there is no such field, or a value is above 1 with τ, or negative (priors) or not finite without.
+
+    Example:
+        >>> data = Data(num_nodes=3, edge_index=torch.tensor([[0, 1, 2], [0, 0, 0]]))
+        >>> data.edge_score = torch.tensor([torch.nan, 0.5, 0.25])
+        >>> for own in ("most", "alike", "rest", 0.4):
+        ...     print([round(weight, 4) for weight in SimilarityWeights(own).weights(data, env=None).tolist()])
+        [0.4, 0.4, 0.2]
+        [0.5714, 0.2857, 0.1429]
+        [0.25, 0.5, 0.25]
+        [0.4, 0.4, 0.2]
+        >>> [round(weight, 4) for weight in SimilarityWeights("alike", tau=10).weights(data, env=None).tolist()]
+        [0.9928, 0.0067, 0.0005]
+    """
+
+    own: Literal["most", "alike", "rest"] | Fraction = "most"
+    tau: Positive | None = None
+    by: Literal["score", "prior"] = "score"
+
+    @property
+    def reads_scores(self) -> bool:
+        """Whether it weighs by the similarities of the round."""
+        return self.by == "score"
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that every node hears itself, where its own model has a weight of its own."""
+        if self.own == "rest":
+            require_self_loops(data, env, "SimilarityWeights gives a node's own model what the others leave")
+        elif not isinstance(self.own, str):
+            require_self_loops(data, env, f"SimilarityWeights gives a node's own model the weight own={self.own:g}")
+        return data
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return the weights of the round's edges."""
+        (sender, receiver), many = data.edge_index, data.num_nodes
+        loop = sender == receiver
+        value = self._values(data, loop)
+        if self.own == "rest":
+            amount = value if self.tau is None else torch.exp(self.tau * (value - 1))
+            total = scatter(amount.masked_fill(loop, 0), receiver, dim_size=many)[receiver]
+            return torch.where(loop, (1 - total).clamp(min=0), amount / total.clamp(min=1))
+        # Parts of the greatest amount, whose own is 1: then no sum overflows.
+        value = value.masked_fill(loop, 1.0 if self.own == "alike" else torch.finfo(value.dtype).min)
+        greatest = scatter(value, receiver, dim_size=many, reduce="max")[receiver]
+        if self.tau is None:
+            amount = value / torch.where(greatest > 0, greatest, 1.0)
+        else:
+            amount = torch.exp(self.tau * (value - greatest))
+        if self.own == "most":
+            nothing = (greatest == 0) & ~_at_receiver(loop, receiver, many)  # all that are heard are unlike
+            amount = amount.masked_fill(loop | nothing, 1.0)
+        if isinstance(self.own, str):
+            return amount / scatter(amount, receiver, dim_size=many)[receiver]
+        total = scatter(amount.masked_fill(loop, 0), receiver, dim_size=many)[receiver]
+        own = torch.full_like(amount, self.own).masked_fill(total == 0, 1.0)  # where(…, own, 1.0) would be float32
+        return torch.where(loop, own, (1 - self.own) * amount / total.where(total > 0, 1.0))
+
+    def _values(self, data: Data, loop: Tensor) -> Tensor:
+        """Return the similarities, [E]; without τ none is negative."""
+        if f"edge_{self.by}" not in data:
+            raise ValueError(
+                "SimilarityWeights weighs senders by `edge_prior` [E], the probability with which their receiver chose "
+                "them, and this graph has none: choose peers by a method that has such (DAC), weigh by the "
+                "similarities of the round (by='score' in a PeerWeights with a metric), or weigh by SampleCounts()"
+                if self.by == "prior"
+                else "SimilarityWeights needs `edge_score` [E], similarities measured in the round: use it as "
+                "PeerWeights(metric, merge=SimilarityWeights())"
+            )
+        value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
+        if self.tau is not None:
+            if bool((value > 1 + 1e-9).any()):
+                raise ValueError(
+                    f"SimilarityWeights with tau weighs by cosines, which are at most 1, got a similarity of "
+                    f"{float(value.max()):g}: use CosineWeights() or CosineUpdates(), or weigh without tau"
+                )
+            return value
+        value = value.clamp(min=0) if self.reads_scores else value
+        bad = ~((value >= 0) & value.isfinite())
+        if bool(bad.any()):
+            edge = int(bad.nonzero()[0])
+            sender, receiver = data.edge_index[:, edge].tolist()
+            raise ValueError(
+                f"weights by similarity need finite values that are not negative, got {float(value[edge]):g} for edge "
+                f"{edge} ({sender} -> {receiver}); clip them, for instance with values.clamp(min=0)"
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class SimplexWeights(Weigher):
+    r"""The best compromise between listening to those who are alike and to everybody by their data.
+
+    .. math::
+        w_i = \operatorname*{argmin}_{w \ge 0,\, \sum_j w_j = 1} \; -\sum_j w_j s_i(j) + \alpha \sum_j (w_j - p_j)^2
+            = \Pi_\Delta \Big( p + \frac{s_i}{2 \alpha} \Big), \qquad s_i(i) = 1
+
+    over the senders i hears in the round, itself included, with :math:`p_j = n_j / \sum_l n_l` of their training
+    samples. The projection is exact; no solver is needed. Rows become sparse, and are not symmetric. α → ∞ is weighing
+    by sample counts; α → 0 puts all weight on the most similar, the node itself among them.
+
+    Args:
+        alpha: α.
+        snap: Similarities above it count as 1, so that a row jumps where a similarity crosses it; None: none do.
+
+    Shapes:
+        Reads ``edge_score`` [E], at most 1; every node needs a self-loop.
+    """
+
+    alpha: Positive = 0.8
+    snap: Finite | None = None
+
+    @property
+    def reads_scores(self) -> bool:
+        """It does."""
+        return True
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that every node hears itself."""
+        require_self_loops(data, env, "SimplexWeights gives a node's own model a similarity of 1")
+        return data
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return the weights of the round's edges."""
+        sender, receiver = data.edge_index
+        count = env.engine.tasks.sizes("train")[sender].double()
+        share = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+        score = data.edge_score.double().masked_fill(sender == receiver, 1.0)
+        if self.snap is not None:
+            score = torch.where(score > self.snap, 1.0, score)
+        return project_simplex(share + score / (2 * self.alpha), receiver, data.num_nodes)
+
+
+def _at_receiver(edges: Tensor, receiver: Tensor, many: int) -> Tensor:
+    """Return for every edge whether its receiver has one of some edges, [E]."""
+    return (torch.bincount(receiver[edges], minlength=many) > 0)[receiver]
