@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.device import beside, pick
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.piece import Local
 from graphcollab.settings import Real, check_settings
@@ -213,7 +214,8 @@ def _bounds(models: Stacks, env: Env, factor: float) -> Tensor:
     for chunk in env.engine.predict(Rows.own(models), "train"):
         silent = replace(chunk, outputs=torch.zeros_like(chunk.outputs))
         losses = [env.engine.losses_of(one).double() for one in (chunk, silent)]
-        found[chunk.rows] = torch.stack(losses, 1)
+        found[beside(chunk.rows, found)] = torch.stack(losses, 1)
+    found = found.cpu()
     found = found.masked_fill(~found.isfinite(), torch.nan)
     first, second = found.unbind(1)
     bound = first.fmax(second) + (factor - 1) * first.abs().fmax(second.abs())
@@ -226,18 +228,18 @@ def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:
     def along(gradients: Tensor, rows: Tensor) -> Tensor:
         s, _, places = next(iter(data.x.locate(nodes[rows])))
         columns = data.x.specs[s].columns("all")
-        before, after = (models.tensors[s][places][:, columns].double() for models in (data.x_start, data.x))
+        before, after = (pick(models.tensors[s], places)[:, columns].double() for models in (data.x_start, data.x))
         return ((before - after) * gradients.double()).sum(1)
 
     loss, promise = env.engine.grad(Rows.own(data.x_start, nodes), "train", reduce=along)
-    return loss.double(), promise.double()
+    return loss.double(), promise.cpu()
 
 
 def _finite(models: Stacks, nodes: Tensor) -> Tensor:
     """Tell whether all numbers of nodes' models are finite, [R]."""
-    out = torch.zeros(len(nodes), dtype=torch.bool, device=nodes.device)
+    out = torch.zeros(len(nodes), dtype=torch.bool)
     for s, where, places in models.locate(nodes):
-        out[where] = torch.isfinite(models.tensors[s][places]).all(1)
+        out[where] = torch.isfinite(pick(models.tensors[s], places)).all(1).cpu()
     return out
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.device import beside, pick
 from graphcollab.engine.losses import Proximal
 from graphcollab.engine.objective import FirstView, Objective
 from graphcollab.engine.optimizer import LocalSteps
@@ -144,7 +145,7 @@ class Fit(LocalSteps, Local):
             round_=data.round,
             objective=objective,
             anchor=_take(data.x_start, nodes, every) if objective.reads.anchor else None,
-            given={name: data[name][data.x.place(nodes)] for name in objective.reads.fields} or None,
+            given={name: pick(data[name], data.x.place(nodes)) for name in objective.reads.fields} or None,
             views=self.views,
             slots=slots,
             step=step,
@@ -168,9 +169,10 @@ def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:
     if every and len(new.specs) == len(stacks.specs):
         return stacks.like(new.tensors)
     tensors = list(stacks.tensors)
-    source = list(new.locate(torch.arange(len(nodes), device=nodes.device)))
+    source = list(new.locate(torch.arange(len(nodes))))
     for (s, _, target_rows), (t, _, source_rows) in zip(stacks.locate(nodes), source, strict=True):
-        tensors[s] = tensors[s].index_copy(0, target_rows, new.tensors[t][source_rows])
+        rows = pick(new.tensors[t], source_rows)
+        tensors[s] = tensors[s].index_copy(0, beside(target_rows, rows), rows)
     return stacks.like(tensors)
 
 

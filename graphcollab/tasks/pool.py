@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -110,7 +110,3 @@ class Split:
     def select(self, nodes: Tensor) -> Split:
         """Return the split of some nodes, in the order given."""
         return Split.from_lists(self.pool, [self.of(node) for node in nodes.tolist()])
-
-    def to(self, device: torch.device | str) -> Split:
-        """Move the index to a device."""
-        return replace(self, index=self.index.to(device), ptr=self.ptr.to(device))
