@@ -5,11 +5,4 @@ from __future__ import annotations
 from graphcollab.control.attendance import Everyone, Membership, Stragglers, attend, dismiss
 from graphcollab.control.guard import Isolate
 
-__all__ = [
-    "Everyone",
-    "Isolate",
-    "Membership",
-    "Stragglers",
-    "attend",
-    "dismiss",
-]
+__all__ = ["Everyone", "Isolate", "Membership", "Stragglers", "attend", "dismiss"]

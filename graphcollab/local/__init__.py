@@ -6,11 +6,4 @@ from graphcollab.local.combine import ClippedMean, Combine, ProjectedGradient
 from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.local.fit import Fit, FitPersonal
 
-__all__ = [
-    "ClippedMean",
-    "Combine",
-    "CrossGradients",
-    "Fit",
-    "FitPersonal",
-    "ProjectedGradient",
-]
+__all__ = ["ClippedMean", "Combine", "CrossGradients", "Fit", "FitPersonal", "ProjectedGradient"]
