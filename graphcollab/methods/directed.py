@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Annotated, Literal, Unpack
 
 from graphcollab.exchange import NoExchange, Receive
-from graphcollab.local import Mixture
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
@@ -48,7 +47,7 @@ def directed(
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`Mixture`). Whether j hears i says nothing about whether i hears j: the graph is directed.
+    (`Fit`, ``through``). Whether j hears i says nothing about whether i hears j: the graph is directed.
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
@@ -97,6 +96,6 @@ def directed(
         rewire=EveryRound(Threshold(ANY_WEIGHT)),
         prepare=WithSelfLoops(),
     )
-    through = replace(local, optimizer=fast, through=Mixture(part))
+    through = replace(local, optimizer=fast, through=part)
     train = Method("directed", local=through, weigh=KeepWeights(), exchange=Receive(part))
     return Phases(learn, learn_rounds, train)
