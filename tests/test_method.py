@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, CrossEntropy, Engine, Proximal
+from graphcollab.engine import SGD, Engine, Proximal, as_objective
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.local import ClippedMean, CrossGradients, Fit, FitPersonal
@@ -22,6 +22,8 @@ from graphcollab.testing import Scene, differences
 from graphcollab.train import build_graph
 from graphcollab.transforms import TopK
 from graphcollab.typing import Env
+
+CROSS_ENTROPY = as_objective("cross_entropy")
 
 EXCHANGING = ("dpsgd", "fedavg", "l2c", "meta_l2c")
 
@@ -175,7 +177,7 @@ def test_slots_that_share_different_things_may_name_different_parts():
 
 
 def test_objectives_pull_the_part_that_is_exchanged():
-    pull = Fit(objective=CrossEntropy() + 0.1 * Proximal(1.0, "head"))
+    pull = Fit(objective=CROSS_ENTROPY + 0.1 * Proximal(1.0, "head"))
     assert fedavg(part="head").replace(local=pull).part == "head"
     with pytest.raises(ValueError, match="fedavg exchanges the part 'all', and its Proximal says 'head'"):
         fedavg().replace(local=pull)

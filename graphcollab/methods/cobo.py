@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from graphcollab.engine import SGD
 from graphcollab.exchange import LaplacianPull
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.methods._method import fit, method
+from graphcollab.methods._method import method
 from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import GradientAlignment, PairSampling
@@ -14,7 +16,7 @@ from graphcollab.weigh import GradientAlignment, PairSampling
 __all__ = ["cobo"]
 
 
-@method
+@method()
 def cobo(
     *,
     lr: Positive = 0.01,
@@ -30,7 +32,7 @@ def cobo(
     part: str = "all",
     buffers: Buffers = "keep",
 ) -> Method:
-    r"""CoBo: alternate between the weights of pairs and the models, one gradient step each a round.
+    r"""CoBo: nodes alternate between the weights of pairs and the models, one gradient step each a round.
 
     `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
     <https://arxiv.org/abs/2409.05539>`_, algorithm 1.
@@ -46,12 +48,11 @@ def cobo(
 
     Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code
     (`PairSampling`). Otherwise that code updates the models before the weights and replaces the gradient by a running
-    mean; ``momentum`` is SGD's own, whose state is kept from round to round, and does not act on the pull.
+    mean; ``momentum`` is SGD's own, whose state is kept from round to round. Momentum and weight decay do not act on
+    the pull.
 
     Args:
         lr: η, the step size of the models, in the step of SGD and in the pull.
-        momentum: Momentum of the local step.
-        weight_decay: Coefficient of the L2 penalty of the local step.
         rho: ρ, the strength of the pull. The paper does not say; 0.05 is the authors' README. It must shrink with the
             number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
         gamma: γ, the step size of the weights. The paper does not say; the authors' code has 0.01, on the simplex 0.05.
@@ -65,15 +66,12 @@ def cobo(
 
     Raises:
         ValueError: If ``own`` is asked for on the box.
-
-    Example:
-        >>> cobo(sampling="mixed").weigh.sampling
-        PairSampling(kind='mixed', switch=80, decay=0.5)
     """
     pairs = PairSampling(sampling) if isinstance(sampling, str) else sampling
+    step = SGD(lr=lr, momentum=momentum, weight_decay=weight_decay)
     return Method(
         "cobo",
-        local=fit(lr, 1, 1, batch_size, "sgd", momentum, weight_decay, keep_state=momentum > 0),
+        local=Fit(steps=1, batch_size=batch_size, optimizer=step, keep_state=momentum > 0),
         weigh=GradientAlignment(gamma, domain, pairs, batch_size, part=part, own=own),
         exchange=LaplacianPull(part=part, buffers=buffers, scale=lr * rho, lr=lr, smoothness=smoothness),
         prepare=WithSelfLoops() if own else None,

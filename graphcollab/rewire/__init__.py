@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from graphcollab.rewire.adaptive import AdaptivePeers
 from graphcollab.rewire.choose_center import ChooseCenter
+from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.greedy import GreedyPeers
 from graphcollab.rewire.sampler import PeerSampler, RandomPeers
-from graphcollab.rewire.scheduled import AtRound, EveryRound, Keep, SampleNodes
+from graphcollab.rewire.scheduled import AtRound, EveryRound, Keep, SampleNodes, sample_nodes
 from graphcollab.rewire.task_distances import Encoder, TaskDistances
 from graphcollab.rewire.task_peers import TaskPeers
 from graphcollab.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen, NeighborBag
@@ -14,6 +15,7 @@ from graphcollab.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen
 __all__ = [
     "AdaptivePeers",
     "AtRound",
+    "Candidates",
     "ChooseCenter",
     "CountChosen",
     "Encoder",
@@ -28,4 +30,5 @@ __all__ = [
     "SampleNodes",
     "TaskDistances",
     "TaskPeers",
+    "sample_nodes",
 ]

@@ -25,7 +25,7 @@ __all__ = ["TaskPeers"]
 
 @dataclass(frozen=True)
 class TaskPeers(Rewiring):
-    r"""Connects nodes whose tasks are near, once, before the first round.
+    r"""Connect nodes whose tasks are near, once, before the first round.
 
     From `Federated Learning With Taskonomy for Non-IID Data (Jamali-Rad, Abdizadeh, Singh, IEEE TNNLS 2022)
     <https://arxiv.org/abs/2103.15947>`_. A server sends an encoder to all nodes. Node i encodes its training samples,

@@ -206,7 +206,7 @@ class GradientAlignment(Weigher):
         def gradients(rows: Rows) -> Tensor:
             return env.engine.batch_gradient(
                 rows, seed=seed, round_=data.round, batch_size=self.batch_size, part=self.part
-            ).gradient
+            )[1]
 
         out = torch.empty(pairs.shape[1], dtype=torch.float64, device=pairs.device)
         for place in torch.arange(pairs.shape[1], device=pairs.device).split(chunk):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphcollab.control import Membership
+from graphcollab.control import Attendance
 from graphcollab.exchange import LaplacianPull
 from graphcollab.methods import cga, cobo
 from graphcollab.phases import Phases
@@ -227,7 +227,7 @@ def test_own_models_take_no_share_unless_asked():
 
 
 def test_on_the_simplex_nothing_goes_to_a_node_that_has_not_joined():
-    scene = Scene.small().replace(attend=Membership(joins={5: 4}))
+    scene = Scene.small().replace(attend=Attendance(joins={5: 4}))
     method = cobo(domain="simplex", sampling="all", gamma=1.0)
     data, env = scene.begin(method)
     absent = (data.edge_index == 5).any(0)
