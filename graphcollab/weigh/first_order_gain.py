@@ -15,7 +15,7 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.device import beside
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import buffers_travel, buffers_width
+from graphcollab.exchange.exchange import buffers_travel, buffers_width
 from graphcollab.piece import Field, Weigher
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
