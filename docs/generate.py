@@ -1,170 +1,118 @@
-"""Write what the package says of itself into pages and exports, from declarations and docstrings: ``make generate``.
+"""Write what the package says of itself into exports and pages, from declarations and docstrings: ``make generate``.
 
-Generated are the exports of graphcollab/methods, all of docs/reference.md, and what stands between
-``<!-- generated: methods -->`` and ``<!-- end -->`` in docs/methods.md. A test compares.
+First come the exports, from the text of the files alone: an ``__init__.py`` imports what its ``__all__`` names from the
+files of its folder that define it. Methods and pieces are added to ``__all__`` by themselves, and what is gone goes;
+whatever else a folder shows is added by hand. Then docs/pages.py imports the package and makes docs/reference.md and
+the table in docs/methods.md. A test compares.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-import re
+import ast
+import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import graphcollab
-from graphcollab import methods, piece
-from graphcollab.control.state import LOOP
-from graphcollab.piece import Field, Piece
-
 ROOT = Path(__file__).parents[1]
-SLOTS = {
-    "local": piece.Local,
-    "weigh": piece.Weigher,
-    "exchange": piece.Exchanger,
-    "rewire": piece.Rewiring,
-    "judge": piece.Judge,
-    "stop": piece.Stop,
-}
+SLOTS = ("local", "weigh", "exchange", "rewire")  # folders whose classes are all exported
 
 
 def main(check: bool = False) -> list[str]:
     """Write all generated texts; with ``check``, write nothing and return the files that would change."""
-    stale = []
-    for path, text in texts():
-        old = path.read_text(encoding="utf-8") if path.exists() else None
-        if text != old:
-            stale.append(path.relative_to(ROOT).as_posix())
-            if not check:
-                path.write_text(text, encoding="utf-8")
-    return stale
+    stale = write(exports(), check)
+    return stale + write(runpy.run_path(str(ROOT / "docs" / "pages.py"))["texts"](), check)
 
 
-def texts() -> Iterator[tuple[Path, str]]:
-    """Yield every file with generated text, and what it must be."""
-    exports = ROOT / "graphcollab" / "methods" / "__init__.py"
-    yield exports, exports_of_methods(exports.read_text(encoding="utf-8"))
-    yield ROOT / "docs" / "reference.md", reference()
-    page = ROOT / "docs" / "methods.md"
-    if page.exists():
-        yield page, between(page.read_text(encoding="utf-8"), "methods", table_of_methods())
+def write(texts: Iterable[tuple[Path, str]], check: bool) -> list[str]:
+    """Write the texts that have changed, unless they are only to be checked, and return their files."""
+    stale = [(path, text) for path, text in texts if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path, text in () if check else stale:
+        path.write_text(text, encoding="utf-8")
+    return [path.relative_to(ROOT).as_posix() for path, _ in stale]
 
 
-def exports_of_methods(source: str) -> str:
-    """Return the methods' ``__init__.py`` with one import and one name for every file that holds a method."""
-    folder = ROOT / "graphcollab" / "methods"
-    names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
-    imports = [f"from graphcollab.methods.{name} import {name}\n" for name in names]
-    others = [line for line in source.splitlines(keepends=True) if line.startswith("from graphcollab.")]
-    others = [line for line in others if not re.match(r"from graphcollab\.methods\.(?!_)", line)]
-    head = re.match(r".*?(?=from graphcollab\.)", source, re.S)
-    tail = source[source.index("\n]\n") + 3 :]
-    listed = "".join(f'    "{name}",\n' for name in names)
-    return f"{head[0] if head else ''}{''.join(sorted([*others, *imports]))}\n__all__ = [\n{listed}]\n{tail}"
+def exports() -> Iterator[tuple[Path, str]]:
+    """Yield every ``__init__.py`` that lists what its folder shows, and what it must be."""
+    for init in sorted((ROOT / "graphcollab").glob("*/__init__.py")):
+        files = {path.stem: path.read_text(encoding="utf-8") for path in init.parent.glob("*.py") if path != init}
+        source = init.read_text(encoding="utf-8")
+        if files and listed(source):
+            yield init, exporting(source, init.parent.name, files)
 
 
-def between(page: str, name: str, text: str) -> str:
-    """Return a page with another text between the marks of that name."""
-    start, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
-    head, mark, rest = page.partition(start)
-    if not mark or end not in rest:
-        raise ValueError(f"expected the marks {start.strip()} and {end} in the page, found none: add them")
-    return head + start + text + end + rest.partition(end)[2]
+def exporting(source: str, folder: str, files: dict[str, str]) -> str:
+    """Return an ``__init__.py`` with anew its imports from the files of its folder, and its ``__all__``."""
+    home = {name: file for file, text in files.items() for name in listed(text) or defined(text)}
+    added = {
+        name
+        for file, text in files.items()
+        for name in listed(text)
+        if not file.startswith("_") and (folder == "methods" or (folder in SLOTS and f"\nclass {name}" in text))
+    }
+    imports = [one for one in ast.parse(source).body if isinstance(one, ast.ImportFrom) and of_package(one)]
+    here = {one: (one.module or "").startswith(f"graphcollab.{folder}.") for one in imports}
+    names = {alias.name for one in imports if here[one] for alias in one.names} | {*listed(source)}
+    others = {alias.name for one in imports if not here[one] for alias in one.names} | {*defined(source)}
+    groups: dict[str, list[str]] = {one.module or "": [a.name for a in one.names] for one in imports if not here[one]}
+    for name in (names | added) & home.keys():
+        groups.setdefault(f"graphcollab.{folder}.{home[name]}", []).append(name)
+    shown = sorted({name for name in listed(source) if name in home or name in others} | added, key=order)
+    [old] = [one for one in ast.parse(source).body if is_list(one)]
+    lines = source.splitlines(keepends=True)
+    lines[old.lineno - 1 : old.end_lineno] = [wrapped("__all__ = [", [f'"{name}"' for name in shown], "]")]
+    lines[imports[0].lineno - 1 : imports[-1].end_lineno] = [importing(*group) for group in sorted(groups.items())]
+    return "".join(lines)
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table in Markdown."""
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+def importing(module: str, names: Iterable[str]) -> str:
+    """Return an import as the formatter has it."""
+    names = sorted(names, key=order)
+    line = f"from {module} import {', '.join(names)}\n"
+    return line if len(line) <= 121 else wrapped(f"from {module} import (", names, ")")
 
 
-def table_of_methods() -> str:
-    """Return the table of all methods: what its function's docstring begins with, what it shares, and its paper."""
-    rows = []
-    for name in methods.__all__:
-        function = methods.get_method(name)
-        title, _, line = summary(function).partition(": ")
-        named = line and len(title.split()) <= 3  # begins with the method's name
-        rows.append((f"`{name}`", line if named else summary(function), paper(function)))
-    return table(("method", "in one line", "paper"), rows)
+def wrapped(start: str, items: list[str], end: str) -> str:
+    """Return items in brackets, on one line or a line for each."""
+    line = f"{start}{', '.join(items)}{end}\n"
+    return line if len(line) <= 121 else "\n".join([start, *(f"    {item}," for item in items), end, ""])
 
 
-def summary(of: Callable[..., object] | type) -> str:
-    """Return the first line of a docstring, without its full stop."""
-    return (inspect.getdoc(of) or "").partition("\n")[0].removesuffix(".")
+def order(name: str) -> tuple[int, str]:
+    """Return the key by which the linter sorts names: constants, classes, functions."""
+    return (0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2), name
 
 
-def paper(function: Callable[..., object]) -> str:
-    """Return a link to the first paper that a docstring names."""
-    text = re.sub(r"\s+", " ", inspect.getdoc(function) or "")
-    found = re.search(r"`([^`<]+?)(?: \(([^()]*?)\))? <(https?://[^>]+)>`_(?: \(([^()]*)\))?", text)
-    if found:
-        authors = found[2] or found[4] or ""
-        return f"[{found[1]}]({found[3]})" + (f" ({authors})" if authors else "")
-    quoted = re.search(r"\*([A-Z][^*]+)\* \(([^()]*)\)", text) or re.search(r"`([A-Z][^`(]+) \(([^()]*)\)`", text)
-    return f"{quoted[1]} ({quoted[2]})" if quoted else "–"
+def of_package(node: ast.ImportFrom) -> bool:
+    """Tell whether something of this package is imported."""
+    return (node.module or "").startswith("graphcollab.") and node.names[0].name != "*"
 
 
-def pieces() -> list[type[Piece]]:
-    """Return all pieces of the package, by name."""
-    for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
-        if "torchvision" not in module.name and "__main__" not in module.name:
-            importlib.import_module(module.name)
-    found, todo = set(), [Piece]
-    while todo:
-        kind = todo.pop()
-        todo += kind.__subclasses__()
-        public = kind.__module__.startswith("graphcollab.") and kind.__module__ != "graphcollab.piece"
-        if public and not kind.__name__.startswith("_"):
-            found.add(kind)
-    return sorted(found, key=lambda kind: kind.__name__)
-
-
-def users() -> dict[type[Piece], list[str]]:
-    """Return which methods use a piece with their default settings."""
-    found: dict[type[Piece], list[str]] = {}
-    for name in methods.__all__:
-        for kind in {type(one) for one in methods.get_method(name)().walk()}:
-            found.setdefault(kind, []).append(f"`{name}`")
-    return found
-
-
-def reference() -> str:
-    """Return the page of slots, pieces, state, messages, and who knows what."""
-    of, known = users(), pieces()
-    sections = ["# Reference: pieces, state and messages\n\nThis page is generated: `make generate` writes it.\n"]
-    for slot, base in [*SLOTS.items(), ("inside other pieces", None)]:
-        kinds = [one for one in known if (issubclass(one, base) if base else not issubclass(one, (*SLOTS.values(),)))]
-        about = f"{summary(base)}.\n\n" if base else ""
-        rows = [(f"`{one.__name__}`", summary(one), ", ".join(of.get(one, ["–"]))) for one in kinds]
-        if rows:
-            title = f"Slot `{slot}`" if base else "Pieces inside other pieces"
-            sections.append(f"## {title}\n\n{about}" + table(("piece", "what it does", "methods"), rows))
-    sections.append("## State\n\n" + state(known))
-    sends = [(f"`{one.__name__}`", one.travels, ", ".join(of.get(one, ["–"]))) for one in known if one.travels]
-    about = "What leaves a node, by the piece that causes it. Pieces that are not listed send nothing.\n\n"
-    sections.append("## Messages\n\n" + about + table(("piece", "what travels", "methods"), sends))
-    return "\n".join(sections)
-
-
-def state(known: Iterable[type[Piece]]) -> str:
-    """Return the table of fields: who keeps them, what they mean, how long they live and who may know them."""
-    keepers: dict[Field, list[str]] = {field: ["the loop"] for field in LOOP}
-    for kind in known:
-        for field in vars(kind).get("keeps", ()):
-            keepers.setdefault(field, []).append(f"`{kind.__name__}`")
-    rows = [
-        (f"`{one.name}`", ", ".join(keepers[one]), one.kind, one.lifetime, one.known_to, one.meaning)
-        for one in sorted(keepers, key=lambda one: (keepers[one] != ["the loop"], one.name))
-    ]
-    about = (
-        "What the `Data` holds. A field is forgotten when the round, the phase or the run ends. It may be known to all "
-        "(`public`), to a node alone (`owner`), or to the receiver or both ends of an edge.\n\n"
+def is_list(node: ast.stmt) -> bool:
+    """Tell whether a statement is ``__all__ = [...]`` with nothing but strings."""
+    return (
+        isinstance(node, ast.Assign)
+        and ast.unparse(node.targets[0]) == "__all__"
+        and isinstance(node.value, ast.List)
+        and all(isinstance(one, ast.Constant) for one in node.value.elts)
     )
-    return about + table(("field", "kept by", "kind", "lives for a", "known to", "meaning"), rows)
+
+
+def listed(source: str) -> list[str]:
+    """Return the names in a file's ``__all__``."""
+    return [name for node in ast.parse(source).body if is_list(node) for name in ast.literal_eval(node.value)]
+
+
+def defined(source: str) -> list[str]:
+    """Return the names of the functions, classes and constants of a file."""
+    names = []
+    for node in ast.parse(source).body:
+        names += [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        names += [target.id for target in targets if isinstance(target, ast.Name)]
+    return names
 
 
 if __name__ == "__main__":

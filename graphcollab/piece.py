@@ -123,7 +123,7 @@ class Local(Piece, ABC):
 
 @dataclass(frozen=True)
 class Weigher(Piece):
-    """Base of the weigh slot: a subclass says what every edge weighs."""
+    """Base of the weigh slot: what every edge weighs."""
 
     @property
     def learns(self) -> bool:
@@ -172,7 +172,7 @@ class Weigher(Piece):
 
 @dataclass(frozen=True)
 class Exchanger(Piece, ABC):
-    """Base of the exchange slot: mixes models, and knows how its result depends on the edge weights."""
+    """Base of the exchange slot: how models are mixed, and how that depends on the edge weights."""
 
     @property
     def part(self) -> str:
@@ -209,7 +209,7 @@ class Exchanger(Piece, ABC):
 
 @dataclass(frozen=True)
 class Rewiring(Piece):
-    """Base of the rewire slot: who listens to whom, and who works, in the next round."""
+    """Base of the rewire slot: who listens to whom, and who works, in the next round. This one changes nothing."""
 
     @property
     def finds_peers(self) -> bool:
@@ -223,7 +223,7 @@ class Rewiring(Piece):
 
 @dataclass(frozen=True)
 class Judge(Piece):
-    """A node serves, and is judged by, the model that one field has for it; and the base of the judge slot.
+    """Base of the judge slot: every node serves, and is judged by, the model that one field has for it.
 
     Args:
         field: ``"x"``: its model after the exchange; ``"x_local"``: its model before mixing, as its last local update

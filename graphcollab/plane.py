@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.halo import Halo
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
@@ -118,7 +119,7 @@ class Plane:
         if here is None:
             return relation
         every = self.together(relation)
-        near = torch.zeros(self.count, dtype=torch.bool, device=sender.device)
+        near = torch.zeros(self.count, dtype=torch.bool)
         near[self.own] = True
         near[sender[here]] = True
         kept = near[every.edge_index[1]]
@@ -163,8 +164,8 @@ class Plane:
         remote = wanted[:0] if known is None else wanted[~known].unique()
         nodes = torch.cat([self.own, remote])
         both = torch.cat([rows, self.transport.fetch(rows, self.own, remote)])
-        place = torch.empty(self.count, dtype=torch.int64, device=nodes.device)
-        place[nodes] = torch.arange(len(nodes), device=nodes.device)
+        place = torch.empty(self.count, dtype=torch.int64)
+        place[nodes] = torch.arange(len(nodes))
         return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
 
     def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
@@ -178,7 +179,7 @@ class Plane:
         weight = halo.take(weight)
         mixed = mix(halo.rows, weight, halo.edge_index, len(rows))
         total = weight.new_zeros(len(rows)).index_add(0, halo.edge_index[1], weight)
-        return torch.addcmul(mixed, against, total[:, None].to(against.dtype), value=-1)
+        return torch.addcmul(mixed, against, beside(total[:, None].to(against.dtype), mixed), value=-1)
 
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""

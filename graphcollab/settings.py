@@ -10,6 +10,7 @@ import functools
 import inspect
 import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +37,7 @@ __all__ = [
     "check_setting",
     "check_settings",
     "checked",
+    "documented",
     "look_up",
 ]
 
@@ -195,19 +197,35 @@ def _plain(value: Any) -> Any:
 def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
     """Return what is known by a name.
 
-    Args:
-        kind: What has such names, for the message.
-        name: The name.
-        known: All of them.
-        also: What the message adds to the list of known names.
-
     Raises:
-        ValueError: There is no such name; the message says which is the nearest.
+        ValueError: There is no such name for this kind of thing; the message says which is the nearest, all that are
+            known, and ``also``.
     """
     if name not in known:
         nearest = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown {kind} {name!r}; did you mean {nearest!r}? Known: {', '.join(known)}{also}")
     return known[name]
+
+
+def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:
+    """Return a docstring that lists all arguments in the signature's order, those it leaves out as ``shared`` has them.
+
+    Raises:
+        TypeError: An argument is documented in neither.
+    """
+    if not function.__doc__:  # python -OO
+        return None
+    about, *sections = re.split(
+        r"\n\n(?=(?:Args|Returns|Shapes|Raises|Example):\n)", inspect.cleandoc(function.__doc__)
+    )
+    own = next((one for one in sections if one.startswith("Args:")), "")
+    entries = {entry.split(":")[0].strip(): entry for entry in re.split(r"\n(?=    \w)", own)[1:]}
+    listed = ["Args:"]
+    for name in inspect.signature(function).parameters:
+        if name not in entries and name not in shared:
+            raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
+        listed.append(entries.get(name) or f"    {name}: " + shared[name].replace("\n", "\n        "))
+    return "\n\n".join([about, "\n".join(listed), *(one for one in sections if one != own)]) + "\n"
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside, pick
 from graphcollab.param_spec import ParamSpec
 
 __all__ = ["ParamSpec", "Stacks"]
@@ -25,7 +26,7 @@ class Stacks:
     Args:
         specs: The architectures, also those of which no node is here.
         tensors: Rows of each architecture's nodes.
-        members: Nodes of those rows, ascending; no node is in two of them.
+        members: Nodes of those rows, ascending, on the CPU; no node is in two of them.
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(2, 1))
@@ -52,7 +53,7 @@ class Stacks:
     @classmethod
     def single(cls, spec: ParamSpec, rows: Tensor) -> Stacks:
         """Wrap the rows [K, columns] of one architecture."""
-        return cls((spec,), (rows,), (torch.arange(rows.shape[0], device=rows.device),))
+        return cls((spec,), (rows,), (torch.arange(rows.shape[0]),))
 
     @property
     def num_nodes(self) -> int:
@@ -112,7 +113,7 @@ class Stacks:
         columns = self.specs[0].columns(name)
         out = self.tensors[0].new_empty(self.num_nodes, columns.stop - columns.start)
         for spec, tensor, places in zip(self.specs, self.tensors, self.places, strict=True):
-            out[places] = tensor[:, spec.columns(name)]
+            out[beside(places, out)] = tensor[:, spec.columns(name)]
         return out
 
     def with_part(self, name: str, values: Tensor) -> Stacks:
@@ -120,7 +121,7 @@ class Stacks:
         tensors = []
         for spec, tensor, places in zip(self.specs, self.tensors, self.places, strict=True):
             columns = spec.columns(name)
-            new = values if len(self.specs) == 1 else values[places]
+            new = values if len(self.specs) == 1 else pick(values, places)
             if columns.stop - columns.start != spec.num_columns:
                 whole = tensor.clone(memory_format=torch.contiguous_format)
                 whole[:, columns] = new
@@ -139,12 +140,11 @@ class Stacks:
     def where(self, nodes: Tensor, new: Stacks) -> Stacks:
         """Return stacks in which some nodes, a mask [K], have their rows from others of the same layout."""
         pairs = zip(self.tensors, new.tensors, self.members, strict=True)
-        return self.like(torch.where(nodes[members][:, None], b, a) for a, b, members in pairs)
+        return self.like(torch.where(beside(nodes[members], a)[:, None], b, a) for a, b, members in pairs)
 
     def to(self, *args: object, **kwargs: object) -> Stacks:
-        """Move to a device or dtype, as ``Tensor.to`` does (members keep their dtype)."""
-        tensors = tuple(tensor.to(*args, **kwargs) for tensor in self.tensors)  # type: ignore[call-overload]
-        return replace(self, tensors=tensors, members=tuple(m.to(tensors[0].device) for m in self.members))
+        """Move the rows to a device or dtype, as ``Tensor.to`` does."""
+        return self.map(lambda tensor: tensor.to(*args, **kwargs))  # type: ignore[call-overload]
 
     def cpu(self) -> Stacks:
         """Move to the CPU, as ``Data.cpu`` asks."""
@@ -160,20 +160,20 @@ class Stacks:
 
     def held(self, nodes: Tensor) -> Stacks:
         """Return the models of some nodes, ascending, under the numbers that they have."""
-        kept = [torch.isin(members, nodes) for members in self.members]
-        tensors = tuple(tensor[mask] for tensor, mask in zip(self.tensors, kept, strict=True))
-        return Stacks(self.specs, tensors, tuple(m[mask] for m, mask in zip(self.members, kept, strict=True)))
+        kept = [torch.isin(members, nodes).nonzero().flatten() for members in self.members]
+        tensors = tuple(tensor[beside(rows, tensor)] for tensor, rows in zip(self.tensors, kept, strict=True))
+        return Stacks(self.specs, tensors, tuple(m[rows] for m, rows in zip(self.members, kept, strict=True)))
 
     def select(self, nodes: Tensor) -> Stacks:
         """Return the stacks of some nodes, in the order given: position k is node ``nodes[k]``."""
-        kept = [(self.specs[s], self.tensors[s][row], where) for s, where, row in self.locate(nodes)]
+        kept = [(self.specs[s], pick(self.tensors[s], row), where) for s, where, row in self.locate(nodes)]
         specs, tensors, places = zip(*kept, strict=True)
         return Stacks(specs, tensors, places)
 
     def locate(self, nodes: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield for every stack ``(stack, where, row)``: positions in ``nodes`` it holds, and their rows in it."""
         if len(self.specs) == 1:
-            yield 0, torch.arange(len(nodes), device=nodes.device), self.place(nodes)
+            yield 0, torch.arange(len(nodes)), self.place(nodes)
             return
         for s, members in enumerate(self.members):
             row = torch.searchsorted(members, nodes.contiguous())
@@ -185,6 +185,6 @@ class Stacks:
 
     def row(self, node: int) -> tuple[ParamSpec, Tensor]:
         """Return a node's architecture and its row [columns]."""
-        for s, _, row in self.locate(torch.tensor([node], device=self.device)):
-            return self.specs[s], self.tensors[s][row[0]]
+        for s, _, row in self.locate(torch.tensor([node])):
+            return self.specs[s], self.tensors[s][int(row)]
         raise IndexError(f"node {node} is not among the {self.num_nodes} nodes")

@@ -6,32 +6,25 @@ called. What each dataset is, where it comes from and how it lies on disk is tol
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from graphcollab.datasets.digits import *  # noqa: F403
-from graphcollab.datasets.join import join_datasets
-from graphcollab.datasets.labelled_arrays import LabelledArrays
-from graphcollab.datasets.mini_imagenet import *  # noqa: F403
-from graphcollab.datasets.npz import from_arrays, from_npz
-from graphcollab.datasets.vision import *  # noqa: F403
-from graphcollab.settings import checked
+from graphcollab.datasets.arrays import from_arrays, from_npz
+from graphcollab.datasets.labelled_arrays import LabelledArrays, join_datasets
+from graphcollab.datasets.mini_imagenet import mini_imagenet
+from graphcollab.datasets.vision import cifar10, cifar100, digits, fashion_mnist, mnist, svhn
+from graphcollab.settings import checked, look_up
+
+__all__ = ["DATASETS", "LabelledArrays", "from_arrays", "from_npz", "join_datasets", "load_dataset"]
+__all__ += ["cifar10", "cifar100", "digits", "fashion_mnist", "mini_imagenet", "mnist", "svhn"]
 
 DATASETS: Mapping[str, Callable[..., LabelledArrays]] = MappingProxyType(
-    {
-        name: getattr(module, name)
-        for module in (import_module(f"{__name__}.{file}") for file in ("digits", "vision", "mini_imagenet"))
-        for name in module.__all__
-    }
+    {load.__name__: load for load in (digits, cifar10, cifar100, fashion_mnist, mnist, svhn, mini_imagenet)}
 )
 """Loaders by name."""
-
-__all__ = ["DATASETS", "LabelledArrays", "from_arrays", "from_npz", "join_datasets", "load_dataset", *DATASETS]
 
 
 @checked
@@ -62,13 +55,7 @@ def load_dataset(
     """
     if name.endswith(".npz"):
         return from_npz(name, **options)
-    if name not in DATASETS:
-        nearest = difflib.get_close_matches(name.lower().replace("-", "_"), DATASETS, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"unknown dataset {name!r}; did you mean {nearest!r}? Known: {', '.join(DATASETS)}, "
-            "or the path of an .npz file"
-        )
-    loader = DATASETS[name]
+    loader = look_up("dataset", name, DATASETS, also=", or the path of an .npz file")
     accepted = inspect.signature(loader).parameters
     unknown = [option for option in options if option not in accepted]
     if unknown:

@@ -1,4 +1,4 @@
-"""A labelled dataset in memory, checked once when it is built."""
+"""Labelled datasets in memory, checked once when they are built, and several as one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-__all__ = ["LabelledArrays"]
+from graphcollab.settings import checked
+from graphcollab.tasks._deal import label_ranges
+from graphcollab.tasks.pool import not_finite
+
+__all__ = ["LabelledArrays", "join_datasets"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,6 @@ class LabelledArrays:
             different shapes, an input is NaN or infinite, or a label is outside the classes.
 
     Example:
-        >>> import torch
         >>> labels = torch.tensor([0, 1, 0])
         >>> data = LabelledArrays("toy", torch.zeros(3, 2), labels, torch.ones(1, 2), labels[:1], ("cat", "dog"))
         >>> data.num_classes, data.input_shape
@@ -57,12 +60,8 @@ class LabelledArrays:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         if not self.class_names:
             raise ValueError(f"{self.name}: class_names is empty; give one name per class")
-        for split, inputs, targets in (
-            ("train", self.train_inputs, self.train_targets),
-            ("test", self.test_inputs, self.test_targets),
-        ):
-            self._check_types(split, inputs, targets)
-            self._check_values(split, inputs, targets)
+        self._check("train", self.train_inputs, self.train_targets)
+        self._check("test", self.test_inputs, self.test_targets)
         if len(self.train_inputs) == 0:
             raise ValueError(f"{self.name}: there is no training sample")
         if self.train_inputs.shape[1:] != self.test_inputs.shape[1:]:
@@ -140,23 +139,18 @@ class LabelledArrays:
             f"input_shape={self.input_shape}, num_classes={self.num_classes})"
         )
 
-    def _check_types(self, split: str, inputs: Tensor, targets: Tensor) -> None:
-        for field, value, dtype in (
-            (f"{split}_inputs", inputs, torch.float32),
-            (f"{split}_targets", targets, torch.int64),
-        ):
+    def _check(self, split: str, inputs: Tensor, targets: Tensor) -> None:
+        for kind, value, dtype in (("inputs", inputs, torch.float32), ("targets", targets, torch.int64)):
             if not isinstance(value, Tensor):
                 raise TypeError(
-                    f"{self.name}: {field} must be a tensor, got {type(value).__name__}; "
+                    f"{self.name}: {split}_{kind} must be a tensor, got {type(value).__name__}; "
                     "graphcollab.datasets.from_arrays converts NumPy arrays"
                 )
             if value.dtype != dtype:
                 raise TypeError(
-                    f"{self.name}: {field} must be {dtype}, got {value.dtype}; "
+                    f"{self.name}: {split}_{kind} must be {dtype}, got {value.dtype}; "
                     "convert it with .to(), or let graphcollab.datasets.from_arrays do it"
                 )
-
-    def _check_values(self, split: str, inputs: Tensor, targets: Tensor) -> None:
         if inputs.dim() < 2 or targets.dim() != 1:
             raise ValueError(
                 f"{self.name}: {split}_inputs must be [N, ...] with at least two axes and {split}_targets [N], "
@@ -166,13 +160,12 @@ class LabelledArrays:
             raise ValueError(
                 f"{self.name}: {split}_inputs has {len(inputs)} samples, {split}_targets {len(targets)} labels"
             )
-        if not torch.isfinite(inputs.sum()):  # cheap: one number; only a suspicious sum is looked into
-            bad = (~torch.isfinite(inputs)).flatten(1).any(dim=1).nonzero()
-            if len(bad):
-                raise ValueError(
-                    f"{self.name}: {split}_inputs must be finite, but sample {int(bad[0])} holds NaN or infinity "
-                    f"({len(bad)} such samples); remove or repair them"
-                )
+        bad = not_finite(inputs)
+        if len(bad):
+            raise ValueError(
+                f"{self.name}: {split}_inputs must be finite, but sample {int(bad[0])} holds NaN or infinity "
+                f"({len(bad)} such samples); remove or repair them"
+            )
         outside = ((targets < 0) | (targets >= self.num_classes)).nonzero()
         if len(outside):
             first = int(outside[0])
@@ -180,3 +173,29 @@ class LabelledArrays:
                 f"{self.name}: {split}_targets must be 0 .. {self.num_classes - 1} for {self.num_classes} classes, "
                 f"but sample {first} has label {int(targets[first])}"
             )
+
+
+@checked
+def join_datasets(sources: Sequence[LabelledArrays]) -> LabelledArrays:
+    """Join datasets to one that has all their samples and classes.
+
+    Labels of a dataset are shifted up by the classes of those before it: MNIST and Fashion-MNIST together have 20
+    classes, MNIST's own and Fashion-MNIST's as 10 to 19.
+
+    Args:
+        sources: Datasets with inputs of one shape.
+
+    Raises:
+        ValueError: If there are none, or shapes of inputs differ.
+    """
+    if not len(sources):
+        raise ValueError("there must be at least one dataset to join, got none")
+    starts = [labels.start for labels in label_ranges(sources)]
+    return LabelledArrays(
+        " + ".join(source.name for source in sources),
+        torch.cat([source.train_inputs for source in sources]),
+        torch.cat([source.train_targets + start for source, start in zip(sources, starts, strict=True)]),
+        torch.cat([source.test_inputs for source in sources]),
+        torch.cat([source.test_targets + start for source, start in zip(sources, starts, strict=True)]),
+        tuple(name for source in sources for name in source.class_names),
+    )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.datasets._images import scale_images, standardise
+from graphcollab.datasets.arrays import scale_images, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Real, Seed, checked
@@ -35,9 +35,9 @@ def mini_imagenet(
 
     The usual files divide the classes (64 to train, 16 to validate, 20 to test), which is meant for few-shot learning.
     Here, as in `Learning to Collaborate in Decentralized Learning of Personalized Models
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_,
-    all classes are pooled and every class gives 500 images for training and 100 for testing. The paper does not say
-    which, so they are drawn by ``seed``. Two layouts are understood::
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, all classes are pooled and every class gives 500 images for
+    training and 100 for testing. The paper does not say which, so they are drawn by ``seed``. Two layouts are
+    understood::
 
         images/*.jpg   train.csv  val.csv  test.csv     # columns filename,label
         train/<class>/*.jpg   val/<class>/*.jpg   test/<class>/*.jpg
@@ -77,12 +77,12 @@ def mini_imagenet(
     train_inputs, test_inputs = (scale_images(_read_images([path for path, _ in part], size)) for part in (train, test))
     standardise(train_inputs, test_inputs)
     return LabelledArrays(
-        name="mini_imagenet",
-        train_inputs=train_inputs,
-        train_targets=torch.tensor([label for _, label in train]),
-        test_inputs=test_inputs,
-        test_targets=torch.tensor([label for _, label in test]),
-        class_names=tuple(classes),
+        "mini_imagenet",
+        train_inputs,
+        torch.tensor([label for _, label in train]),
+        test_inputs,
+        torch.tensor([label for _, label in test]),
+        tuple(classes),
     )
 
 

@@ -1,84 +1,86 @@
-"""Image datasets in the formats that torchvision reads.
+"""Image datasets: scikit-learn's digits, and those in the formats that torchvision reads.
 
-All of them come as [N, C, H, W] float32, standardised per channel with the mean and standard deviation of their own
-training images (the numbers of the test images are never looked at), in the official order and split.
+The latter come as [N, C, H, W] float32, standardised per channel with the mean and standard deviation of their own
+training images (the numbers of the test images are never looked at), in the official order and split. They are read
+from the folder ``root``; with ``download``, torchvision fetches what is missing. They raise FileNotFoundError if files
+are not there, or a checksum is wrong, and ``download`` is False, and ValueError if files cannot be read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from graphcollab._torchvision import torchvision_datasets
-from graphcollab.datasets._images import scale_images, standardise
+from graphcollab.datasets.arrays import from_npz, scale_images, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
-from graphcollab.datasets.npz import from_npz
-from graphcollab.settings import checked
+from graphcollab.settings import Real, Seed, checked
 
-__all__ = ["cifar10", "cifar100", "fashion_mnist", "mnist", "svhn"]
+__all__ = ["cifar10", "cifar100", "digits", "fashion_mnist", "mnist", "svhn"]
 
 _CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 @checked
-def mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
-    """Load MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 grey.
+def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed: Seed = 0) -> LabelledArrays:
+    """Load 1,797 real handwritten digits of 8 x 8 pixels. They come with scikit-learn, so nothing is downloaded.
+
+    They are the test part of `Optical Recognition of Handwritten Digits
+    <https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits>`_. Pixel values 0 .. 16 are
+    divided by 16 and not standardised. There is no official split, so one is drawn.
 
     Args:
-        root: Folder that holds ``MNIST/raw``.
-        download: Fetch what is missing, through torchvision.
+        test_fraction: Share of all digits held out for testing, stratified by class. Default: a quarter (450 digits).
+        seed: Chooses the split. Both parts keep scikit-learn's order.
 
     Shapes:
-        Inputs of the result: [N, 1, 28, 28], standardised.
+        Inputs of the result: [N, 1, 8, 8] in [0, 1].
 
     Raises:
-        FileNotFoundError: The files are not there and ``download`` is False.
-        ValueError: The files are there but cannot be read.
+        ValueError: ``test_fraction`` leaves a part with fewer than 10 digits.
+
+    Example:
+        >>> digits()
+        LabelledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
     """
+    from sklearn.datasets import load_digits  # scikit-learn takes a second to import
+    from sklearn.model_selection import train_test_split
+
+    loaded = load_digits()
+    train, test = train_test_split(
+        np.arange(len(loaded.target)), test_size=test_fraction, stratify=loaded.target, random_state=seed
+    )
+    # [1797, 8, 8] -> [1797, 1, 8, 8]
+    inputs = torch.from_numpy(loaded.images).float().unsqueeze(1) / 16.0
+    targets = torch.from_numpy(loaded.target).long()
+    train, test = torch.from_numpy(np.sort(train)), torch.from_numpy(np.sort(test))
+    names = tuple(map(str, loaded.target_names))
+    return LabelledArrays("digits", inputs[train], targets[train], inputs[test], targets[test], names)
+
+
+@checked
+def mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
+    """Load MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 grey, from ``MNIST/raw``."""
     return _load_mnist("mnist", torchvision_datasets().MNIST, Path(root), download)
 
 
 @checked
 def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
-    """Load Fashion-MNIST: 60,000 training and 10,000 test images of clothes in 10 classes, 28 x 28 grey.
-
-    Args:
-        root: Folder that holds ``FashionMNIST/raw``.
-        download: Fetch what is missing, through torchvision.
-
-    Shapes:
-        Inputs of the result: [N, 1, 28, 28], standardised.
-
-    Raises:
-        FileNotFoundError: The files are not there and ``download`` is False.
-        ValueError: The files are there but cannot be read.
-    """
+    """Load Fashion-MNIST: clothes in 10 classes, otherwise as MNIST, from ``FashionMNIST/raw``."""
     return _load_mnist("fashion_mnist", torchvision_datasets().FashionMNIST, Path(root), download)
 
 
 @checked
 def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
-    """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB.
+    """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB, from ``cifar-10-batches-py``.
 
-    Where torchvision's folder is absent, ``root/cifar10.npz`` is read instead if it is there: uint8 images x_train
-    and x_test [N, 32, 32, 3], labels y_train and y_test [N]. Nothing is downloaded then.
-
-    Args:
-        root: Folder that holds ``cifar-10-batches-py`` or ``cifar10.npz``.
-        download: Fetch what is missing, through torchvision.
-
-    Shapes:
-        Inputs of the result: [N, 3, 32, 32], standardised.
-
-    Raises:
-        FileNotFoundError: Neither is there, or a checksum is wrong, and ``download`` is False.
-        ValueError: The files are there but cannot be read, or hold images of another shape.
+    Where that folder is absent, ``root/cifar10.npz`` is read instead if it is there: uint8 images x_train and x_test
+    [N, 32, 32, 3] (another shape is a ValueError), labels y_train and y_test [N]. Nothing is downloaded then.
     """
     root = Path(root)
     dataset = torchvision_datasets().CIFAR10
@@ -96,19 +98,7 @@ def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArr
 
 @checked
 def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
-    """Load CIFAR-100 with its 100 fine labels: 50,000 training and 10,000 test images, 32 x 32 RGB.
-
-    Args:
-        root: Folder that holds ``cifar-100-python``.
-        download: Fetch what is missing, through torchvision.
-
-    Shapes:
-        Inputs of the result: [N, 3, 32, 32], standardised.
-
-    Raises:
-        FileNotFoundError: The files are not there, or a checksum is wrong, and ``download`` is False.
-        ValueError: The files are there but cannot be read.
-    """
+    """Load CIFAR-100 with its 100 fine labels, otherwise as CIFAR-10, from ``cifar-100-python``."""
     return _load_cifar("cifar100", torchvision_datasets().CIFAR100, Path(root), download)
 
 
@@ -116,49 +106,31 @@ def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabelledAr
 def svhn(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load Street View House Numbers, cropped: 73,257 training and 26,032 test digits, 32 x 32 RGB.
 
-    The 531,131 extra images are left out. Label 0 is the digit 0, which the files call 10.
-
-    Args:
-        root: Folder that holds ``train_32x32.mat`` and ``test_32x32.mat``, or a folder ``SVHN`` with them.
-        download: Fetch what is missing into ``root/SVHN``, through torchvision.
-
-    Shapes:
-        Inputs of the result: [N, 3, 32, 32], standardised.
-
-    Raises:
-        FileNotFoundError: The files are not there, or a checksum is wrong, and ``download`` is False.
-        ValueError: The files are there but cannot be read.
+    The 531,131 extra images are left out. Label 0 is the digit 0, which the files call 10. The files
+    ``train_32x32.mat`` and ``test_32x32.mat`` are in ``root`` or a folder ``SVHN`` there, into which they are fetched.
     """
     # torchvision puts the .mat files straight into the folder it is given; beside other datasets they get one of theirs
     folder = Path(root) if (Path(root) / "train_32x32.mat").is_file() else Path(root) / "SVHN"
-    dataset = torchvision_datasets().SVHN
-    train = _open("svhn", folder, dataset, folder, split="train", download=download)
-    test = _open("svhn", folder, dataset, folder, split="test", download=download)
-    return _standardised(
-        "svhn", train.data, train.labels, test.data, test.labels, class_names=[str(digit) for digit in range(10)]
-    )
+    dataset, splits = torchvision_datasets().SVHN, ({"split": "train"}, {"split": "test"})
+    opened = [_open("svhn", dataset, folder, folder, download=download, **split) for split in splits]
+    return _standardised("svhn", opened, lambda images: images, "labels", tuple(map(str, range(10))))
 
 
 def _load_mnist(name: str, dataset: Any, root: Path, download: bool) -> LabelledArrays:
     folder = root / dataset.__name__ / "raw"
-    train = _open(name, folder, dataset, root, train=True, download=download)
-    test = _open(name, folder, dataset, root, train=False, download=download)
+    opened = [_open(name, dataset, root, folder, train=train, download=download) for train in (True, False)]
     # [N, 28, 28] -> [N, 1, 28, 28]
-    return _standardised(
-        name, train.data[:, None], train.targets, test.data[:, None], test.targets, class_names=dataset.classes
-    )
+    return _standardised(name, opened, lambda images: images[:, None], "targets", dataset.classes)
 
 
 def _load_cifar(name: str, dataset: Any, root: Path, download: bool, also: str = "") -> LabelledArrays:
     folder = root / dataset.base_folder
-    train = _open(name, folder, dataset, root, also, train=True, download=download)
-    test = _open(name, folder, dataset, root, also, train=False, download=download)
+    opened = [_open(name, dataset, root, folder, also, train=train, download=download) for train in (True, False)]
     # [N, 32, 32, 3] -> [N, 3, 32, 32]
-    images = [part.data.transpose(0, 3, 1, 2) for part in (train, test)]
-    return _standardised(name, images[0], train.targets, images[1], test.targets, class_names=train.classes)
+    return _standardised(name, opened, lambda images: images.transpose(0, 3, 1, 2), "targets", opened[0].classes)
 
 
-def _open(name: str, folder: Path, dataset: Any, root: Path, also: str = "", **options: Any) -> Any:
+def _open(name: str, dataset: Any, root: Path, folder: Path, also: str = "", **options: Any) -> Any:
     """Open one split with torchvision, and say where it looked if that fails."""
     try:
         return dataset(str(root), **options)
@@ -177,21 +149,10 @@ def _open(name: str, folder: Path, dataset: Any, root: Path, also: str = "", **o
 
 
 def _standardised(
-    name: str,
-    train_images: np.ndarray | Tensor,
-    train_targets: Any,
-    test_images: np.ndarray | Tensor,
-    test_targets: Any,
-    class_names: Sequence[str],
+    name: str, opened: list[Any], arrange: Callable[[Any], Any], labels: str, class_names: tuple[str, ...]
 ) -> LabelledArrays:
-    """Build the dataset from uint8 images [N, C, H, W]."""
-    train, test = (scale_images(torch.as_tensor(images).contiguous()) for images in (train_images, test_images))
+    """Build the dataset from opened splits, whose images ``arrange`` brings to [N, C, H, W] uint8."""
+    train, test = (scale_images(torch.as_tensor(arrange(part.data)).contiguous()) for part in opened)
     standardise(train, test)
-    return LabelledArrays(
-        name=name,
-        train_inputs=train,
-        train_targets=torch.as_tensor(train_targets, dtype=torch.int64),
-        test_inputs=test,
-        test_targets=torch.as_tensor(test_targets, dtype=torch.int64),
-        class_names=tuple(class_names),
-    )
+    targets = [torch.as_tensor(getattr(part, labels), dtype=torch.int64) for part in opened]
+    return LabelledArrays(name, train, targets[0], test, targets[1], class_names)

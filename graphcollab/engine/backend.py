@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from graphcollab.device import beside
 from graphcollab.engine.modules import Padding, copy_module, padding_by_type
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
@@ -186,8 +187,8 @@ def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice
     if together:
         width = lengths[-1]
         inside = torch.arange(width) < size[:active, None]
-        return [(slice(0, active), width, (inside / size[:active, None].to(like.dtype)).to(like.device))]
-    return [((size == length).nonzero().flatten().to(like.device), length, None) for length in lengths]
+        return [(slice(0, active), width, beside(inside / size[:active, None].to(like.dtype), like))]
+    return [((size == length).nonzero().flatten(), length, None) for length in lengths]
 
 
 def take_step(

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, batch_groups
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
-from graphcollab.engine.rows import BatchGradient, FitState, Fitted, Outputs, Rows, entries, first_bad, in_order, view
+from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
 from graphcollab.engine.samples import Feed, few_samples, take_samples
 from graphcollab.engine.views import Views
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks, local_steps, make_schedule
+from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
 
 __all__ = ["Engine"]
 
@@ -93,7 +94,8 @@ class Engine:
         anchor: Stacks | None = None,
         given: Mapping[str, Tensor] | None = None,
         views: Views | None = None,
-        state: FitState | None = None,
+        slots: Mapping[str, Stacks] | None = None,
+        step: Tensor | None = None,
         scale: Mapping[str, Tensor] | None = None,
     ) -> Fitted:
         """Train every row on its node's training samples.
@@ -107,7 +109,8 @@ class Engine:
             anchor: One anchor per row, where the objective asks for one.
             given: What the objective is given beside the samples, by name, [R, ...] each.
             views: Augmented views of the samples.
-            state: The optimiser's state. Default: none, as at the start.
+            slots: The optimiser's state, by slot. Default: none, as at the start.
+            step: Optimiser steps taken before, [R]. Default: 0.
             scale: For some parts of the model, the share s [R] that a row's own model has in it: it is s h + r with r
                 fixed, and h is trained (`RowOptimizer.update_share`). Default: all is the row's own.
         """
@@ -116,37 +119,40 @@ class Engine:
         pool, counts = self.tasks.pools[split.pool], split.sizes[rows.node]
         plan = steps.batch_size, steps.epochs, steps.steps
         planned = local_steps(counts, *plan)
-        taken = torch.zeros_like(rows.node) if state is None else state.step
+        taken = torch.zeros_like(rows.node) if step is None else step
         layout = [(s, where, self.backends[s]) for s, where in self._stacks(rows)]
         models = [rows.source.tensors[s].new_empty(len(where), b.spec.num_columns) for s, where, b in layout]
-        slots = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
-        before = slots if state is None else {slot: many.tensors for slot, many in state.slots.items()}
-        loss = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
-        bad = torch.full_like(rows.node, -1)
+        state = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        before = state if slots is None else {slot: many.tensors for slot, many in slots.items()}
+        loss = torch.empty(len(rows), dtype=rows.dtype)
+        seen: list[tuple[Tensor, Schedule, Tensor]] = []
         for place, (s, where, backend) in enumerate(layout):
             width = backend.spec.num_parameters
             for local in self._chunks(s, planned[where]):
                 take = where[local]
                 nodes = rows.node[take]
                 schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, *plan)
-                index = split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position)
-                near = None if anchor is None else anchor.tensors[place][local][:, :width]
-                more = entries(given, take), near, entries(scale, take)
+                index = beside(
+                    split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position), pool.inputs
+                )
+                near = None if anchor is None else pick(anchor.tensors[place], local)[:, :width]
+                more = entries(given, take, pool.inputs), near, entries(scale, take, pool.inputs)
                 feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more)
                 flat = rows.parameters(s, take)
-                old = {slot: before[slot][place][local, :width] for slot in slots}
-                out = view(models[place], local)
+                old = {slot: pick(before[slot][place], local)[:, :width] for slot in state}
+                lies = consecutive(local)
+                out = None if lies is None else models[place][lies]
                 new, moved, losses = backend.fit(flat, feed, optimizer, objective, old, taken[take], out)
                 if out is None:
-                    models[place][local] = new
+                    models[place][beside(local, new)] = new
                 for slot, values in moved.items():
-                    slots[slot][place][local, :width] = values
-                loss[take] = losses.nansum(0) / schedule.steps
-                bad[take] = first_bad(losses, schedule, new)
+                    state[slot][place][beside(local, new), :width] = values
+                seen.append((take, schedule, torch.cat([losses, new.sum(1)[None]])))
+        loss, bad = outcome(seen, loss)
         specs, members = tuple(b.spec for _, _, b in layout), tuple(where for _, where, _ in layout)
         fitted = Stacks(specs, tuple(models), members)
-        after = FitState({slot: fitted.like(many) for slot, many in slots.items()}, taken + planned)
-        return Fitted(fitted, loss, bad, after)
+        after = {slot: fitted.like(many) for slot, many in state.items()}
+        return Fitted(fitted, loss, bad, after, taken + planned)
 
     def batch_gradient(
         self,
@@ -157,7 +163,7 @@ class Engine:
         batch_size: int,
         part: str = "all",
         objective: Objective | None = None,
-    ) -> BatchGradient:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
 
         It is the gradient that the first local step of a round would take: in training mode, of the batch that seed,
@@ -172,6 +178,10 @@ class Engine:
             part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
             objective: Default: the task's loss.
 
+        Returns:
+            Losses [R], gradients [R, P_part], and what models hold behind their parameters (running statistics) after
+            the pass, [R, columns - P]; None where rows are of several architectures.
+
         Example:
             >>> from graphcollab.stack import ParamSpec
             >>> from graphcollab.tasks import Tasks
@@ -179,12 +189,12 @@ class Engine:
             >>> module = torch.nn.Linear(1, 1, bias=False)
             >>> spec = ParamSpec.from_module(module)
             >>> engine, models = Engine(tasks, [module], [spec]), Stacks.single(spec, torch.tensor([[3.0]]))
-            >>> engine.batch_gradient(Rows.own(models), seed=0, round_=0, batch_size=2).gradient.tolist()
+            >>> engine.batch_gradient(Rows.own(models), seed=0, round_=0, batch_size=2)[1].tolist()
             [[6.0]]
         """
         objective = objective or self.objective
         if not len(rows):
-            return BatchGradient(*self._nothing(rows, part), None)
+            return *self._nothing(rows, part), None
         split = self.tasks.splits["train"]
         pool = self.tasks.pools[split.pool]
         # One batch per node, however many rows meet its data: index [N, B] and sizes [N]
@@ -197,14 +207,16 @@ class Engine:
             together = backend.samplewise and not objective.reads.alike
             for some, width, weight in batch_groups(sizes[place[take]], together, flat):
                 own, shape = index[place[take[some]], :width].flatten(), (len(take[some]), width)
+                own = beside(own, pool.inputs)
                 inputs, targets = (p.index_select(0, own).unflatten(0, shape) for p in (pool.inputs, pool.targets))
                 key = seed, self.tasks.ids[rows.node[take[some]]], round_
-                loss, gradient, rest = backend.gradient(flat[some], inputs, targets, weight, objective, key=key)
+                models = pick(flat, some)
+                loss, gradient, rest = backend.gradient(models, inputs, targets, weight, objective, key=key)
                 found.append((take[some], loss, gradient[:, backend.spec.columns(part)], rest))
         order, losses, gradients, rests = zip(*found, strict=True)
         several = sum(1 for _ in self._stacks(rows)) > 1
         buffers = None if several else in_order(rests, order)
-        return BatchGradient(in_order(losses, order), in_order(gradients, order), buffers)
+        return in_order(losses, order).cpu(), in_order(gradients, order), buffers
 
     def grad(
         self,
@@ -229,7 +241,7 @@ class Engine:
             Losses [R], and gradients [R, P_part] or the reduced values [R, ...].
         """
         objective = objective or self.objective
-        losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.node.device)
+        losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None
         for s, take in self.chunks(rows, self.tasks.sizes(split)[rows.node]):
             value, grads = self._chunk_grad(s, rows, take, split, objective)
@@ -237,15 +249,16 @@ class Engine:
             result = grads if reduce is None else reduce(grads, take)
             if kept is None:
                 kept = result.new_empty(len(rows), *result.shape[1:])
-            losses[take], kept[take] = value, result
+            place = beside(take, value)
+            losses[place], kept[place] = value, result
         if kept is None:  # a process may own no data that the models of others meet
             losses, none = self._nothing(rows, part)
             kept = none if reduce is None else reduce(none, rows.node)
-        return losses, kept
+        return losses.cpu(), kept
 
     def _nothing(self, rows: Rows, part: str) -> tuple[Tensor, Tensor]:
         """Return the losses and gradients of no rows, [0] and [0, P_part]."""
-        losses = torch.zeros(0, dtype=rows.dtype, device=rows.node.device)
+        losses = torch.zeros(0, dtype=rows.dtype, device=rows.source.device)
         columns = rows.source.specs[0].columns(part)
         return losses, losses.new_zeros(0, columns.stop - columns.start)
 
@@ -272,29 +285,29 @@ class Engine:
         shared = backend.only_reads and not embed
         for group in groups:
             flat = rows.parameters(s, group)
-            outputs, targets, masks = [], [], []
-            for inputs, target, mask in take_samples(self.tasks, rows.node[group], split, not padded, shared):
+            outputs, targets = [], []
+            for inputs, target, _ in take_samples(self.tasks, rows.node[group], split, not padded, shared):
                 outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
                 targets.append(target)
-                masks.append(mask)
             logits, *latents = (torch.cat(pieces, 1) for pieces in zip(*outputs, strict=True))
             params = dict(zip(spec.names[: spec.num_named_parameters], spec.views(flat), strict=False))
-            yield Outputs(group, logits, torch.cat(targets, 1), torch.cat(masks, 1), params, spec, *latents)
+            sizes = self.tasks.sizes(split)[rows.node[group]]
+            yield Outputs(group, logits, torch.cat(targets, 1), sizes, params, spec, *latents)
 
     def loss(self, rows: Rows, split: str) -> Tensor:
         """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
-        out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.node.device)
+        out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.source.device)
         for chunk in self.predict(rows, split):
-            out[chunk.rows] = self.losses_of(chunk)
-        return out
+            out[beside(chunk.rows, out)] = self.losses_of(chunk)
+        return out.cpu()
 
     def losses_of(self, chunk: Outputs) -> Tensor:
         """Return the task's loss of outputs already computed, one per row, [r]."""
         if self.objective.reads.alike:
             losses = []
-            for r, (o, t, m) in enumerate(zip(chunk.outputs, chunk.targets, chunk.mask, strict=True)):
+            for r, (o, t, n) in enumerate(zip(chunk.outputs, chunk.targets, chunk.sizes.tolist(), strict=True)):
                 own = Context(None, {name: values[r] for name, values in chunk.params.items()}, spec=chunk.spec)
-                losses.append(self.objective(o[m], t[m], own) if bool(m.any()) else o.new_tensor(float("nan")))
+                losses.append(self.objective(o[:n].clone(), t[:n].clone(), own) if n else o.new_full((), torch.nan))
             return torch.stack(losses)
         weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
         outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
@@ -309,7 +322,7 @@ class Engine:
         if backend.samplewise and not objective.reads.alike:
             whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
             for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole, shared):
-                weight = mask / counts[:, None].to(flat.dtype)
+                weight = beside(mask / counts[:, None].to(flat.dtype), flat)
                 value, part, _ = backend.gradient(flat, inputs, targets, weight, objective)
                 loss += value
                 grads += part
@@ -317,5 +330,6 @@ class Engine:
         for count in counts.unique().tolist():
             group = (counts == count).nonzero().flatten()
             inputs, targets, _ = next(take_samples(self.tasks, nodes[group], split, whole=True))
-            loss[group], grads[group], _ = backend.gradient(flat[group], inputs, targets, None, objective)
+            place = beside(group, flat)
+            loss[place], grads[place], _ = backend.gradient(pick(flat, group), inputs, targets, None, objective)
         return loss, grads

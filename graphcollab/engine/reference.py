@@ -111,11 +111,9 @@ class Reference:
 
     def feed(self) -> Feed:
         """Return the same as the batches of one local step."""
-        device = self.inputs.device
-        index = torch.tensor(PLACES, device=device)[:, None] % len(self.inputs)
-        one = torch.ones(2, dtype=torch.int64, device=device)
-        schedule = Schedule(index, torch.tensor(SIZES, device=device)[:, None], one)
-        pool, nodes = Pool(self.inputs.clone(), self.targets.clone()), torch.arange(2, device=device)
+        index = torch.tensor(PLACES, device=self.inputs.device)[:, None] % len(self.inputs)
+        schedule = Schedule(index, torch.tensor(SIZES)[:, None], torch.ones(2, dtype=torch.int64))
+        pool, nodes = Pool(self.inputs.clone(), self.targets.clone()), torch.arange(2)
         return Feed(pool, index, schedule, nodes, 0, 0, anchor=self.anchor)
 
     def numbers(self) -> Numbers:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside, consecutive, pick
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule
 
 __all__ = [
-    "BatchGradient",
-    "FitState",
     "Fitted",
     "NonFiniteLossError",
     "Outputs",
     "Rows",
     "entries",
-    "first_bad",
     "in_order",
-    "view",
+    "outcome",
 ]
 
 
@@ -93,7 +92,7 @@ class Rows:
         if not others and spec.columns(part) == slice(0, spec.num_columns):  # there is nothing but the part
             return cls(models, node, owner)
         index = torch.stack([node, owner], 1)
-        coefficient = torch.tensor([0.0, 1.0], dtype=models.dtype, device=node.device).expand(len(index), -1)
+        coefficient = torch.tensor([0.0, 1.0], dtype=models.dtype).expand(len(index), -1)
         return cls(models, node, index, coefficient, part, buffers)
 
     @property
@@ -122,7 +121,7 @@ class Rows:
             combined = _combine(self.source.part(self.part), places, self.coefficient[rows])
             if columns == slice(0, tensor.shape[1]):
                 return combined
-            out = tensor[_positions(self.source, stack, index[:, 0])]
+            out = tensor[beside(_positions(self.source, stack, index[:, 0]), tensor)]
             out[:, columns] = combined
             if self.buffers:
                 kept = self.source.specs[stack].columns("buffers")
@@ -131,15 +130,12 @@ class Rows:
         local = _positions(self.source, stack, index)
         if self.coefficient is not None:
             return _combine(tensor, local, self.coefficient[rows])
-        first = int(local[0])
-        if bool((local == torch.arange(first, first + len(local), device=local.device)).all()):
-            return tensor[first : first + len(local)]
-        return tensor[local]
+        return pick(tensor, local)
 
 
 def _combine(models: Tensor, index: Tensor, coefficient: Tensor) -> Tensor:
     """Return the sums of models [K, columns], named by index [r, m], times their coefficients, [r, columns]."""
-    coefficient = coefficient.to(models.dtype)
+    index, coefficient = beside(index, models), beside(coefficient.to(models.dtype), models)
     out = models[index[:, 0]].mul_(coefficient[:, :1])
     for column, weight in zip(index.T[1:], coefficient.T[1:], strict=True):
         out.addcmul_(models[column], weight[:, None])
@@ -158,50 +154,23 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FitState:
-    """The optimiser's state of R rows.
-
-    Args:
-        slots: By slot, zero in the columns of buffers; position r is row r.
-        step: Optimiser steps taken, [R].
-    """
-
-    slots: Mapping[str, Stacks]
-    step: Tensor
-
-
-@dataclass(frozen=True)
 class Fitted:
-    """What `Engine.fit` returns for R rows.
+    """What `Engine.fit` returns for R rows; position r of models and of the optimiser's state is row r.
 
     Args:
-        models: New models; position r is row r.
+        models: New models.
         loss: Mean training loss over a row's steps, [R].
         bad_step: First step whose loss was not finite, [R]; -1 where all were. It is the number of steps where all
             losses were finite but the last step left a model that is not.
-        state: The optimiser's state.
+        slots: The optimiser's state by slot, zero in the columns of buffers.
+        step: Optimiser steps taken, [R].
     """
 
     models: Stacks
     loss: Tensor
     bad_step: Tensor
-    state: FitState
-
-
-@dataclass(frozen=True)
-class BatchGradient:
-    """What `Engine.batch_gradient` returns for R rows.
-
-    Args:
-        loss: Loss on the batch, [R].
-        gradient: Its gradient, [R, P_part].
-        buffers: What models hold behind their parameters (running statistics) after the pass, [R, columns - P]; None
-            where rows are of several architectures.
-    """
-
-    loss: Tensor
-    gradient: Tensor
-    buffers: Tensor | None
+    slots: Mapping[str, Stacks]
+    step: Tensor
 
 
 @dataclass(frozen=True)
@@ -212,7 +181,7 @@ class Outputs:
         rows: Which rows, [r].
         outputs: [r, n, ...].
         targets: [r, n, ...].
-        mask: True for real samples, [r, n].
+        sizes: How many of them are real samples, the first ones, [r].
         params: The rows' parameters by name, [r, ...] each.
         spec: The rows' architecture.
         latent: [r, n, d_z], if asked for.
@@ -222,40 +191,55 @@ class Outputs:
     rows: Tensor
     outputs: Tensor
     targets: Tensor
-    mask: Tensor
+    sizes: Tensor
     params: Mapping[str, Tensor]
     spec: ParamSpec
     latent: Tensor | None = None
     projection: Tensor | None = None
 
-
-def view(values: Tensor, rows: Tensor) -> Tensor | None:
-    """Return some rows as a view where they follow each other, else None."""
-    first = int(rows[0])
-    if bool((rows == torch.arange(first, first + len(rows), device=rows.device)).all()):
-        return values[first : first + len(rows)]
-    return None
+    @cached_property
+    def mask(self) -> Tensor:
+        """True for real samples, [r, n]."""
+        return beside(torch.arange(self.outputs.shape[1]) < self.sizes[:, None], self.outputs)
 
 
-def entries(values: Mapping[str, Tensor] | None, rows: Tensor) -> dict[str, Tensor] | None:
-    """Return what some rows have of values [R, ...] by name."""
-    return None if values is None else {name: value[rows] for name, value in values.items()}
+def entries(values: Mapping[str, Tensor] | None, rows: Tensor, like: Tensor) -> dict[str, Tensor] | None:
+    """Return what some rows have of values [R, ...] by name, on the device of ``like``."""
+    if values is None:
+        return None
+    index = beside(rows, like)
+    return {name: beside(value, like)[index] for name, value in values.items()}
 
 
 def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
     """Put pieces [r, ...] together as [R, ...], at the places in ``order``; not copied where they lie so."""
     where, values = torch.cat(list(order)), pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
-    if bool((where == torch.arange(len(where), device=where.device)).all()):
+    if consecutive(where) is not None:
         return values
-    return torch.empty_like(values).index_copy_(0, where, values)
+    return torch.empty_like(values).index_copy_(0, beside(where, values), values)
 
 
-def first_bad(losses: Tensor, schedule: Schedule, models: Tensor) -> Tensor:
-    """Return the first step whose loss is not finite, [r], -1 where all are and the model is finite."""
-    took = torch.arange(len(losses), device=losses.device)[:, None] < schedule.steps
-    bad = took & ~torch.isfinite(losses)
-    after = torch.where(torch.isfinite(models.sum(1)), -1, schedule.steps)
-    return torch.where(bad.any(0), bad.int().argmax(0), after)
+def outcome(seen: Sequence[tuple[Tensor, Schedule, Tensor]], loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean loss of every row and the first step whose loss was not finite, [R] each, read all at once.
+
+    The step is -1 where all losses are finite, and the model too.
+
+    Args:
+        seen: For every chunk its rows [r], their batches, and the losses of their steps above the models' sums,
+            [S + 1, r].
+        loss: Where to put the losses, [R].
+    """
+    bad = torch.full(loss.shape, -1)
+    if not seen:
+        return loss, bad
+    numbers = torch.cat([values.flatten() for _, _, values in seen]).cpu()
+    for (rows, schedule, _), own in zip(seen, numbers.split([values.numel() for _, _, values in seen]), strict=True):
+        losses, models = own.view(-1, len(rows)).tensor_split([-1])
+        loss[rows] = losses.nansum(0) / schedule.steps
+        wrong = (torch.arange(len(losses))[:, None] < schedule.steps) & ~torch.isfinite(losses)
+        after = torch.where(torch.isfinite(models[0]), -1, schedule.steps)
+        bad[rows] = torch.where(wrong.any(0), wrong.int().argmax(0), after)
+    return loss, bad
 
 
 class NonFiniteLossError(ArithmeticError):

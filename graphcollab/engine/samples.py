@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside, pick
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.tasks import Pool, Schedule, Tasks
@@ -31,7 +32,7 @@ class Feed:
 
     Args:
         pool: The samples.
-        index: Pool position of every sample, [R, S, B].
+        index: Pool position of every sample, [R, S, B], where the samples are.
         schedule: Lengths of the batches.
         node_id: Identity of every row's node, [R]: the key of randomness inside layers and of views.
         seed: Seed of the run.
@@ -71,7 +72,7 @@ class Feed:
 
     def batch(self, rows: Tensor | slice | int, step: int, width: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of some rows at a step, [r, V * width, ...] ([V * width, ...] for a single row)."""
-        index = self.index[rows, step, :width]
+        index = pick(self.index[:, step, :width], rows)
         flat = index.reshape(-1)
         targets = self.pool.targets.index_select(0, flat)
         targets = targets.view(*index.shape, *targets.shape[1:])
@@ -81,7 +82,7 @@ class Feed:
         targets = torch.cat([targets] * self.views.count, dim=index.dim() - 1)
         if isinstance(rows, int):
             return self._views_of(self.views, rows, step, width), targets
-        places = torch.arange(len(self.index), device=self.index.device)[rows].tolist()
+        places = torch.arange(len(self.index))[rows].tolist()
         return torch.stack([self._views_of(self.views, row, step, width) for row in places]), targets
 
     def given_to(self, rows: Tensor | slice | int) -> dict[str, Tensor] | None:
@@ -108,7 +109,7 @@ class Feed:
 def take_samples(
     tasks: Tasks, nodes: Tensor, split: str, whole: bool = False, shared: bool = False
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m] of the nodes' samples, a few at a time.
+    """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m], on the CPU, of nodes' samples, a few at a time.
 
     What is yielded may be written to: it is a copy, however the samples lie.
 
@@ -125,12 +126,12 @@ def take_samples(
     longest = int(counts.max())
     sample = pool.inputs[0].numel() * pool.inputs.element_size()
     budget = CPU_BATCH_BYTES if pool.inputs.device.type == "cpu" else CUDA_BATCH_BYTES
-    everything = owned.gather(nodes, torch.arange(longest, device=nodes.device).expand(len(nodes), -1))
+    everything = owned.gather(nodes, torch.arange(longest).expand(len(nodes), -1))
     if _lined_up(everything, len(pool)) is not None:
         budget *= VIEW_FACTOR
     width = longest if whole else min(max(budget // (sample * len(nodes)), 32), longest)
     for start in range(0, longest, width):
-        place = torch.arange(start, min(start + width, longest), device=nodes.device)
+        place = torch.arange(start, min(start + width, longest))
         index = everything[:, start : start + width]
         inputs = _take(pool.inputs, index) if shared else _copy(pool.inputs, index)
         yield inputs, _copy(pool.targets, index), place < counts[:, None]
@@ -143,7 +144,7 @@ def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:
     several = torch.where(sizes > 1, sizes, sizes.max() + 1)
     few, many = int(several.argmin()), int(sizes.argmax())
     index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
-    return pool.inputs[index], pool.targets[index]
+    return _copy(pool.inputs, index), _copy(pool.targets, index)
 
 
 def _lined_up(index: Tensor, size: int) -> int | None:
@@ -152,9 +153,7 @@ def _lined_up(index: Tensor, size: int) -> int | None:
     step = int(index[1, 0]) - first if rows > 1 else width
     if step < width or first + rows * step > size:
         return None
-    expected = (
-        first + step * torch.arange(rows, device=index.device)[:, None] + torch.arange(width, device=index.device)
-    )
+    expected = first + step * torch.arange(rows)[:, None] + torch.arange(width)
     return step if torch.equal(index, expected) else None
 
 
@@ -170,4 +169,4 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
 
 def _copy(values: Tensor, index: Tensor) -> Tensor:
     """Return ``values[index]`` [r, m, ...] as a tensor of its own."""
-    return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])
+    return values.index_select(0, beside(index.reshape(-1), values)).view(*index.shape, *values.shape[1:])

@@ -179,7 +179,7 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
         batch, labels = inputs[r, :width].clone(), targets[r, :width].clone()
         pairs.append(backend.gradient(flat[r], batch, labels, weight, objective, near)[:2])
     loss, gradient = (torch.cat(pieces) for pieces in zip(*pairs, strict=True))
-    zero = torch.zeros(2, dtype=torch.int64, device=flat.device)
+    zero = torch.zeros(2, dtype=torch.int64)
     state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
     optimizer = SGD(lr=RATE, momentum=0.9)
     after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero)

@@ -62,7 +62,7 @@ class Views(Piece):
 
 @dataclass(frozen=True)
 class AddNoise(Piece):
-    """Adds normally distributed noise: an augmentation for samples that are not images.
+    """Add normally distributed noise: an augmentation for samples that are not images.
 
     Args:
         std: Standard deviation of the noise, in the samples' own unit.

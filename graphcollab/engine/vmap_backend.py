@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from graphcollab.device import beside
 from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, take_step
 from graphcollab.engine.modules import Padding, embed_arguments
 from graphcollab.engine.objective import Context, Objective
@@ -114,19 +115,20 @@ class VmapBackend(Backend):
         leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         anchors, shares = self._anchor(feed.anchor), self._shares(feed.scale)
-        sizes = feed.schedule.size.cpu()
+        sizes = feed.schedule.size
         whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
         losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
         together = self.samplewise and not objective.reads.alike
-        first = _common(step)
+        first, step = _common(step), beside(step, flat)
         key = (feed.seed, int(feed.node_id[0]), feed.round_)
         with self.keyed(*key):
             for s, size in enumerate(sizes.T):
                 alike = [(slice(0, len(flat)), whole[s], None)] if whole[s] else None
                 for rows, width, weight in alike or batch_groups(size, together, flat):
+                    inputs, targets = feed.batch(rows, s, width)
+                    rows = rows if isinstance(rows, slice) else beside(rows, flat)
                     part = [leaf[rows] for leaf in leaves]
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
-                    inputs, targets = feed.batch(rows, s, width)
                     near = None if anchors is None else [a[rows] for a in anchors]
                     given, views = feed.given_to(rows), feed.num_views
                     if weight is not None and views > 1:

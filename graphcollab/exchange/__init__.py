@@ -7,7 +7,7 @@ from graphcollab.exchange.laplacian_pull import LaplacianPull
 from graphcollab.exchange.neighborhood_means import NeighborhoodMeans
 from graphcollab.exchange.prototype_average import PrototypeAverage
 from graphcollab.exchange.receive import Receive
-from graphcollab.exchange.route import AlongEdges, AtServer, Route
+from graphcollab.exchange.route import AlongEdges, AtServer, Route, Ways
 from graphcollab.exchange.through_centers import ThroughCenters
 from graphcollab.exchange.through_server import ThroughServer
 
@@ -23,4 +23,5 @@ __all__ = [
     "Route",
     "ThroughCenters",
     "ThroughServer",
+    "Ways",
 ]

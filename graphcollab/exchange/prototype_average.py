@@ -23,7 +23,7 @@ __all__ = ["PrototypeAverage", "class_means"]
 
 @dataclass(frozen=True)
 class PrototypeAverage(Exchanger):
-    r"""Averages class prototypes through a server: nodes at work send theirs, every node takes the averages.
+    r"""Average class prototypes through a server: nodes at work send theirs, every node takes the averages.
 
     `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
     <https://arxiv.org/abs/2105.00243>`_. A node's prototype of class k is the mean latent of its :math:`n_{ik}`

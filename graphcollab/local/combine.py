@@ -20,7 +20,7 @@ __all__ = ["ClippedMean", "Combine", "ProjectedGradient"]
 
 @dataclass(frozen=True)
 class Combine(Piece, ABC):
-    """Turns a node's own gradient and those of its neighbours' data into a direction."""
+    """Turn a node's own gradient and those of its neighbours' data into a direction."""
 
     @abstractmethod
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -6,13 +6,13 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, get_type_hints
 
 from graphcollab.engine import RowOptimizer, as_row_optimizer
 from graphcollab.local import Fit
-from graphcollab.settings import checked
+from graphcollab.settings import Count, Momentum, NonNegative, checked
 
-__all__ = ["BETAS", "Optimizer", "Weights", "fit", "make_optimizer", "method"]
+__all__ = ["BETAS", "Optimizer", "Training", "Weights", "fit", "make_optimizer", "method"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,6 +23,22 @@ Weights: TypeAlias = Literal["counts", "uniform"]
 
 BETAS = {"betas": (0.5, 0.999)}
 """Adam's, where authors have these."""
+
+
+class Training(TypedDict, total=False):
+    """The arguments of local training, in their order. A method that takes no ``epochs`` takes no ``steps`` either."""
+
+    lr: NonNegative
+    epochs: Count | None  # None only where that is the default
+    steps: Count | None
+    batch_size: Count
+    optimizer: Optimizer
+    momentum: Momentum
+    weight_decay: NonNegative
+
+
+OF_OPTIMIZER = ("lr", "momentum", "weight_decay")
+USUAL: Training = {"steps": None, "optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
 
 SHARED = {
     "lr": "Step size.",
@@ -35,6 +51,18 @@ SHARED = {
     ),
     "momentum": "Momentum of SGD.",
     "weight_decay": "Coefficient of the L2 penalty.",
+    "mixer_weight_decay": "Weight decay of that Adam (the paper's 0.01).",
+    "decoupled": "Decouple that weight decay (AdamW).",
+    "drop_round": "T_0: after the round of this index every node drops its weakest neighbours. None: never.",
+    "drop_fraction": "Share of a node's neighbours that is dropped (the paper's 90 %).",
+    "drop_count": "K_0, a number of neighbours instead.",
+    "variant": "Which form of eq. 2, see `l2c`.",
+    "metric": (
+        '``"inverse_loss"``, ``"cosine_weights"``, ``"cosine_updates"``, ``"inverse_distance"``, or a `Similarity`:\n'
+        "what is measured of peers."
+    ),
+    "samples": "Peers that a node meets in a round.",
+    "explore_rounds": "T_1, rounds of the first stage.",
     "fraction": "Share of the nodes at work in a round (client sampling).",
     "weights": '``"counts"``: nodes count by their training samples; ``"uniform"``: all nodes count alike.',
     "incomplete": (
@@ -48,78 +76,68 @@ SHARED = {
     "part": "Part of the model that is shared; the rest is the node's own.",
     "buffers": '``"keep"``: running statistics stay with their node; ``"average"``: they are averaged with the models.',
 }
-"""What arguments mean that many methods have, unless a method documents them itself."""
-
-OF_OPTIMIZER = ("lr", "momentum", "weight_decay")
+"""What arguments mean that several methods have, unless a method documents them itself."""
 
 
-def method(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function the function of a method: its arguments are checked, and those that many have are documented.
+def method(**defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function the function of a method: its arguments are checked, and those in `SHARED` documented.
 
-    Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser object brings its own
-    settings, so none may be given beside it.
+    Where it takes ``**training``, its signature begins with the arguments of `Training`, with the defaults given here
+    or in `USUAL`. Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser object
+    brings its own settings, so none may be given beside it.
 
     Raises:
         TypeError: If an argument is documented neither by the function nor in `SHARED`.
     """
-    check = checked(function)
+    kinds, known = get_type_hints(Training, include_extras=True), {**USUAL, **defaults}
+    if defaults.get("epochs"):
+        kinds["epochs"] = Count
+    names, left_out = Training.__annotations__, () if "epochs" in defaults else ("epochs", "steps")
 
-    @functools.wraps(check)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        optimizer, given = kwargs.get("optimizer"), [name for name in OF_OPTIMIZER if name in kwargs]
-        if given and isinstance(optimizer, RowOptimizer):
-            raise ValueError(
-                f"the optimiser brings its own {' and '.join(given)}: give them to it, or name it by a string, got "
-                f"optimizer={optimizer!r} and {', '.join(f'{name}={kwargs[name]!r}' for name in given)}"
-            )
-        if "momentum" in given and isinstance(optimizer, str) and optimizer != "sgd" and kwargs["momentum"]:
-            raise ValueError(f"momentum is a setting of SGD: leave it out, got it with optimizer={optimizer!r}")
-        return check(*args, **kwargs)
+    def make(function: Callable[P, R]) -> Callable[P, R]:
+        *own, last = inspect.signature(function).parameters.values()
+        training: dict[str, Any] = {}
+        if last.kind is last.VAR_KEYWORD:
+            training = {name: known[name] for name in kinds if name not in left_out}
+            first = [
+                last.replace(name=name, kind=last.KEYWORD_ONLY, default=default, annotation=names[name].__forward_arg__)
+                for name, default in training.items()
+            ]
+            function.__dict__["__signature__"] = inspect.Signature([*first, *own])
+            function.__annotations__ |= {name: kinds[name] for name in training}
+        check = checked(function)
 
-    wrapper.__doc__ = _documented(function)
-    return wrapper
+        @functools.wraps(check)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            optimizer, given = kwargs.get("optimizer"), [name for name in OF_OPTIMIZER if name in kwargs]
+            if given and isinstance(optimizer, RowOptimizer):
+                raise ValueError(
+                    f"the optimiser brings its own {' and '.join(given)}: give them to it, or name it by a string, got "
+                    f"optimizer={optimizer!r} and {', '.join(f'{name}={kwargs[name]!r}' for name in given)}"
+                )
+            if "momentum" in given and isinstance(optimizer, str) and optimizer != "sgd" and kwargs["momentum"]:
+                raise ValueError(f"momentum is a setting of SGD: leave it out, got it with optimizer={optimizer!r}")
+            for name, default in training.items():
+                kwargs.setdefault(name, default)
+            return check(*args, **kwargs)
+
+        wrapper.__doc__ = _documented(function)
+        return wrapper
+
+    return make
 
 
-def make_optimizer(optimizer: Optimizer, lr: float, momentum: float, weight_decay: float, **adam: Any) -> RowOptimizer:
-    """Return a method's optimiser: the one that is given, or the one of that name with the method's settings.
-
-    Args:
-        optimizer: An optimiser, or its name.
-        lr: Step size.
-        momentum: Momentum of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        adam: Further settings of Adam, if it is that.
-    """
-    own = {"momentum": momentum} if isinstance(optimizer, str) and optimizer == "sgd" else adam
-    return as_row_optimizer(optimizer, lr=lr, weight_decay=weight_decay, **own)
+def make_optimizer(training: Training, adam: Mapping[str, Any] | None = None) -> RowOptimizer:
+    """Return a method's optimiser: the one that is given, or the one of that name, Adam with further settings."""
+    optimizer = training["optimizer"]
+    own = {"momentum": training["momentum"]} if isinstance(optimizer, str) and optimizer == "sgd" else adam or {}
+    return as_row_optimizer(optimizer, lr=training["lr"], weight_decay=training["weight_decay"], **own)
 
 
-def fit(
-    lr: float,
-    epochs: int,
-    steps: int | None,
-    batch_size: int,
-    optimizer: Optimizer,
-    momentum: float,
-    weight_decay: float,
-    adam: Mapping[str, Any] | None = None,
-    **more: Any,
-) -> Fit:
-    """Return the local training of a method, from its training arguments in their common order.
-
-    Args:
-        lr: Step size.
-        epochs: Passes over a node's samples.
-        steps: Local steps instead.
-        batch_size: Samples per step.
-        optimizer: An optimiser, or its name.
-        momentum: Momentum of SGD.
-        weight_decay: Coefficient of the L2 penalty.
-        adam: Further settings of Adam.
-        more: Further settings of `Fit`.
-    """
-    update = make_optimizer(optimizer, lr, momentum, weight_decay, **(adam or {}))
-    return Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=update, **more)
+def fit(training: Training, adam: Mapping[str, Any] | None = None, **more: Any) -> Fit:
+    """Return the local training of a method, with further settings of Adam, if it is that, and of `Fit`."""
+    epochs, steps, batch_size = training["epochs"] or 1, training["steps"], training["batch_size"]
+    return Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=make_optimizer(training, adam), **more)
 
 
 def _documented(function: Callable[..., Any]) -> str | None:

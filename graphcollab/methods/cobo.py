@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
+from graphcollab.engine import SGD
 from graphcollab.exchange import LaplacianPull
+from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.methods._method import fit, method
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive
+from graphcollab.methods._method import method
+from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Positive
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import GradientAlignment, PairSampling
+from graphcollab.weigh import GradientAlignment
 
 __all__ = ["cobo"]
 
 
-@method
+@method()
 def cobo(
     *,
     lr: Positive = 0.01,
@@ -25,12 +27,14 @@ def cobo(
     gamma: Positive = 0.01,
     domain: Literal["box", "simplex"] = "box",
     own: bool = False,
-    sampling: Literal["constant", "time", "mixed", "all"] | PairSampling = "constant",
+    sampling: Literal["constant", "time", "mixed", "all"] = "constant",
+    switch: Natural = 80,
+    decay: Positive = 0.5,
     smoothness: NonNegative = 0.0,
     part: str = "all",
     buffers: Buffers = "keep",
 ) -> Method:
-    r"""CoBo: alternate between the weights of pairs and the models, one gradient step each a round.
+    r"""CoBo: nodes alternate between the weights of pairs and the models, one gradient step each a round.
 
     `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
     <https://arxiv.org/abs/2409.05539>`_, algorithm 1.
@@ -44,37 +48,35 @@ def cobo(
     others. Far from their minima gradients agree and everybody helps everybody; closer to them those of unlike nodes
     turn against each other, and their weight falls to 0.
 
-    Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code
-    (`PairSampling`). Otherwise that code updates the models before the weights and replaces the gradient by a running
-    mean; ``momentum`` is SGD's own, whose state is kept from round to round, and does not act on the pull.
+    Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code, see
+    `GradientAlignment`. Otherwise that code updates the models before the weights and replaces the gradient by a
+    running mean; ``momentum`` is SGD's own, whose state is kept from round to round. Momentum and weight decay do not
+    act on the pull.
 
     Args:
         lr: η, the step size of the models, in the step of SGD and in the pull.
-        momentum: Momentum of the local step.
-        weight_decay: Coefficient of the L2 penalty of the local step.
         rho: ρ, the strength of the pull. The paper does not say; 0.05 is the authors' README. It must shrink with the
             number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
         gamma: γ, the step size of the weights. The paper does not say; the authors' code has 0.01, on the simplex 0.05.
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
         own: On the simplex, let a node's own model take part of the weight, so that it may listen to nobody. The
             authors' code does; the paper does not say.
-        sampling: Which pairs are compared in a round: ``"constant"`` (algorithm 1), ``"time"``, ``"mixed"``, ``"all"``,
-            or a `PairSampling` with its settings.
+        sampling: Which pairs are compared in a round: ``"constant"`` (algorithm 1), ``"time"``, ``"mixed"`` or
+            ``"all"``, see `GradientAlignment`.
+        switch: Rounds with constant probability, for ``"mixed"``. The paper's is 0.2 % of all (80 of its 40,000).
+        decay: How fast the probability falls with ``"time"`` and ``"mixed"``; the paper's is 1.
         smoothness: L of the losses, where it is known, for the warning about the step size.
         part: Part of the model that is compared and pulled.
 
     Raises:
         ValueError: If ``own`` is asked for on the box.
-
-    Example:
-        >>> cobo(sampling="mixed").weigh.sampling
-        PairSampling(kind='mixed', switch=80, decay=0.5)
     """
-    pairs = PairSampling(sampling) if isinstance(sampling, str) else sampling
+    weigh = GradientAlignment(gamma, domain, sampling, batch_size, part=part, own=own, switch=switch, decay=decay)
+    step = SGD(lr=lr, momentum=momentum, weight_decay=weight_decay)
     return Method(
         "cobo",
-        local=fit(lr, 1, 1, batch_size, "sgd", momentum, weight_decay, keep_state=momentum > 0),
-        weigh=GradientAlignment(gamma, domain, pairs, batch_size, part=part, own=own),
+        local=Fit(steps=1, batch_size=batch_size, optimizer=step, keep_state=momentum > 0),
+        weigh=weigh,
         exchange=LaplacianPull(part=part, buffers=buffers, scale=lr * rho, lr=lr, smoothness=smoothness),
         prepare=WithSelfLoops() if own else None,
     )

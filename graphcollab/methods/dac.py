@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.methods._peers import Metric, merging, peer_method
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import Metric, merging, patient, peer_method
 from graphcollab.rewire import AdaptivePeers
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Share
+from graphcollab.settings import Buffers, Count, Positive, Share
 from graphcollab.weigh import PeerWeights, as_similarity
 
 __all__ = ["dac"]
 
 
-@method
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def dac(
     *,
-    lr: NonNegative = 1e-3,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 32,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     metric: Metric = "cosine_weights",
     samples: Count = 5,
     tau: Positive = 30.0,
@@ -38,8 +31,9 @@ def dac(
     patience: Count | None = None,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""DAC: nodes meet peers with probabilities that grow with the similarity measured, or told by peers.
+    """DAC: nodes meet peers with probabilities that grow with the similarity measured, or told by peers.
 
     `Decentralized adaptive clustering of deep nets is beneficial for client collaboration (Listo Zec et al., 2022)
     <https://arxiv.org/abs/2206.08839>`_, as in *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund
@@ -52,15 +46,11 @@ def dac(
     them tell all they know (``share="all"``). All nodes merge at once, where published code lets one after the other.
 
     Args:
-        metric: ``"inverse_loss"``, ``"cosine_weights"``, ``"cosine_updates"``, ``"inverse_distance"``, or a
-            `Similarity`.
-        samples: Peers that a node meets in a round.
         tau: τ, which multiplies similarities.
         scale: ``"minmax"`` or None.
         growth: b of a growing τ; None: constant.
         merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
-            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours; for metrics that are
-            cosines).
+            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours).
         unknown: How peers of whom nothing is known are drawn, see `AdaptivePeers`.
         epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`.
@@ -70,13 +60,8 @@ def dac(
 
     Raises:
         ValueError: If a softmax is to merge by a metric that is no cosine.
-
-    Example:
-        >>> dac(metric="inverse_loss", merge="similarity", tau=30, scale=None).rewire.tau
-        30
     """
     similarity = as_similarity(metric, part)
     weigh = PeerWeights(similarity, merge=merging(merge, similarity, tau))
     sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, limit)
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
-    return peer_method("dac", local, weigh, sampler, patience, part, buffers)
+    return patient(peer_method("dac", fit(training), weigh, part, buffers, rewire=sampler), patience)

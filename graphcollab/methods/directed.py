@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Unpack
 
 from graphcollab.exchange import NoExchange, Receive
-from graphcollab.local import Mixture
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
-from graphcollab.rewire import EveryRound
-from graphcollab.settings import Count, Momentum, NonNegative, Real, Share
+from graphcollab.settings import Count, NonNegative, Real, Share
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
 
@@ -20,16 +18,9 @@ __all__ = ["directed"]
 ANY_WEIGHT = 1e-12  # edges that have vanished weigh exactly 0
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def directed(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 5e-4,
     learn_rounds: Count = 20,
     mixture_lr: NonNegative | None = None,
     trial_epochs: Count = 1,
@@ -42,8 +33,9 @@ def directed(
     fair: bool = True,
     weights: Literal["share", "odds"] = "share",
     part: str = "all",
+    **training: Unpack[Training],
 ) -> Phases:
-    r"""Directed collaboration graph: edges that help are learned by trial, then nodes train through the mixture.
+    r"""Directed collaboration graph: nodes learn by trial whom to listen to, then train through the mixture.
 
     `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio State
     University 2021)`, section 3.2. In phase 1 every node trains alone and tries mixtures with each neighbour's model
@@ -54,7 +46,7 @@ def directed(
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`Mixture`). Whether j hears i says nothing about whether i hears j: the graph is directed.
+    (`Fit`, ``through``). Whether j hears i says nothing about whether i hears j: the graph is directed.
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
@@ -77,18 +69,14 @@ def directed(
         fair: Compare with the own model after as many steps more, instead of as it is (the thesis).
         weights: How p becomes α, ``"share"`` or ``"odds"``; see `TrialMixtures`.
         part: Part of the model that is mixed.
-
-    Example:
-        >>> directed(learn_rounds=5).until
-        5
     """
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    local = fit(training)
     slow = local.optimizer
     fast = slow if mixture_lr is None else replace(slow, lr=mixture_lr)
     trial = TrialMixtures(
         epochs=trial_epochs,
         steps=trial_steps,
-        batch_size=batch_size,
+        batch_size=local.batch_size,
         optimizer=slow,
         delta=delta,
         trials=trials,
@@ -104,13 +92,9 @@ def directed(
         local=local,
         weigh=trial,
         exchange=NoExchange(shown=part),
-        rewire=EveryRound(Threshold(ANY_WEIGHT)),
+        rewire=Threshold(ANY_WEIGHT),
         prepare=WithSelfLoops(),
     )
-    train = Method(
-        "directed",
-        local=replace(local, optimizer=fast, through=Mixture(part)),
-        weigh=KeepWeights(),
-        exchange=Receive(part),
-    )
+    through = replace(local, optimizer=fast, through=part)
+    train = Method("directed", local=through, weigh=KeepWeights(), exchange=Receive(part))
     return Phases(learn, learn_rounds, train)

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
-from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import peer_method
+from graphcollab.settings import Buffers, Count
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import DoubleGreedy, PeerWeights
 
 __all__ = ["dpfl"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=16, momentum=0.9, weight_decay=1e-4)
 def dpfl(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 16,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.9,
-    weight_decay: NonNegative = 1e-4,
     budget: Count = 10,
     every: Count = 2,
     pool: Literal["first", "all"] = "first",
     safe: bool = False,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""DPFL: average with at most B − 1 others, chosen by what the average is worth on own validation data.
+    r"""DPFL: every node averages with at most B − 1 others, chosen by what the average is worth on its validation data.
 
     `DPFL: Decentralized Personalized Federated Learning (Kharrat, Canini, Horváth, AISTATS 2025)
     <https://arxiv.org/abs/2406.06520>`_. After local training, in every ``every``-th round, node i chooses a set
@@ -60,16 +54,6 @@ def dpfl(
         every: P, rounds between two choices.
         pool: ``"first"``: candidates are those chosen first; ``"all"``: always everybody.
         safe: Take the best set that the search has come by, not the last.
-
-    Example:
-        >>> dpfl(budget=4).weigh.choose.budget
-        4
     """
-    choose = DoubleGreedy(budget, every, pool, safe, part, buffers)
-    return Method(
-        "dpfl",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
-        weigh=PeerWeights(choose=choose, part=part, buffers=buffers),
-        exchange=Exchange("zero", "x", part, buffers=buffers),
-        prepare=WithSelfLoops(),
-    )
+    weigh = PeerWeights(choose=DoubleGreedy(budget, every, pool, safe, part, buffers))
+    return peer_method("dpfl", fit(training), weigh, part, buffers, prepare=WithSelfLoops())

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Unpack
 
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.settings import Buffers
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis, Uniform
 
 __all__ = ["dpsgd"]
 
 
-@method
+@method(lr=0.01, epochs=None, batch_size=10, weight_decay=5e-4)
 def dpsgd(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count | None = None,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 5e-4,
     weights: Literal["metropolis", "uniform"] = "metropolis",
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""DPSGD: mix the models and take a gradient step.
+    r"""DPSGD: nodes mix their models and take a gradient step.
 
     `Can Decentralized Algorithms Outperform Centralized Algorithms? (Lian et al., NeurIPS 2017)
     <https://arxiv.org/abs/1705.09056>`_.
@@ -41,7 +35,6 @@ def dpsgd(
     steps and then mix the results, the variant that the L2C paper compares with.
 
     Args:
-        lr: Step size η.
         epochs: Local epochs per round. Default: one step per round, the algorithm's own form.
         steps: Local steps per round, instead of ``epochs``; they are taken before mixing, also a single one.
         optimizer: The local update, by name or as an object. Its state is kept from round to round where a round is one
@@ -52,8 +45,8 @@ def dpsgd(
         >>> dpsgd().exchange.base, dpsgd(epochs=5).exchange.base
         ('update', 'zero')
     """
-    one_step = epochs is None and steps is None
-    local = fit(lr, epochs or 1, 1 if one_step else steps, batch_size, optimizer, momentum, weight_decay)
+    one_step = training["epochs"] is None and training["steps"] is None
+    local = fit({**training, "steps": 1} if one_step else training)
     return Method(
         "dpsgd",
         local=replace(local, keep_state=one_step and bool(local.optimizer.slots)),

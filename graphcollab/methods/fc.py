@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
 from graphcollab.exchange import NoExchange
-from graphcollab.local.combine import ClippedMean
-from graphcollab.local.cross_gradients import CrossGradients
+from graphcollab.local import ClippedMean, CrossGradients
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, make_optimizer, method
-from graphcollab.settings import Count, Fraction, Momentum, NonNegative, Real
+from graphcollab.methods._method import Training, make_optimizer, method
+from graphcollab.settings import Count, Fraction, Real
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import KeepWeights
 
 __all__ = ["fc"]
 
 
-@method
+@method(lr=0.01, batch_size=10, weight_decay=5e-4)
 def fc(
     *,
-    lr: NonNegative = 0.01,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 5e-4,
     tau: Annotated[float, Real(least=0, infinite=True)] | None = None,
     quantile: Fraction = 0.2,
     iterations: Count = 10,
     part: str = "all",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""Federated clustering: step along the mean of those gradients at the own model that are near to the own one.
+    r"""Federated clustering: nodes step along the mean of those gradients at their model that are near to their own.
 
     `Provably Personalized and Robust Federated Learning (Werner et al., TMLR 2023) <https://arxiv.org/abs/2306.08393>`_.
 
@@ -48,23 +43,18 @@ def fc(
     here, as in the paper, they are of i's model on other nodes' data.
 
     Args:
-        lr: Step size η.
-        optimizer: What steps along v, by name or as an object; its state is kept from round to round.
+        optimizer: What steps along v, by name or as an object; its state is kept from round to round. ``weight_decay``
+            is added to v.
         momentum: Momentum of SGD; the paper's main form has none.
-        weight_decay: Coefficient of the L2 penalty, added to v.
         tau: τ, the distance within which gradients count as near. Default: by the quantile.
         quantile: q, the share of the gradients that are near.
         iterations: M, steps of the clipped mean.
         part: Part of the model whose gradients are combined; the rest trains alone.
-
-    Example:
-        >>> fc(quantile=1.5 / 8).local.combine  # clusters of two among eight nodes
-        ClippedMean(tau=None, quantile=0.1875, iterations=10)
     """
-    update = make_optimizer(optimizer, lr, momentum, weight_decay)
+    near = ClippedMean(tau, quantile, iterations)
     return Method(
         "fc",
-        local=CrossGradients(ClippedMean(tau, quantile, iterations), batch_size, update, part),
+        local=CrossGradients(near, training["batch_size"], make_optimizer(training), part),
         weigh=KeepWeights(),
         exchange=NoExchange(shown=part),
         prepare=WithSelfLoops(),

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from graphcollab.engine import Proximal
-from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Share
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import peer_method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import DistanceKernel, PeerWeights, SimilarityWeights
 
 __all__ = ["fedamp"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10)
 def fedamp(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     lam: NonNegative = 0.1,
     alpha: Positive = 0.1,
     sigma: Positive | Literal["median"] = "median",
     fraction: Share = 1.0,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
     r"""FedAMP: every node trains towards a mixture in which near models weigh more than far ones.
 
@@ -73,19 +67,9 @@ def fedamp(
         lam: λ, the strength of the coupling; 0 is local training from mixtures.
         alpha: α.
         sigma: σ, in the units of squared distances, or ``"median"``.
-
-    Example:
-        >>> fedamp(lam=0.5, alpha=0.25).local.objective
-        Proximal(mu=2.0, part='all')
     """
     kernel = DistanceKernel(sigma, part, alpha if sigma == "median" else alpha / sigma)
-    pull = Proximal(lam / alpha, part)
-    return Method(
-        "fedamp",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
-        weigh=PeerWeights(kernel, merge=SimilarityWeights("rest"), part=part, buffers=buffers),
-        exchange=Exchange("zero", "x", part, buffers=buffers),
-        rewire=sample_nodes(fraction),
-        judge=Judge(field="x_local"),
-        prepare=WithSelfLoops(),
-    )
+    weigh = PeerWeights(kernel, merge=SimilarityWeights("rest"))
+    local = fit(training, objective=Proximal(lam / alpha, part))
+    slots = {"rewire": sample_nodes(fraction), "judge": Judge(field="x_local"), "prepare": WithSelfLoops()}
+    return peer_method("fedamp", local, weigh, part, buffers, **slots)

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
+from graphcollab.methods._method import Training, Weights, fit, method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, Incomplete, Share
 
 __all__ = ["fedavg"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def fedavg(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 5e-4,
     fraction: Share = 1.0,
     weights: Weights = "counts",
     within: Literal["cluster"] | None = None,
     incomplete: Incomplete = "refuse",
     part: str = "all",
     buffers: Buffers = "average",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""FedAvg: average all models, weighted by sample counts.
+    r"""FedAvg: all nodes take the average of their models, weighted by sample counts.
 
     `Communication-Efficient Learning of Deep Networks from Decentralized Data (McMahan et al., AISTATS 2017)
     <https://arxiv.org/abs/1602.05629>`_.
@@ -46,16 +40,10 @@ def fedavg(
 
     Args:
         within: ``"cluster"``: average inside the true clusters, which the tasks must know; None: over all nodes.
-
-    Example:
-        >>> fedavg(fraction=0.1).rewire
-        SampleNodes(fraction=0.1)
-        >>> fedavg(within="cluster").name
-        'fedavg_in_clusters'
     """
     return Method(
         "fedavg_in_clusters" if within else "fedavg",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=fit(training),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, within, incomplete)),
         rewire=sample_nodes(fraction),
     )

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Unpack
 
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import FineTuned
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share
+from graphcollab.methods._method import Training, Weights, fit, method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, Count, Incomplete, NonNegative, Share
 
 __all__ = ["fedavg_finetuned"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def fedavg_finetuned(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 5e-4,
     finetune_lr: NonNegative | None = None,
     finetune_epochs: Count = 1,
     finetune_steps: Count | None = None,
@@ -32,6 +26,7 @@ def fedavg_finetuned(
     incomplete: Incomplete = "refuse",
     part: str = "all",
     buffers: Buffers = "average",
+    **training: Unpack[Training],
 ) -> Method:
     """FedAvg, whose nodes are judged by the average after a few local steps on their own data.
 
@@ -43,12 +38,8 @@ def fedavg_finetuned(
         finetune_epochs: Passes over a node's samples before it is judged.
         finetune_steps: Steps before it is judged, instead.
         part: Part of the model that is averaged; all of the model is fine-tuned.
-
-    Example:
-        >>> fedavg_finetuned(finetune_steps=40).judge.local.steps
-        40
     """
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
+    local = fit(training)
     update = local.optimizer if finetune_lr is None else replace(local.optimizer, lr=finetune_lr)
     return Method(
         "fedavg_finetuned",

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from graphcollab.engine import Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.method import Method
-from graphcollab.methods._method import BETAS, Optimizer, Weights, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Positive, Share
+from graphcollab.methods._method import BETAS, Training, Weights, fit, method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, Incomplete, NonNegative, Positive, Share
 
 __all__ = ["fedclassavg"]
 
 
-@method
+@method(lr=1e-4, epochs=1, batch_size=64, optimizer="adam")
 def fedclassavg(
     *,
-    lr: NonNegative = 1e-4,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 64,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     mu: NonNegative = 0.1,
     contrast: NonNegative = 0.1,
     temperature: Positive = 0.1,
@@ -35,6 +28,7 @@ def fedclassavg(
     incomplete: Incomplete = "refuse",
     part: str = "head",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
     r"""FedClassAvg: nodes with models of any architecture average their classifiers.
 
@@ -62,14 +56,13 @@ def fedclassavg(
     - A pass of local training comes before its first round, after which classifiers are set back to their beginning. In
       the first round here the same training is followed by averaging.
 
-    As there, nodes are judged by the classifiers that they trained last, before averaging (`Judge`).
+    As there, nodes are judged by the classifiers that they trained last, before averaging (`Judge`), and Adam's
+    betas are 0.5 and 0.999.
 
     Args:
         lr: Step size. The authors' is for CIFAR-10; they have 6e-4 for Fashion-MNIST. Small networks learn faster with
             1e-3.
         batch_size: Samples per step; each is seen in two views.
-        optimizer: ``"adam"``, whose betas are 0.5 and 0.999 here, ``"adamw"``, ``"sgd"``, or an optimiser object, which
-            brings its own settings. Its state starts afresh in every round.
         mu: μ, the pull towards the classifier that the round began with.
         contrast: κ, the weight of the supervised contrastive loss; 0 leaves it out.
         temperature: τ of that loss.
@@ -77,19 +70,14 @@ def fedclassavg(
         augment: What makes a view of a sample. Default: the authors', for images. For other samples give
             `graphcollab.engine.AddNoise`, a function, or None: views are the samples themselves.
         part: The classifier: the part of the model that is averaged and pulled.
-
-    Example:
-        >>> fedclassavg(contrast=0.0).local.objective
-        Proximal(mu=0.1, part='head')
     """
     terms: list[Objective] = [Proximal(mu, part)] if mu else []
     if contrast:
         terms.append(contrast * SupervisedContrast(temperature, normalize=normalize, of="latent"))
     objective = sum(terms[1:], terms[0]) if terms else None
-    more: dict[str, Any] = {"objective": objective, "views": Views(augment, 2), "first_view": True, "adam": BETAS}
     return Method(
         "fedclassavg",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, **more),
+        local=fit(training, BETAS, objective=objective, views=Views(augment, 2), first_view=True),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
         judge=Judge(field="x_local"),

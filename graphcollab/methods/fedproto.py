@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
 from graphcollab.judge import Judge, NearestPrototype
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Count, Incomplete, Momentum, NonNegative, Share
+from graphcollab.methods._method import Training, Weights, fit, method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Incomplete, NonNegative, Share
 
 __all__ = ["fedproto"]
 
 
-@method
+@method(lr=0.01, epochs=1, batch_size=10, momentum=0.5)
 def fedproto(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.5,
-    weight_decay: NonNegative = 0.0,
     lam: NonNegative = 1.0,
     predict: Literal["prototype", "head"] = "prototype",
     fraction: Share = 1.0,
     weights: Weights = "counts",
     incomplete: Incomplete = "refuse",
+    **training: Unpack[Training],
 ) -> Method:
     r"""FedProto: nodes with models of any architecture share the mean latents of their classes.
 
@@ -53,16 +47,10 @@ def fedproto(
         fraction: Share of the nodes at work in a round (client sampling); prototypes reach the others too.
         weights: ``"counts"``: a node's prototype of a class counts by its samples of that class, as in the paper;
             ``"uniform"``: nodes that have the class count alike, as in the authors' code.
-
-    Example:
-        >>> fedproto(lam=0.1).local.objective
-        PrototypeDistance(lam=0.1)
     """
-    objective = PrototypeDistance(lam)
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=objective)
     return Method(
         "fedproto",
-        local=local,
+        local=fit(training, objective=PrototypeDistance(lam)),
         exchange=PrototypeAverage(ThroughServer(weights, incomplete=incomplete)),
         rewire=sample_nodes(fraction),
         judge=NearestPrototype() if predict == "prototype" else Judge(),

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Unpack
 
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Positive, Share
+from graphcollab.methods._method import Training, Weights, fit, method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, Incomplete, Positive, Share
 
 __all__ = ["fedsim"]
 
 
-@method
+@method(lr=0.01, epochs=1, batch_size=32)
 def fedsim(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 32,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     server_lr: Positive = 1.0,
     fraction: Share = 1.0,
     weights: Weights = "counts",
     incomplete: Incomplete = "refuse",
     part: str = "head",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
     r"""FedSim: nodes train shared and personal parameters simultaneously, and average the shared ones.
 
@@ -43,24 +38,17 @@ def fedsim(
     and v_i stays. (The paper's FedAlt, which trains v_i first and then u, is not here.)
 
     Args:
-        lr: Step size of u and v.
-        epochs: Passes over a node's samples per round, on u and v together.
-        steps: τ, local steps per round, instead of ``epochs``.
         server_lr: η_s. 1 is plain averaging, as in the authors' scripts. (Momentum and Adam at the server, which their
             code offers too, are not here.) Another one needs a u to start from: where architectures start with
             different ones, it is their mean over the nodes at work.
         part: u, the part that is shared; or several, such as ``"backbone+prototypes"``. The paper leaves it to the
             user; the head is shared, and backbones may differ, where MAPL (Mukherjee et al., 2024) compares with this
             method, with ``weights="uniform"``.
-
-    Example:
-        >>> fedsim(weights="uniform").exchange.part
-        'head'
     """
     average = Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete))
     return Method(
         "fedsim",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=fit(training),
         exchange=average if server_lr == 1 else replace(average, base="x_start", message="update", scale=server_lr),
         rewire=sample_nodes(fraction),
     )

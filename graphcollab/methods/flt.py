@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire import Encoder, TaskPeers
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive, Real, Share
+from graphcollab.methods._method import Training, Weights, fit, method
+from graphcollab.rewire import Encoder, TaskPeers, sample_nodes
+from graphcollab.settings import Buffers, Count, Positive, Real, Share
 from graphcollab.weigh import SampleCounts, Uniform
 
 __all__ = ["flt"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10, momentum=0.5)
 def flt(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.5,
-    weight_decay: NonNegative = 0.0,
     encoder: Encoder | None = None,
     centers: Count | None = None,
     reduce: Literal["pca"] | Callable[[Any], Any] | None = None,
@@ -36,8 +28,9 @@ def flt(
     weights: Weights = "counts",
     part: str = "all",
     buffers: Buffers = "average",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""FLT: connect nodes whose encoded samples are alike, once; then average with those, by FedAvg.
+    r"""FLT: nodes whose encoded samples are alike are connected, once, and then average their models as in FedAvg.
 
     `Federated Learning With Taskonomy for Non-IID Data (Jamali-Rad, Abdizadeh, Singh, IEEE TNNLS 2022)
     <https://arxiv.org/abs/2103.15947>`_.
@@ -68,14 +61,10 @@ def flt(
 
     Raises:
         ValueError: If a threshold and a number of groups are given, or the window ends before it begins.
-
-    Example:
-        >>> flt(groups=2, fraction=0.2).rewire.also
-        SampleNodes(fraction=0.2)
     """
     return Method(
         "flt",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=fit(training),
         weigh=SampleCounts() if weights == "counts" else Uniform(),
         exchange=Exchange(part=part, buffers=buffers, route=NeighborhoodMeans()),
         rewire=TaskPeers(encoder, centers, reduce, threshold, window, groups, sample_nodes(fraction)),

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._method import Training, fit, method
 from graphcollab.rewire import GreedyPeers
-from graphcollab.settings import Buffers, Count, Fraction, Momentum, NonNegative
+from graphcollab.settings import Buffers, Count, Fraction, NonNegative
 from graphcollab.weigh import FirstOrderGain
 
 __all__ = ["fomo"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def fomo(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 5e-4,
     samples: Count = 5,
     epsilon: Fraction = 0.3,
     decay: NonNegative = 0.05,
@@ -31,8 +24,9 @@ def fomo(
     split: Literal["train", "val"] = "val",
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""FedFomo: step from where the round began towards the models that help on one's own validation data.
+    r"""FedFomo: nodes step from where the round began towards the models that help on their own validation data.
 
     `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR 2021)
     <https://arxiv.org/abs/2012.08565>`_.
@@ -56,14 +50,10 @@ def fomo(
         decay: How much smaller that probability is after every round.
         norm: ``"l2"``, or ``"l1"`` as in the published code.
         split: Split on which models are judged.
-
-    Example:
-        >>> fomo(samples=3).exchange.against
-        'x_start'
     """
     return Method(
         "fomo",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=fit(training),
         weigh=FirstOrderGain(split, norm, part, buffers),
         exchange=Exchange("x_start", "x", part, buffers=buffers, against="x_start"),
         rewire=GreedyPeers(samples, epsilon, decay),

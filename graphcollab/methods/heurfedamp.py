@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from graphcollab.engine import Proximal
-from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Fraction, Momentum, NonNegative, Positive, Share
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import peer_method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, Fraction, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineWeights, PeerWeights, SimilarityWeights
 
 __all__ = ["heurfedamp"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10)
 def heurfedamp(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     lam: NonNegative = 0.1,
     alpha: Positive = 0.1,
     sigma: Positive = 10.0,
@@ -32,6 +27,7 @@ def heurfedamp(
     fraction: Share = 1.0,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
     r"""HeurFedAMP: every node trains towards a mixture, most of its own model and of those at a small angle to it.
 
@@ -48,14 +44,13 @@ def heurfedamp(
     Nodes are judged by :math:`\theta_i`, which the mixture does not replace. Unlike in `fedamp`, α has no part in the
     weights: only λ / α matters.
 
-    The paper's full text was not consulted, and the authors' code is not public. What is decided here:
+    Decided here as for `fedamp`, and not from the paper's text or the authors' code: local steps from :math:`u_i`
+    approach the minimum, with λ / α as stiff as there; sums are over neighbours where edges are given, and over nodes
+    at work; those at rest keep :math:`\theta_i` and :math:`u_i`; models travel along edges, each once. Besides:
 
-    - The minimum is approached by local steps from :math:`u_i`. λ / α stiffens them: keep ``lr * lam / alpha`` well
-      below 1, the more so with momentum. The defaults of λ, α, σ and :math:`w_{ii}` are ours.
+    - The defaults of λ, α, σ and :math:`w_{ii}` are ours.
     - Cosines are of the models, of their trainable parameters in ``part``. A model that is zero has cosine 0 to all.
-    - Where edges are given, a node's sums are over its neighbours; one that hears nobody has :math:`u_i = \theta_i`.
-      Models travel along edges, each once; a server would send :math:`u_i` down instead.
-    - Nodes at rest keep :math:`\theta_i` and :math:`u_i`; the sums are over those at work.
+    - A node that hears nobody has :math:`u_i = \theta_i`.
 
     Models that start alike and have taken few steps have cosines near 1 with everybody, and the others then weigh
     nearly the same; a larger σ, or a ``part`` that differs more, tells them apart.
@@ -65,18 +60,8 @@ def heurfedamp(
         alpha: α.
         sigma: σ, by which cosines are multiplied; a large one means few to listen to.
         own: :math:`w_{ii}`, the weight of a node's own model.
-
-    Example:
-        >>> heurfedamp(sigma=5.0, own=0.5).weigh.merge
-        SimilarityWeights(own=0.5, tau=5.0, by='score')
     """
-    pull = Proximal(lam / alpha, part)
-    return Method(
-        "heurfedamp",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
-        weigh=PeerWeights(CosineWeights(part), merge=SimilarityWeights(own, sigma), part=part, buffers=buffers),
-        exchange=Exchange("zero", "x", part, buffers=buffers),
-        rewire=sample_nodes(fraction),
-        judge=Judge(field="x_local"),
-        prepare=WithSelfLoops(),
-    )
+    weigh = PeerWeights(CosineWeights(part), merge=SimilarityWeights(own, sigma))
+    local = fit(training, objective=Proximal(lam / alpha, part))
+    slots = {"rewire": sample_nodes(fraction), "judge": Judge(field="x_local"), "prepare": WithSelfLoops()}
+    return peer_method("heurfedamp", local, weigh, part, buffers, **slots)

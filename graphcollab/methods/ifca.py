@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import Tensor
 
 from graphcollab.exchange import Exchange, ThroughCenters
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, Weights, fit, method
-from graphcollab.rewire import ChooseCenter
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, Momentum, Natural, NonNegative, Share
+from graphcollab.methods._method import Training, Weights, fit, method
+from graphcollab.rewire import ChooseCenter, sample_nodes
+from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 
 __all__ = ["ifca"]
 
 
-@method
+@method(lr=0.1, epochs=1, batch_size=10)
 def ifca(
     *,
-    lr: NonNegative = 0.1,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     clusters: Count = 2,
     divide: Literal["cluster", "all"] = "cluster",
     centers: Tensor | None = None,
@@ -38,8 +30,9 @@ def ifca(
     incomplete: Incomplete = "refuse",
     part: str = "all",
     buffers: Buffers = "average",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""IFCA: choose a cluster's model by its loss, train it, and average with those who chose the same.
+    r"""IFCA: every node chooses a cluster's model by its loss, trains it, and averages with those who chose the same.
 
     `An Efficient Framework for Clustered Federated Learning (Ghosh et al., NeurIPS 2020)
     <https://arxiv.org/abs/2006.04088>`_, algorithm 1.
@@ -73,15 +66,11 @@ def ifca(
 
     Raises:
         ValueError: If ``least_share`` is more than an equal share, or centres are given and redraws asked for.
-
-    Example:
-        >>> ifca(clusters=4, divide="all", steps=1).exchange.route.divide
-        'all'
     """
     also = sample_nodes(fraction)
     return Method(
         "ifca",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=fit(training),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughCenters(weights, divide)),
         rewire=ChooseCenter(
             clusters, part, buffers, centers, samples, redraws, least_share, patience, also, incomplete

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 from graphcollab.engine import Adam, AdamW, RowOptimizer
 from graphcollab.exchange import AlongEdges, Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._method import Training, fit, method
 from graphcollab.piece import Rewiring
-from graphcollab.rewire import AtRound, Keep
-from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Share
+from graphcollab.rewire import ApplyTransform
+from graphcollab.settings import Buffers, Count, Natural, NonNegative, Share
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import LearnedLogits
 
@@ -25,16 +25,9 @@ VARIANTS: dict[str, tuple[Literal["x", "x_start"], bool]] = {
 }
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def l2c(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 10,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 5e-4,
     mixer_lr: NonNegative = 0.1,
     mixer_weight_decay: NonNegative = 0.01,
     decoupled: bool = False,
@@ -44,8 +37,9 @@ def l2c(
     variant: Variant = "consistent",
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
-    r"""L2C: mixing weights whose logits learn, one for every edge.
+    r"""L2C: nodes mix by weights whose logits learn, one for every edge.
 
     `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
@@ -65,20 +59,10 @@ def l2c(
 
     Args:
         mixer_lr: Step size of Adam on the logits (the paper's 0.1).
-        mixer_weight_decay: Weight decay of Adam on the logits (the paper's 0.01).
-        decoupled: Decouple that weight decay (AdamW).
-        drop_round: T_0: after the round of this index every node drops its weakest neighbours. None: never.
-        drop_fraction: Share of a node's neighbours that is dropped (the paper's 90 %).
-        drop_count: K_0, a number of neighbours instead.
-        variant: Which form of eq. 2.
-
-    Example:
-        >>> l2c(variant="algorithm").exchange.route.neighbors_only
-        True
     """
     return Method(
         "l2c",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=fit(training),
         weigh=LearnedLogits(mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)),
         exchange=update_exchange(variant, part, buffers),
         rewire=drop_weakest(drop_round, drop_fraction, drop_count),
@@ -100,7 +84,7 @@ def update_exchange(variant: Variant, part: str, buffers: Buffers) -> Exchange:
 def drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Rewiring:
     """Return the rewiring that drops every node's weakest neighbours once."""
     if round_ is None:
-        return Keep()
+        return Rewiring()
     if fraction is None and count is None:
         raise ValueError(f"drop_round={round_} needs drop_fraction or drop_count, got neither: give one of them")
-    return AtRound(round_, DropWeakest(count=count, fraction=None if count is not None else fraction))
+    return ApplyTransform(DropWeakest(count=count, fraction=None if count is not None else fraction), at=round_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from graphcollab.engine import (
     Augment,
@@ -15,9 +15,9 @@ from graphcollab.engine import (
 )
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import BETAS, Optimizer, fit, method
+from graphcollab.methods._method import BETAS, Training, fit, method
 from graphcollab.phases import Phases
-from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Positive
+from graphcollab.settings import Buffers, Natural, NonNegative, Positive
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import ClassifierSimilarity, Uniform
 
@@ -27,16 +27,9 @@ NOTHING = 1e-12  # a weight below is zero but for rounding
 PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)
 
 
-@method
+@method(lr=1e-3, epochs=1, batch_size=64, optimizer="adam")
 def mapl(
     *,
-    lr: NonNegative = 1e-3,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 64,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     warmup: Natural = 25,
     temperature: Positive | None = None,
     contrast: NonNegative = 1.0,
@@ -49,8 +42,9 @@ def mapl(
     published: bool = False,
     part: str = "prototypes",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method | Phases:
-    r"""MAPL: models of any architecture, tied by class prototypes along a graph learned from their classifiers.
+    r"""MAPL: nodes with models of any architecture share class prototypes along a graph learned from their classifiers.
 
     `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024),
     algorithm 3. In every round a node
@@ -87,10 +81,10 @@ def mapl(
       bytes, though edges of weight 0 are not counted as messages. Its augmentation has no blur and weaker colours:
       ``augment=ImageAugment(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, blur=0.0)``.
 
+    As there, Adam's betas are 0.5 and 0.999.
+
     Args:
         batch_size: Samples per step; each is seen in two views.
-        optimizer: ``"adam"``, whose betas are 0.5 and 0.999 here, ``"adamw"``, ``"sgd"``, or an optimiser object, which
-            brings its own settings.
         warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. 0: none. A run must
             be longer, or it learns no weights.
         temperature: τ of both contrastive losses. Default: 0.5.
@@ -107,17 +101,11 @@ def mapl(
 
     Raises:
         ValueError: If ``published`` is asked for with a temperature or a graph.
-
-    Example:
-        >>> phases = mapl(warmup=20)
-        >>> phases.until, phases.next.weigh.head, mapl(part="backbone+prototypes").name
-        (20, 'head', 'mapl+')
     """
     if published and (graph is not None or temperature is not None):
         raise ValueError("published=True has a temperature and a graph of its own: give neither, or published=False")
     objective = _objective(0.5 if temperature is None else temperature, contrast, prototype, uniformity, published)
-    more: dict[str, Any] = {"objective": objective, "keep_state": keep_state, "views": Views(augment, 2), "adam": BETAS}
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, **more)
+    local = fit(training, BETAS, objective=objective, keep_state=keep_state, views=Views(augment, 2))
     whole = part == "all" or "backbone" in part.split("+")
     first = Method(
         "mapl+" if whole else "mapl",

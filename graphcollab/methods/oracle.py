@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.methods._peers import peer_method
-from graphcollab.rewire import RandomPeers
-from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import patient, peer_method
+from graphcollab.rewire import PeerSampler
+from graphcollab.settings import Buffers, Count, Natural
 from graphcollab.weigh import PeerWeights
 
 __all__ = ["oracle"]
 
 
-@method
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def oracle(
     *,
-    lr: NonNegative = 1e-3,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 32,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     samples: Count = 5,
     deluded: Sequence[Natural] = (),
     patience: Count | None = None,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
-    """Every round a node merges with random peers of its own true cluster, which no method is told.
+    """Every round nodes merge with random peers of their own true cluster, which no method is told.
 
     The baseline "oracle" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
     section 2.4.1; with ``deluded`` nodes its experiment on cluster death, section 4.2:
@@ -38,13 +33,7 @@ def oracle(
     ``fedavg(within="cluster")``.
 
     Args:
-        samples: Peers that a node meets in a round.
         deluded: Nodes (by ``node_id``) that merge with peers of another cluster only, the one after their own.
-
-    Example:
-        >>> oracle().rewire.within
-        'cluster'
     """
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
-    peers = RandomPeers(samples, "cluster", tuple(deluded))
-    return peer_method("oracle", local, PeerWeights(), peers, patience, part, buffers)
+    peers = PeerSampler(samples, within="cluster", deluded=tuple(deluded))
+    return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)

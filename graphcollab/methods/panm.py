@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.methods._peers import Metric, merging, peer_method
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import Metric, merging, patient, peer_method
 from graphcollab.phases import Phases
 from graphcollab.rewire import KeepChosen, NeighborBag
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive
+from graphcollab.settings import Buffers, Count, Positive
 from graphcollab.weigh import AugmentBags, BestPeers, CosineUpdates, PeerWeights, as_similarity
 
 __all__ = ["panm"]
 
 
-@method
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def panm(
     *,
-    lr: NonNegative = 1e-3,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 32,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     metric: Metric | None = None,
     neighbors: Count = 5,
     samples: Count = 5,
@@ -35,8 +28,9 @@ def panm(
     patience: Count | None = None,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Phases:
-    """PANM: keep the most similar peers met so far, then let a mixture of two Gaussians say who else is a neighbour.
+    """PANM: nodes keep the most similar peers met so far; later a mixture of two Gaussians says who is a neighbour.
 
     `Towards effective clustered federated learning: a peer-to-peer framework with adaptive neighbor matching (Li et
     al., 2022) <https://arxiv.org/abs/2203.12285>`_, as in *With a Little Help from My Friends* (Hagander,
@@ -51,7 +45,6 @@ def panm(
             updates become noise as models converge, and bags then fill with strangers.
         neighbors: k, peers that a node merges with in a round.
         samples: l, new peers in a round that looks for some.
-        explore_rounds: T_1, rounds of the first stage.
         every: τ, rounds between two augmentations.
         measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
         merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
@@ -61,16 +54,12 @@ def panm(
 
     Raises:
         ValueError: If a softmax is to merge by a metric that is no cosine.
-
-    Example:
-        >>> panm(neighbors=3).next.rewire.listens
-        3
     """
     similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
     bag, weigher = NeighborBag(samples, neighbors, every, measure), merging(merge, similarity, tau)
     select = PeerWeights(similarity, BestPeers(neighbors), weigher)
     augment = PeerWeights(similarity, AugmentBags(bag), weigher)
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
-    first = peer_method("panm_select", local, select, KeepChosen(samples), patience, part, buffers)
-    second = peer_method("panm", local, augment, bag, patience, part, buffers)
-    return Phases(first, explore_rounds, second)
+    local = fit(training)
+    first = peer_method("panm_select", local, select, part, buffers, rewire=KeepChosen(samples))
+    second = peer_method("panm", local, augment, part, buffers, rewire=bag)
+    return Phases(patient(first, patience), explore_rounds, patient(second, patience))

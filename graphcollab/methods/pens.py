@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.methods._peers import Metric, peer_method
+from typing import Unpack
+
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import Metric, patient, peer_method
 from graphcollab.phases import Phases
 from graphcollab.rewire import CountChosen, FrequentPeers
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative
+from graphcollab.settings import Buffers, Count
 from graphcollab.weigh import BestPeers, PeerWeights, as_similarity
 
 __all__ = ["pens"]
 
 
-@method
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def pens(
     *,
-    lr: NonNegative = 1e-3,
-    epochs: Count = 1,
-    steps: Count | None = None,
-    batch_size: Count = 32,
-    optimizer: Optimizer = "adam",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     metric: Metric = "inverse_loss",
     samples: Count = 5,
     chosen: Count = 2,
@@ -29,8 +24,9 @@ def pens(
     patience: Count | None = None,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Phases:
-    """PENS: try random peers and count who turns out best, then gossip with those who did more often than by chance.
+    """PENS: nodes try random peers and count who turns out best, then gossip with those who did more than by chance.
 
     `Decentralized federated learning of deep neural networks on non-iid data (Onoszko et al., 2021)
     <https://arxiv.org/abs/2107.08517>`_. First stage: a node meets ``samples`` random peers, measures each model on its
@@ -45,15 +41,10 @@ def pens(
 
     Raises:
         ValueError: If more peers are to be chosen than are met.
-
-    Example:
-        >>> pens(explore_rounds=20).until
-        20
     """
     if chosen > samples:
         raise ValueError(f"chosen={chosen} peers of samples={samples} that are met: meet more, or choose fewer")
-    local = fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay)
-    measure = PeerWeights(as_similarity(metric, part), BestPeers(chosen))
-    explore = peer_method("pens_explore", local, measure, CountChosen(samples), patience, part, buffers)
-    gossip = peer_method("pens", local, PeerWeights(), FrequentPeers(chosen, chosen), patience, part, buffers)
-    return Phases(explore, explore_rounds, gossip)
+    local, measure = fit(training), PeerWeights(as_similarity(metric, part), BestPeers(chosen))
+    explore = peer_method("pens_explore", local, measure, part, buffers, rewire=CountChosen(samples))
+    gossip = peer_method("pens", local, PeerWeights(), part, buffers, rewire=FrequentPeers(chosen, chosen))
+    return Phases(patient(explore, patience), explore_rounds, patient(gossip, patience))

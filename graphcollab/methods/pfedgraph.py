@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from graphcollab.engine import CosinePull
-from graphcollab.exchange import Exchange
+from typing import Unpack
+
+from graphcollab.engine import Proximal
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Finite, Fraction, Momentum, NonNegative, Positive, Share
+from graphcollab.methods._method import Training, fit, method
+from graphcollab.methods._peers import peer_method
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, Finite, Fraction, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineUpdates, PeerWeights, SimplexWeights
 
 __all__ = ["pfedgraph"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=64, momentum=0.9, weight_decay=1e-5)
 def pfedgraph(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 64,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.9,
-    weight_decay: NonNegative = 1e-5,
     alpha: Positive = 0.8,
     lam: Finite = 0.01,
     snap: Fraction | None = 0.9,
@@ -31,6 +26,7 @@ def pfedgraph(
     fraction: Share = 1.0,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
     r"""pFedGraph: every node infers whom to average with from data sizes and from how models have changed.
 
@@ -67,18 +63,9 @@ def pfedgraph(
         lam: λ; 0 leaves the term out.
         snap: Cosines above it count as 1. None: none do.
         compare: Part of the models that is compared. Default: what is averaged.
-
-    Example:
-        >>> pfedgraph(lam=0.0, alpha=1.5).weigh.merge
-        SimplexWeights(alpha=1.5, snap=0.9)
     """
     metric = CosineUpdates(0.0, part if compare is None else compare)
-    pull = CosinePull(lam, part) if lam else None
-    return Method(
-        "pfedgraph",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay, objective=pull),
-        weigh=PeerWeights(metric, merge=SimplexWeights(alpha, snap), part=part, buffers=buffers),
-        exchange=Exchange("zero", "x", part, buffers=buffers),
-        rewire=sample_nodes(fraction),
-        prepare=WithSelfLoops(),
-    )
+    weigh = PeerWeights(metric, merge=SimplexWeights(alpha, snap))
+    local = fit(training, objective=lam * Proximal(1.0, part, "cosine") if lam else None)
+    slots = {"rewire": sample_nodes(fraction), "prepare": WithSelfLoops()}
+    return peer_method("pfedgraph", local, weigh, part, buffers, **slots)

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
 from graphcollab.exchange import AtServer, Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.method import Method
-from graphcollab.methods._method import Optimizer, fit, method
+from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
-from graphcollab.rewire.scheduled import sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, Momentum, Natural, NonNegative, Real, Share
+from graphcollab.rewire import sample_nodes
+from graphcollab.settings import Buffers, Incomplete, Natural, Real, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import HeadAffinity
 
 __all__ = ["pfedsim"]
 
 
-@method
+@method(lr=0.01, epochs=5, batch_size=32)
 def pfedsim(
     *,
-    lr: NonNegative = 0.01,
-    epochs: Count = 5,
-    steps: Count | None = None,
-    batch_size: Count = 32,
-    optimizer: Optimizer = "sgd",
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     warmup: Natural = 50,
     head: str = "head",
     cap: Annotated[float, Real(above=0, below=1)] = 0.9999,
@@ -34,8 +27,9 @@ def pfedsim(
     incomplete: Incomplete = "refuse",
     part: str = "backbone",
     buffers: Buffers = "average",
+    **training: Unpack[Training],
 ) -> Method | Phases:
-    r"""pFedSim: first FedAvg; then every node gets a backbone of its own, averaged by the similarity of classifiers.
+    r"""pFedSim: nodes begin with FedAvg; then each gets a backbone of its own, averaged by similarity of classifiers.
 
     `pFedSim: Similarity-Aware Model Aggregation Towards Personalized Federated Learning
     <https://arxiv.org/abs/2305.15706>`_ (Tan et al., 2023). After the local steps of a round, a server takes
@@ -64,15 +58,10 @@ def pfedsim(
         part: What is mixed after the warm-up, ω. Parts of the model that are neither this nor the classifier are the
             node's own. Nodes of different architectures can mix parts that they have in common; ``"head"`` mixes the
             classifiers, by their own similarity.
-
-    Example:
-        >>> method = pfedsim(warmup=20)
-        >>> method.method.exchange.part, method.next.exchange.part
-        ('backbone+head', 'backbone')
     """
     personalised = Method(
         "pfedsim",
-        local=fit(lr, epochs, steps, batch_size, optimizer, momentum, weight_decay),
+        local=fit(training),
         weigh=HeadAffinity(part, head, cap),
         exchange=Exchange(part=part, buffers=buffers, route=AtServer()),
         rewire=sample_nodes(fraction),
@@ -87,6 +76,6 @@ def pfedsim(
         local=personalised.local,
         exchange=Exchange(part=every, buffers=buffers, route=ThroughServer(incomplete=incomplete)),
         rewire=personalised.rewire,
-        judge=Judge(field="x_local"),
+        judge=personalised.judge,
     )
     return Phases(average, warmup, personalised)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-from graphcollab.metrics._edges import check_edges
+from graphcollab.metrics.edges import check_edges
 from graphcollab.settings import Count, NonNegative, Real, checked
 from graphcollab.tasks import Tasks
 

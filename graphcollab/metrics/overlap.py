@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-from graphcollab.metrics._edges import pair_weights
+from graphcollab.metrics.edges import pair_weights
 from graphcollab.settings import checked
 
 __all__ = ["WeightByOverlap", "class_overlap", "weight_by_overlap"]

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from graphcollab.checks import own_filter
-from graphcollab.metrics._edges import check_edges, pair_weights
+from graphcollab.metrics.edges import check_edges, pair_weights
 from graphcollab.settings import Count, Natural, Seed, checked
 
 __all__ = ["adjusted_rand_index", "in_cluster_share", "recovered_clusters", "recovery_auc"]

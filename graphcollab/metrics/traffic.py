@@ -6,14 +6,12 @@ says which round's shapes do not belong together, has an edge out of range, or a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.metrics._edges import check_edges
+from graphcollab.metrics.edges import Graphs, check_edges
 from graphcollab.metrics.recovery import in_cluster_share
 from graphcollab.settings import Fraction, Natural, checked
 
@@ -21,9 +19,7 @@ __all__ = ["cluster_traffic", "contact_counts", "never_sampled", "server_graph",
 
 
 @checked
-def contact_counts(
-    graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: Natural, downloaded: bool = False
-) -> tuple[Tensor, Tensor]:
+def contact_counts(graphs: Graphs, num_nodes: Natural, downloaded: bool = False) -> tuple[Tensor, Tensor]:
     """Count in how many rounds each node listened to each other.
 
     It is what the heat maps show in Fig. 4.2 and 4.9 of *With a Little Help from My Friends: A Comparative Study of
@@ -54,7 +50,7 @@ def contact_counts(
 
 
 @checked
-def never_sampled(graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: Natural, downloaded: bool = False) -> Tensor:
+def never_sampled(graphs: Graphs, num_nodes: Natural, downloaded: bool = False) -> Tensor:
     """Return the nodes nobody else ever listened to, ascending: what they have learned helped nobody.
 
     Args:
@@ -72,9 +68,7 @@ def never_sampled(graphs: Mapping[int, tuple[Tensor, Tensor]], num_nodes: Natura
 
 
 @checked
-def cluster_traffic(
-    graphs: Mapping[int, tuple[Tensor, Tensor]], cluster: Tensor, downloaded: bool = False
-) -> tuple[Tensor, Tensor]:
+def cluster_traffic(graphs: Graphs, cluster: Tensor, downloaded: bool = False) -> tuple[Tensor, Tensor]:
     """Return which share of the models a node listens to is from its own cluster, round by round.
 
     It is `in_cluster_share` with every message counted alike: it says how well nodes choose, whatever the weight they
@@ -114,7 +108,7 @@ def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, downloaded: b
 
 @checked
 def similarity_by_cluster(
-    scores: Mapping[int, tuple[Tensor, Tensor]],
+    scores: Graphs,
     cluster: Tensor,
     quantiles: tuple[Fraction, Fraction] = (0.1, 0.9),
     pooled: bool = False,
@@ -184,7 +178,7 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
 
     Returns:
         Edges [2, E], sorted by receiver and then by sender, and weights [E]; none with nodes that were isolated, or do
-        not belong to the collaboration (`graphcollab.control.Membership`).
+        not belong to the collaboration (`graphcollab.control.Attendance`).
 
     Raises:
         ValueError: If the nodes have no server.

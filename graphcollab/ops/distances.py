@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from graphcollab.ops.kernels import Structure
-from graphcollab.ops.mixing import edge_products
+from graphcollab.device import beside
+from graphcollab.ops.kernels import Structure, edge_dot
 
 __all__ = ["edge_cosines", "edge_distances", "matching_distances"]
 
@@ -95,6 +95,7 @@ def edge_cosines(
     left = _norms(a)
     right = left if b is a else _norms(b)
     square = _squared(a, b, structure, _inverse(left), _inverse(right), group)
+    left, right = torch.cat([left, right]).cpu().split([len(a), len(b)])
     nothing = (left == 0)[structure.unsort(structure.receiver)] | (right == 0)[structure.unsort(structure.sender)]
     return (1 - square / 2).clamp(-1, 1).masked_fill(nothing, 0)
 
@@ -126,15 +127,17 @@ def _squared(
     receiver, sender = structure.unsort(structure.receiver), structure.unsort(structure.sender)
     group = (groups, groups) if isinstance(groups, Tensor) else groups
     x, y = _centered(a, b, left, right, group)
-    size = _norms(x).square()[receiver] + _norms(y).square()[sender]
-    square = size - 2 * edge_products(x, y, structure).double()
+    numbers = torch.cat([_norms(x), _norms(y), edge_dot(structure, x, y).double()]).cpu()  # copied once
+    left_norm, right_norm, product = numbers.split([len(x), len(y), len(receiver)])
+    size = left_norm.square()[receiver] + right_norm.square()[sender]
+    square = size - 2 * structure.unsort(product)
     known = torch.finfo(x.dtype)
     lost = ~((square >= CLOSE * known.eps**0.5 * size) & (square <= 3 * size))  # or NaN, or ∞, from an overflow
     lost |= (size > 0) & (size < UNDERFLOW * known.tiny)
     if group is not None:
         lost |= group[0][receiver] != group[1][sender]
     close = lost.nonzero().flatten()
-    square[close] = _from_differences(a, b, receiver[close], sender[close], left, right)
+    square[close] = _from_differences(a, b, receiver[close], sender[close], left, right).cpu()
     return square
 
 
@@ -149,23 +152,24 @@ def _centered(
     inputs = [(a, left)] if b is a else [(a, left), (b, right)]
     finite = [_norms(rows).isfinite() for rows, _ in inputs]
     outputs = [torch.empty(rows.shape, dtype=kind, device=rows.device) for rows, _ in inputs]
-    one = torch.zeros(1, dtype=torch.int64, device=a.device)
-    places = [one.expand(len(fine)) for fine in finite] if group is None else list(group[: len(finite)])
-    count = torch.zeros(
-        max(int(place.max()) + 1 if len(place) else 1 for place in places), dtype=torch.float64, device=a.device
-    )
+    places = [torch.zeros(1, dtype=torch.int64).expand(len(fine)) for fine in finite]
+    places = places if group is None else list(group[: len(finite)])
+    many = max(int(place.max()) + 1 if len(place) else 1 for place in places)
+    count = torch.zeros(many, dtype=torch.float64, device=a.device)
+    places = [beside(place, a) for place in places]
     for place, fine in zip(places, finite, strict=True):
         count.index_add_(0, place, fine.double())
     count = count.clamp(min=1)[:, None]  # [G, 1]
     for columns in _column_blocks(a.shape[1], len(a) + len(b)):
-        many = [_doubles(rows[:, columns], slice(None), scale) for rows, scale in inputs]
+        blocks = [_doubles(rows[:, columns], slice(None), scale) for rows, scale in inputs]
+        known = [torch.where(fine[:, None], block, 0) for block, fine in zip(blocks, finite, strict=True)]
         if group is None:
-            total = torch.stack([block[fine].sum(0) for block, fine in zip(many, finite, strict=True)]).sum(0)[None]
+            total = torch.stack([block.sum(0) for block in known]).sum(0)[None]
         else:
-            total = torch.zeros(len(count), many[0].shape[1], dtype=torch.float64, device=a.device)
-            for place, block, fine in zip(places, many, finite, strict=True):
-                total.index_add_(0, place[fine], block[fine])
-        for place, out, block in zip(places, outputs, many, strict=True):
+            total = known[0].new_zeros(len(count), known[0].shape[1])
+            for place, block in zip(places, known, strict=True):
+                total.index_add_(0, place, block)
+        for place, out, block in zip(places, outputs, blocks, strict=True):
             out[:, columns] = block - (total / count)[place]
     return outputs[0], outputs[-1]
 
@@ -174,6 +178,7 @@ def _from_differences(
     a: Tensor, b: Tensor, receiver: Tensor, sender: Tensor, left: Tensor | None, right: Tensor | None
 ) -> Tensor:
     """Return the same for some edges, in double precision, a block of edges and columns at a time."""
+    receiver, sender = beside(receiver, a), beside(sender, a)
     total = torch.zeros(len(receiver), dtype=torch.float64, device=a.device)
     step = max(BLOCK_NUMBERS // max(a.shape[1], 1), BLOCK_ROWS)
     for start in range(0, len(receiver), step):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from graphcollab.checks import own_filter
+from graphcollab.device import beside
 from graphcollab.threads import share
 
 __all__ = ["PRODUCTS", "Structure", "choose_product", "edge_dot"]
@@ -29,6 +30,8 @@ DENSE_WASTE = 32  # a dense product of all pairs beats gathered ones until it co
 class Structure:
     """Edges of a bipartite graph in compressed-row form: row i lists what receiver i hears.
 
+    It is on the CPU, and so are weights and other numbers of edges.
+
     Args:
         ptr: Receiver i's edges are ``ptr[i]:ptr[i + 1]``, [D + 1].
         sender: Sender of every edge in that order, [E].
@@ -40,6 +43,7 @@ class Structure:
     sender: Tensor
     order: Tensor | None
     num_senders: int
+    _copies: dict[torch.device, Structure] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_edges(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
@@ -73,6 +77,16 @@ class Structure:
         counts = torch.bincount(edge_index[1], minlength=receivers)
         ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         return cls(ptr, edge_index[0].contiguous(), order, senders)
+
+    def beside(self, rows: Tensor) -> Structure:
+        """Return the structure on the device of some rows: it is copied there once."""
+        if rows.device == self.ptr.device:
+            return self
+        if rows.device not in self._copies:
+            there = Structure(beside(self.ptr, rows), beside(self.sender, rows), None, self.num_senders)
+            there.__dict__["receiver"] = beside(self.receiver, rows)  # where it cannot be known without waiting
+            self._copies[rows.device] = there
+        return self._copies[rows.device]
 
     @property
     def num_receivers(self) -> int:
@@ -135,7 +149,11 @@ def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
     Numbers that are not finite reach only those with an edge to them, as in the other kernels, although 0 · ∞ is NaN.
     """
-    matrix = _dense(structure, weight)
+    matrix = beside(_dense(structure, weight), x)
+    if x.device.type != "cpu":  # whether there are such numbers is not asked, as that would wait: whole rows are lost
+        lost = ~x.isfinite().all(1, keepdim=True)
+        heard = beside(_dense(structure, torch.ones_like(weight)), x) @ lost.to(x.dtype) > 0
+        return (matrix @ torch.where(lost, 0, x)).masked_fill(heard, torch.nan)
     out = matrix @ x
     if len(out) == 0 or bool(out[0].isfinite().all()):  # each such number would be in the first row too
         return out
@@ -152,7 +170,7 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     for which torch has no sparse product, is computed in single precision.
     """
     within = torch.promote_types(x.dtype, torch.float32)
-    matrix = structure.adjacency(weight.to(within))
+    matrix = structure.beside(x).adjacency(beside(weight.to(within), x))
     blocks = list(_blocks(x.shape[1], len(x), within.itemsize))
     if len(blocks) == 1 or x.device.type != "cpu":
         return (matrix @ x.to(within)).to(x.dtype)
@@ -181,8 +199,9 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     """Return ⟨a[i], b[j]⟩ for every edge j → i, in the structure's order (a sampled dense-dense product).
 
     Shapes:
-        a: [D, P]; b: [S, P]; output: [E].
+        a: [D, P]; b: [S, P]; output: [E], on their device.
     """
+    structure = structure.beside(a)
     pairs = structure.num_receivers * structure.num_senders
     if pairs <= min(DENSE_WASTE * structure.num_edges, DENSE_NODES**2):
         return (a @ b.T)[structure.receiver, structure.sender]

@@ -36,7 +36,7 @@ class _Mix(torch.autograd.Function):
             back = ctx.structure.transposed
             to_x = _product(back, back.sort(weight), grad, ctx.kernel)
         if ctx.needs_input_grad[1]:
-            to_weight = ctx.structure.unsort(edge_dot(ctx.structure, grad, x))
+            to_weight = ctx.structure.unsort(edge_dot(ctx.structure, grad, x).cpu())
         return to_x, to_weight, None, None
 
 
@@ -47,7 +47,7 @@ class _EdgeProducts(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, structure: Structure) -> Tensor:
         ctx.structure = structure
         ctx.save_for_backward(a, b)
-        return structure.unsort(edge_dot(structure, a, b))
+        return structure.unsort(edge_dot(structure, a, b).cpu())
 
     @staticmethod
     @once_differentiable
@@ -99,7 +99,7 @@ def mix(
 
 
 def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
-    r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E], without gathering [E, P].
+    r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E] on the CPU, without gathering [E, P].
 
     Args:
         a: One vector per receiver, [D, P].

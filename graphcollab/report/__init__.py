@@ -6,24 +6,13 @@ machines without a display, and shown by a notebook as they are.
 
 from __future__ import annotations
 
-from graphcollab.report.accuracy_curves import accuracy_curves
-from graphcollab.report.budget_table import budget_table
-from graphcollab.report.comparison_figures import comparison_figures
-from graphcollab.report.contact_heatmap import contact_heatmap
+from graphcollab.report.curves import accuracy_curves, merge_curves, similarity_curves, traffic_curves, weight_curves
+from graphcollab.report.figures import comparison_figures, save_figure, weight_by_overlap_figure
+from graphcollab.report.graph_tables import peer_table, weight_table
+from graphcollab.report.heatmaps import contact_heatmap, weight_heatmaps
 from graphcollab.report.latent_figure import latent_figure
-from graphcollab.report.merge_curves import merge_curves
-from graphcollab.report.paired_table import paired_table
-from graphcollab.report.peer_table import peer_table
 from graphcollab.report.results_json import results_json
-from graphcollab.report.results_table import results_table
-from graphcollab.report.save_figure import save_figure
-from graphcollab.report.similarity_curves import similarity_curves
-from graphcollab.report.time_to_table import time_to_table
-from graphcollab.report.traffic_curves import traffic_curves
-from graphcollab.report.weight_by_overlap_figure import weight_by_overlap_figure
-from graphcollab.report.weight_curves import weight_curves
-from graphcollab.report.weight_heatmaps import weight_heatmaps
-from graphcollab.report.weight_table import weight_table
+from graphcollab.report.tables import budget_table, paired_table, results_table, time_to_table
 
 __all__ = [
     "accuracy_curves",

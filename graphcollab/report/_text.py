@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 
 from torch import Tensor
 
@@ -13,15 +13,16 @@ MISSING = "–"
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
-    """Align a table: the first column left, all others right.
+    """Align a table: the first column left, all others right; what a row lacks at its end is shown as missing.
 
     Example:
-        >>> print(text_table(["method", "%"], [["local", "9.5"], ["l2c", "10.0"]]))
-        method     %
-        ------  ----
-        local    9.5
-        l2c     10.0
+        >>> print(text_table(["method", "%", "s"], [["local", "9.5", "1.0"], ["l2c", "failed"]]))
+        method       %    s
+        ------  ------  ---
+        local      9.5  1.0
+        l2c     failed    –
     """
+    rows = [[*row, *[MISSING] * (len(header) - len(row))] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     if markdown:
         widths = [max(width, 3) for width in widths]
@@ -42,7 +43,7 @@ def number(value: float, digits: int | None, signed: bool = False) -> str:
     return text.replace("-", "−")
 
 
-def mean_spread(values: Tensor, digits: int) -> str:
+def mean_spread(values: Tensor, digits: int | None) -> str:
     """Write the mean of values [S] and, of several, their standard deviation."""
     mean = number(float(values.mean()), digits)
     return mean if len(values) < 2 or bool(values.isnan().any()) else f"{mean} ± {number(float(values.std()), digits)}"
@@ -51,16 +52,6 @@ def mean_spread(values: Tensor, digits: int) -> str:
 def failures(comparison: Comparison, name: str) -> str:
     """Write on how many seeds a method failed; nothing where it did not."""
     failed, many = len(comparison.failed(name)), len(comparison.chosen[name])
-    return failed_on(failed, many)
-
-
-def failed_on(failed: int, many: int) -> str:
-    """Write that something failed on some of the seeds; nothing where it failed on none.
-
-    Example:
-        >>> failed_on(0, 3), failed_on(1, 3), failed_on(3, 3)
-        ('', 'failed on 1 of 3 seeds', 'failed')
-    """
     if not failed:
         return ""
     return "failed" if failed == many else f"failed on {failed} of {many} seeds"
@@ -70,11 +61,24 @@ def byte_size(count: float) -> str:
     """Write a number of bytes with a decimal unit.
 
     Example:
-        >>> byte_size(0), byte_size(999), byte_size(1_234_567), byte_size(999_960)
-        ('0 B', '999 B', '1.2 MB', '1.0 MB')
+        >>> byte_size(0), byte_size(999), byte_size(1_234_567), byte_size(999_960), byte_size(math.nan)
+        ('0 B', '999 B', '1.2 MB', '1.0 MB', '–')
     """
+    if math.isnan(count):
+        return MISSING
     units = ("B", "kB", "MB", "GB", "TB", "PB")
     power = 0
     while round(count, 1 if power else 0) >= 1000 and power < len(units) - 1:
         count, power = count / 1000, power + 1
     return f"{count:.{1 if power else 0}f} {units[power]}"
+
+
+def require_some(given: Mapping[str, Sized], what: str, hint: str = "") -> None:
+    """Require something of every method.
+
+    Raises:
+        ValueError: If there is no method, or one has nothing; the message says what was expected.
+    """
+    if not given or not all(map(len, given.values())):
+        counts = {name: len(some) for name, some in given.items()}
+        raise ValueError(f"expected {what}, got {counts}{hint}")

@@ -1,4 +1,4 @@
-"""Latents in the plane, by node and by class (Fig. 4 of MAPL)."""
+"""Latents in the plane, by node and by class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphcollab.keyed import keyed_order, keyed_seed
 from graphcollab.metrics import node_latents
-from graphcollab.report._style import COLOURS, GRID, new_figure, quiet
+from graphcollab.report._figure import COLOURS, GRID, new_figure, quiet
 from graphcollab.settings import Count, Positive, Seed, checked
 from graphcollab.train import Result
 
@@ -58,25 +58,18 @@ def latent_figure(
     Raises:
         ValueError: If models have no latents that can be compared, there are too few samples, latents are not finite or
             all the same, targets are no classes, or clusters are asked for and not known.
-
-    Example:
-        >>> from graphcollab.methods import local
-        >>> from graphcollab.models import MLP, SplitModel
-        >>> from graphcollab.tasks import Tasks
-        >>> from graphcollab.train import run
-        >>> x, y = torch.eye(4).repeat(5, 1), torch.arange(20) % 2
-        >>> result = run(local(), Tasks.from_samples([(x, y)] * 2), SplitModel(MLP(4, (), 3), (4,), 2), rounds=1)
-        >>> [axes.get_title() for axes in latent_figure(result, "train").axes]
-        ['by node', 'by class']
     """
     tasks = result.tasks
     if by == "cluster" and tasks.cluster is None:
         raise ValueError("true clusters are not known: give Tasks(..., cluster=...), or use by='node'")
     found = node_latents(result.env.engine, result.stacks, split, per_node, of, seed)
-    latent, node, target = (values.cpu() for values in found)
+    values, node, target = (some.cpu() for some in found)
     if target.is_floating_point() or target.dim() > 1:
         raise ValueError(f"targets must be classes, [N] integers, got {target.dtype} {list(target.shape)}")
-    place = _in_the_plane(latent, node, tasks.names, perplexity, distance, seed)
+    bad = node[(~values.isfinite()).any(1)].tolist()
+    if bad:
+        raise ValueError(f"a latent of {tasks.names[bad[0]]!r} is NaN or infinite: train with a smaller step size")
+    place = _in_the_plane(values.double(), perplexity, distance, seed)
     figure = new_figure(9.6, 4.4 if title else 4.1, title)
     left, right = figure.subplots(1, 2)
     if by == "node":
@@ -86,22 +79,14 @@ def latent_figure(
         _scatter(left, place, cluster, {int(c): f"cluster {c}" for c in cluster.unique()}, "clusters")
     _scatter(right, place, target, {int(c): str(int(c)) for c in target.unique()}, "classes")
     for panel, name in ((left, f"by {by}"), (right, "by class")):
-        panel.set_title(name)
-        panel.set_xticks([])
-        panel.set_yticks([])
+        panel.set(title=name, xticks=[], yticks=[])
         panel.spines[:].set_color(GRID)
         quiet(panel)
     return figure
 
 
-def _in_the_plane(
-    values: Tensor, node: Tensor, names: tuple[str, ...], perplexity: float, distance: str, seed: int
-) -> Tensor:
-    """Return the samples' places in two dimensions, [N, 2]."""
-    values = values.double()
-    if not values.isfinite().all():
-        bad = int(node[(~values.isfinite()).any(1)][0])
-        raise ValueError(f"a latent of {names[bad]!r} is NaN or infinite: train with a smaller step size")
+def _in_the_plane(values: Tensor, perplexity: float, distance: str, seed: int) -> Tensor:
+    """Return the places of samples [N, d] in two dimensions, [N, 2]."""
     if len(values) < FEWEST:
         raise ValueError(f"t-SNE needs at least {FEWEST} samples, got {len(values)}: use more nodes or another split")
     if bool((values == values[0]).all()):

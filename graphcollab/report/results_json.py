@@ -11,11 +11,10 @@ from typing import Any
 
 from graphcollab.settings import checked
 from graphcollab.train import Comparison
-from graphcollab.train.comparison import COLUMNS
+from graphcollab.train.comparison import COLUMNS, METRIC_COLUMNS
 
 __all__ = ["results_json"]
 
-SHARES = ("mean", "worst10", "worst20", "std", "validation")  # what becomes percent
 PACKAGES = ("graphcollab", "torch", "torch-geometric", "numpy")
 
 
@@ -49,39 +48,28 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     scale = 100.0 if (comparison.share if percent is None else percent) else 1.0
 
     def entry(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: scale * value if key in SHARES else value for key, value in values.items()}
+        return {key: scale * v if key in (*METRIC_COLUMNS, "validation") else v for key, v in values.items()}
 
     methods: dict[str, Any] = {}
     for name, row in comparison.rows().items():
         few = row["nodes"] < row["of_nodes"]  # not so where trials do not say: both are NaN
-        shown = [
-            *COLUMNS,
-            *["failed"] * (row["failed"] > 0),
-            *["nodes", "of_nodes"] * few,
-            *["isolated"] * (row["isolated"] > 0),
-        ]
-        methods[name] = entry({c: row[c] for c in shown})
+        shown = [*COLUMNS, *["nodes", "of_nodes"] * few, *(key for key in ("failed", "isolated") if row[key])]
+        methods[name] = entry({key: row[key] for key in shown})
         methods[name]["per_seed"] = [entry(seed) for seed in row["per_seed"]]
     paired: dict[str, Any] = {}
-    for name in (name for name in comparison.chosen if reference is not None and name != reference):
-        paired[name] = {}
-        if comparison.failed(name) or comparison.failed(str(reference)):
+    for name in comparison.chosen:
+        if reference is None or name == reference:
             continue
+        paired[name] = {}
         for column in ("mean", "worst10"):
-            if comparison.undefined(name, str(reference), column):
+            if comparison.undefined(name, reference, column):
                 continue
-            found = comparison.paired(name, str(reference), column)
+            found = comparison.paired(name, reference, column)
             ends = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}
             paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value, "reference": reference}
-    settings = {name: [dict(t.setting) for t in trials] for name, trials in comparison.chosen.items()}
-    content = {
-        "methods": methods,
-        "settings": settings,
-        "paired": paired,
-        "metric": comparison.metric,
-        "versions": _versions(),
-        **more,
-    }
+    settings = {name: [dict(trial.setting) for trial in trials] for name, trials in comparison.chosen.items()}
+    content = {"methods": methods, "settings": settings, "paired": paired, "metric": comparison.metric}
+    content |= {"versions": _versions(), **more}
     return json.dumps(_finite(content), indent=2, allow_nan=False, default=str) + "\n"
 
 

@@ -14,7 +14,6 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.sampler import connect
-from graphcollab.rewire.scheduled import Keep
 from graphcollab.rewire.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.tasks import Tasks
@@ -25,7 +24,7 @@ __all__ = ["TaskPeers"]
 
 @dataclass(frozen=True)
 class TaskPeers(Rewiring):
-    r"""Connects nodes whose tasks are near, once, before the first round.
+    r"""Connect nodes whose tasks are near, once, before the first round.
 
     From `Federated Learning With Taskonomy for Non-IID Data (Jamali-Rad, Abdizadeh, Singh, IEEE TNNLS 2022)
     <https://arxiv.org/abs/2103.15947>`_. A server sends an encoder to all nodes. Node i encodes its training samples,
@@ -108,7 +107,7 @@ class TaskPeers(Rewiring):
     threshold: Annotated[float, Real(above=0, infinite=True)] | None = None
     window: tuple[Positive, Positive] = (0.55, 0.85)
     groups: Count | None = None
-    also: Rewiring = field(default_factory=Keep)
+    also: Rewiring = field(default_factory=Rewiring)
     encoder_checksum: str | None = field(default=None, init=False)  # a module's text does not tell its parameters
 
     def __post_init__(self) -> None:

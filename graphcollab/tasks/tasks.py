@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphcollab.settings import Real, Seed, checked
-from graphcollab.tasks._hold_out import hold_out
-from graphcollab.tasks.pool import Pool, Split
+from graphcollab.tasks.pool import Pool, Split, hold_out
 
 __all__ = ["Samples", "Tasks"]
 
@@ -175,19 +174,19 @@ class Tasks:
 
     @property
     def device(self) -> torch.device:
-        """Device of the samples."""
-        return self.ids.device
+        """Device of the samples; who owns which of them is known on the CPU."""
+        return self.pools[self.splits["train"].pool].inputs.device
 
     @property
     def classes(self) -> Tensor | None:
         """Which classes occur among every node's training samples, [K, C] bool; None unless labels are integers."""
         split = self.splits["train"]
-        targets = self.pools[split.pool].targets
+        targets = self.pools[split.pool].targets.cpu()
         if targets.is_floating_point() or targets.dim() > 1:
             return None
         count = 1 + int(max(int(pool.targets.max()) for pool in self.pools.values() if len(pool)))
-        owner = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.device), split.sizes)
-        out = torch.zeros(self.num_nodes, count, dtype=torch.bool, device=self.device)
+        owner = torch.repeat_interleave(torch.arange(self.num_nodes), split.sizes)
+        out = torch.zeros(self.num_nodes, count, dtype=torch.bool)
         out[owner, targets[split.index]] = True
         return out
 
@@ -195,7 +194,7 @@ class Tasks:
         """Samples of every node in a split, [K]; zeros where there is no such split."""
         if split in self.splits:
             return self.splits[split].sizes
-        return torch.zeros(self.num_nodes, dtype=torch.int64, device=self.device)
+        return torch.zeros(self.num_nodes, dtype=torch.int64)
 
     def require_cluster(self) -> Tensor:
         """Return every node's true cluster, [K], numbered from 0.
@@ -225,7 +224,7 @@ class Tasks:
             stratify: False draws without regard to classes, as was done before there was a choice.
         """
         split = self.splits["train"]
-        targets = self.pools[split.pool].targets
+        targets = self.pools[split.pool].targets.cpu()
         labels = _labels(targets) if stratify else None
         train, val = hold_out(split, self.ids, fraction, seed, None if labels is None else labels[split.index])
         return replace(self, splits={**self.splits, "train": train, "val": val})
@@ -252,7 +251,7 @@ class Tasks:
             >>> Tasks.from_samples([x, x, x]).select([2, 0]).names
             ('node 2', 'node 0')
         """
-        nodes = torch.as_tensor(nodes, device=self.device).long()
+        nodes = torch.as_tensor(nodes).long().cpu()
         return replace(
             self,
             splits={name: split.select(nodes) for name, split in self.splits.items()},
@@ -262,14 +261,8 @@ class Tasks:
         )
 
     def to(self, device: torch.device | str) -> Tasks:
-        """Move all samples and indices to a device."""
-        return replace(
-            self,
-            pools={name: pool.to(device) for name, pool in self.pools.items()},
-            splits={name: split.to(device) for name, split in self.splits.items()},
-            node_id=self.ids.to(device),
-            cluster=None if self.cluster is None else self.cluster.to(device),
-        )
+        """Move all samples to a device; indices stay on the CPU."""
+        return replace(self, pools={name: pool.to(device) for name, pool in self.pools.items()})
 
 
 def _labels(targets: Tensor) -> Tensor | None:

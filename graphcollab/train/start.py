@@ -109,7 +109,7 @@ def build_graph(
     Raises:
         ValueError: If edges are out of range or double, or architectures are not given for every node.
     """
-    count, device = tasks.num_nodes, tasks.device
+    count = tasks.num_nodes
     unlisted = method is not None and (method.finds_peers or not method.along_edges)
     data = _edges(tasks, Isolated() if graph is None and unlisted else graph)
     if data.num_nodes != count:
@@ -121,16 +121,16 @@ def build_graph(
     if graph is not None:
         data.allowed = allow(data.edge_index, count)
         data.component = components(data)  # of a run's edges, which never become more
-    data.x = data.x_init = _stack(modules, architecture, count, device)
-    data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=device)
+    data.x = data.x_init = _stack(modules, architecture, count, tasks.device)
+    data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype)
     data.round = 0
     for name in ("trains", "serves", "present"):
-        data[name] = torch.ones(count, dtype=torch.bool, device=device)
-    data.isolated = torch.zeros(count, dtype=torch.bool, device=device)
-    data.train_loss = torch.full((count,), float("nan"), dtype=data.x.dtype, device=device)
-    data.bad_step = torch.full((count,), -1, device=device)
-    data.bytes_sent = torch.zeros(count, dtype=torch.float64, device=device)
-    data.messages_sent = torch.zeros(count, dtype=torch.int64, device=device)
+        data[name] = torch.ones(count, dtype=torch.bool)
+    data.isolated = torch.zeros(count, dtype=torch.bool)
+    data.train_loss = torch.full((count,), float("nan"), dtype=data.x.dtype)
+    data.bad_step = torch.full((count,), -1)
+    data.bytes_sent = torch.zeros(count, dtype=torch.float64)
+    data.messages_sent = torch.zeros(count, dtype=torch.int64)
     return data
 
 
@@ -138,9 +138,9 @@ def _edges(tasks: Tasks, graph: Graph) -> Data:
     if isinstance(graph, BaseTransform) or graph is None:
         return (graph or Complete())(Data(num_nodes=tasks.num_nodes, node_id=tasks.ids))
     if isinstance(graph, Tensor):
-        return Data(num_nodes=tasks.num_nodes, edge_index=graph.to(tasks.device))
+        return Data(num_nodes=tasks.num_nodes, edge_index=graph.cpu())
     fields = {name: graph[name] for name in graph.keys() if "edge" in name and name != "edge_weight"}  # noqa: SIM118
-    return Data(num_nodes=graph.num_nodes, **fields).to(tasks.device)
+    return Data(num_nodes=graph.num_nodes, **fields).cpu()
 
 
 def _stack(modules: Sequence[nn.Module], architecture: Architecture, count: int, device: torch.device) -> Stacks:
@@ -160,7 +160,7 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, count: int,
         spec = ParamSpec.from_module(module)
         specs.append(spec)
         tensors.append(spec.flatten(module).to(device).expand(len(where), -1))
-        members.append(where.to(device))
+        members.append(where)
     return Stacks(tuple(specs), tuple(tensors), tuple(members))
 
 

@@ -26,7 +26,7 @@ class NoWeights(Weigher):
 
 @dataclass(frozen=True)
 class SampleCounts(Weigher):
-    """w_ij = n_j / Σ n over everyone i hears, itself included where it has a self-loop (McMahan et al. 2017)."""
+    """Weights by sample counts: w_ij = n_j / Σ n over those i hears, with self-loops itself (McMahan et al. 2017)."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return sample counts, normalised per receiver."""
@@ -37,7 +37,7 @@ class SampleCounts(Weigher):
 
 @dataclass(frozen=True)
 class Uniform(Weigher):
-    """w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
+    """Equal weights: w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return inverse degrees."""

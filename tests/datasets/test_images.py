@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from graphcollab.datasets._images import scale_images, standardise
+from graphcollab.datasets.arrays import scale_images, standardise
 
 
 def test_scale_images() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from graphcollab.datasets import from_arrays, from_npz, npz
+from graphcollab.datasets import arrays, from_arrays, from_npz
 
 LABELS = np.array([0, 2])
 
@@ -204,7 +204,7 @@ def test_npz_that_claims_to_hold_more_than_it_does(tmp_path: Path, shape: str) -
 
 
 def test_npz_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npz, "_memory", lambda: 1_000_000)
+    monkeypatch.setattr(arrays, "_memory", lambda: 1_000_000)
     inputs = np.zeros((300, 5000))  # 12 MB, compressed to some thousand bytes
     labels = np.zeros(300, dtype=np.int64)
     np.savez_compressed(tmp_path / "a.npz", x_train=inputs, y_train=labels, x_test=inputs, y_test=labels)

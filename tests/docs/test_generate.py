@@ -12,15 +12,24 @@ import pytest
 from graphcollab import methods
 from graphcollab.piece import Field, Weigher
 
-FILE = Path(__file__).parents[2] / "docs" / "generate.py"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def generate():
-    spec = importlib.util.spec_from_file_location("docs_generate", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("generate")
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return load("pages")
 
 
 def test_nothing_is_stale(generate):
@@ -28,15 +37,27 @@ def test_nothing_is_stale(generate):
     assert stale == [], f"run make generate: {stale} do not say what the package says"
 
 
-def test_exports_follow_the_files(generate):
-    source = (FILE.parents[1] / "graphcollab" / "methods" / "__init__.py").read_text(encoding="utf-8")
-    without = source.replace("from graphcollab.methods.ditto import ditto\n", "").replace('    "ditto",\n', "")
-    assert without != source
-    assert generate.exports_of_methods(without) == source
+def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
+    files = {
+        "kin": '__all__ = ["Kin", "near"]\nclass Kin: ...\ndef near(): ...\n\nclass Inner: ...\n',
+        "fixed": '__all__ = ["Even"]\n\nclass Even: ...\n',
+    }
+    head = '"""The weigh slot."""\n\nfrom graphcollab.settings import Count\n'
+    old = head + 'from graphcollab.weigh.gone import Even, Odd\n\n__all__ = [\n    "Even",\n    "Odd",\n]\n'
+    new = head + (
+        'from graphcollab.weigh.fixed import Even\nfrom graphcollab.weigh.kin import Kin\n\n__all__ = ["Even", "Kin"]\n'
+    )
+    assert generate.exporting(old, "weigh", files) == new
+    asked = new.replace('"Kin"]', '"Kin", "near"]')
+    assert generate.exporting(asked, "weigh", files) == asked.replace("import Kin", "import Kin, near")
+    elsewhere = generate.exporting(old.replace(".weigh.", ".metrics."), "metrics", files)
+    assert "Even" in elsewhere
+    assert "Odd" not in elsewhere
+    assert "Kin" not in elsewhere  # only slots show all their classes
 
 
-def test_every_method_has_a_line_and_a_paper(generate):
-    rows = generate.table_of_methods().splitlines()[2:]
+def test_every_method_has_a_line_and_a_paper(pages):
+    rows = pages.table_of_methods().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == methods.__all__
     assert all(len(row.split(" | ")[1]) > 15 for row in rows)
     assert "https://arxiv.org/abs/1602.05629) (McMahan et al., AISTATS 2017)" in next(
@@ -45,18 +66,18 @@ def test_every_method_has_a_line_and_a_paper(generate):
     assert sum("http" in row for row in rows) > 18
 
 
-def test_declarations_become_rows(generate):
+def test_declarations_become_rows(pages):
     @dataclass(frozen=True)
     class Diary(Weigher):
         """Writes down who was met."""
 
         keeps: ClassVar = (Field("diary", "per_edge", "rounds in which an edge was used", "run", "ends"),)
 
-    assert "| `diary` | `Diary` | per_edge | run | ends | rounds in which an edge was used |" in generate.state([Diary])
+    assert "| `diary` | `Diary` | per_edge | run | ends | rounds in which an edge was used |" in pages.state([Diary])
 
 
-def test_marks_must_be_there(generate):
+def test_marks_must_be_there(pages):
     page = "a\n<!-- generated: methods -->\nold\n<!-- end -->\nb\n"
-    assert generate.between(page, "methods", "new\n") == page.replace("old", "new")
+    assert pages.between(page, "methods", "new\n") == page.replace("old", "new")
     with pytest.raises(ValueError, match="expected the marks"):
-        generate.between("a\n", "methods", "new\n")
+        pages.between("a\n", "methods", "new\n")

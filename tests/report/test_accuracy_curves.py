@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphcollab.report import accuracy_curves
-from graphcollab.report._style import COLOURS, looks
+from graphcollab.report._figure import COLOURS, looks
 
 
 def test_mean_and_band_of_common_rounds() -> None:

@@ -7,7 +7,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 
 from graphcollab.report import save_figure
-from graphcollab.report._style import new_figure
+from graphcollab.report._figure import new_figure
 
 
 def test_png_has_the_size_in_inches_times_150(tmp_path: Path) -> None:

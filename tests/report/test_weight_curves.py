@@ -59,5 +59,5 @@ def test_refusals() -> None:
     for graphs in ({}, {1: (torch.tensor([[0], [0]]), torch.ones(1))}):
         with pytest.raises(ValueError, match=r"record graphs with RecordGraph\(rounds\)"):
             weight_curves(graphs, CLUSTER, missing=None)
-    with pytest.raises(ValueError, match=re.escape("round 3: edges join nodes 0 to 4, expected 0 to 3")):
+    with pytest.raises(ValueError, match=re.escape("round 3: edge 0 (4 -> 0) is out of range for 4 nodes")):
         weight_curves({3: (torch.tensor([[4], [0]]), torch.ones(1))}, CLUSTER)

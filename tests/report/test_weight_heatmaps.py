@@ -103,7 +103,7 @@ def test_pyplot_is_left_alone() -> None:
             {},
             r"round 7: expected edge_index \[2, E\] and edge_weight \[E\], got \[2, 4\] and \[2\]",
         ),
-        ((EDGES + 1, WEIGHTS), {}, "round 7: edges join nodes 1 to 3, expected 0 to 2 for 3 nodes"),
+        ((EDGES + 1, WEIGHTS), {}, r"round 7: edge 2 \(3 -> 2\) is out of range for 3 nodes"),
         ((EDGES, WEIGHTS / 0), {}, "round 7: the weight of edge 0 is not finite"),
         ((EDGES, WEIGHTS), {"order": torch.tensor([0, 0, 1])}, "order must hold every node 0 to 2 once"),
         ((EDGES, WEIGHTS), {"cluster": torch.tensor([0, 0])}, r"for K = 3 nodes, got torch.int64 of shape \[2\]"),

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
-__all__ = ["check_edges", "pair_weights"]
+__all__ = ["Graph", "Graphs", "check_edges", "pair_weights"]
+
+Graph: TypeAlias = tuple[Tensor, Tensor]
+"""Edges j -> i, [2, E], and what i gives to j, [E]."""
+Graphs: TypeAlias = Mapping[int, Graph]
+"""Graphs by round, such as ``history.graphs``."""
 
 
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Datasets from the user's own arrays, in memory or in an ``.npz`` file."""
+"""Datasets from arrays, in memory or in an ``.npz`` file, and what images go through to become such."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.datasets._images import scale_images
 from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.settings import checked
 
@@ -64,20 +64,12 @@ def from_arrays(
         >>> data.input_shape, data.train_inputs.max().item()
         ((3, 8, 8), 1.0)
     """
-    targets = {
-        "train_targets": _to_targets(f"{name}: train_targets", train_targets),
-        "test_targets": _to_targets(f"{name}: test_targets", test_targets),
-    }
+    labels = _to_targets(f"{name}: train_targets", train_targets), _to_targets(f"{name}: test_targets", test_targets)
     if class_names is None:
-        largest = max((int(values.max()) for values in targets.values() if values.numel()), default=-1)
+        largest = max((int(values.max()) for values in labels if values.numel()), default=-1)
         class_names = [str(label) for label in range(largest + 1)]
-    return LabelledArrays(
-        name=name,
-        train_inputs=_to_inputs(f"{name}: train_inputs", train_inputs),
-        test_inputs=_to_inputs(f"{name}: test_inputs", test_inputs),
-        class_names=tuple(class_names),
-        **targets,
-    )
+    train, test = _to_inputs(f"{name}: train_inputs", train_inputs), _to_inputs(f"{name}: test_inputs", test_inputs)
+    return LabelledArrays(name, train, labels[0], test, labels[1], tuple(class_names))
 
 
 @checked
@@ -94,14 +86,6 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
         FileNotFoundError: There is no such file.
         ValueError: It is not an ``.npz`` file, is damaged or encrypted, lacks an array, holds one that does not fit
             into memory, or holds pickled objects.
-
-    Example:
-        >>> import tempfile, numpy as np
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     x, y = np.zeros((3, 5), dtype=np.float32), np.arange(3)
-        ...     np.savez(f"{folder}/mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-        ...     from_npz(f"{folder}/mine.npz")
-        LabelledArrays('mine', train=3, test=3, input_shape=(5,), num_classes=3)
     """
     path = Path(path)
     if not path.is_file():
@@ -119,24 +103,16 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
                 f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
                 f"found {', '.join(stored.files) or 'none'}"
             )
-        arrays = {key: _read(path, stored, key) for key in _KEYS}
-    return from_arrays(
-        arrays["x_train"],
-        arrays["y_train"],
-        arrays["x_test"],
-        arrays["y_test"],
-        name=path.stem,
-        class_names=class_names,
-    )
+        train, labels, test, test_labels = (_read(path, stored, key) for key in _KEYS)
+    return from_arrays(train, labels, test, test_labels, name=path.stem, class_names=class_names)
 
 
 def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
     """Return one array of a file, once its size was found to be what its header claims."""
     try:
-        _check_size(stored, key)
-        return stored[key]
-    except _Misfit as error:
-        reason = str(error)
+        reason = _misfit(stored, key)
+        if reason is None:
+            return stored[key]
     except (zlib.error, EOFError, zipfile.BadZipFile) as error:
         reason = f"it is damaged ({error}); write the file anew with numpy.savez"
     except RuntimeError:  # what zipfile raises where a password is asked for
@@ -150,19 +126,13 @@ def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
     raise ValueError(f"{path}: cannot read {key}: {reason}")
 
 
-class _Misfit(Exception):
-    """An array that is not as large as it claims to be, or too large."""
-
-
-def _check_size(stored: np.lib.npyio.NpzFile, key: str) -> None:
-    """Compare what an array's header claims with the bytes there are, and those with the machine's memory."""
-    archive = stored.zip
-    if archive is None:  # closed; reading says so
-        return
+def _misfit(stored: np.lib.npyio.NpzFile, key: str) -> str | None:
+    """Say how an array is not as large as its header claims, or larger than the machine's memory."""
+    archive = cast(zipfile.ZipFile, stored.zip)
     name = f"{key}.npy" if f"{key}.npy" in archive.namelist() else key
     size = archive.getinfo(name).file_size
     if size > _memory():
-        raise _Misfit(f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes")
+        return f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes"
     with archive.open(name) as member:
         try:
             major, _ = np.lib.format.read_magic(member)
@@ -170,10 +140,11 @@ def _check_size(stored: np.lib.npyio.NpzFile, key: str) -> None:
             shape, _, kind = read(member)
             held = size - member.tell()
         except ValueError as error:
-            raise _Misfit(f"its header cannot be read ({error}); write the file anew with numpy.savez") from error
+            return f"its header cannot be read ({error}); write the file anew with numpy.savez"
     claimed = math.prod(shape) * kind.itemsize
     if not kind.hasobject and (claimed != held or min(shape, default=0) < 0):
-        raise _Misfit(f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez")
+        return f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez"
+    return None
 
 
 def _memory() -> int:
@@ -223,3 +194,24 @@ def _to_inputs(what: str, values: np.ndarray | Tensor) -> Tensor:
             f"got {list(inputs.shape)}; pass floating-point inputs to have them kept as they are"
         )
     return scale_images(inputs)
+
+
+def scale_images(images: Tensor) -> Tensor:
+    """Return uint8 values 0 .. 255 as new float32 numbers in [0, 1]."""
+    return images.float().div_(255.0)
+
+
+def standardise(train: Tensor, test: Tensor) -> None:
+    """Shift and scale every channel, **in place**, by the mean and standard deviation of the training images.
+
+    In place because a copy of MiniImageNet would take 4 GB. A channel that is constant over all training images is only
+    shifted. Test images never enter the statistics.
+
+    Shapes:
+        train, test: [N, C, H, W] float32.
+    """
+    # [C] each; over the whole set, hence without Bessel's correction
+    std, mean = torch.std_mean(train, dim=(0, 2, 3), correction=0)
+    std = torch.where(std > 0, std, torch.ones_like(std))
+    for images in (train, test):
+        images.sub_(mean[:, None, None]).div_(std[:, None, None])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
-from matplotlib.artist import Artist
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 DPI = 150
+PANELS = 4  # in a row
 TEXT, GRID = "#333333", "#E3E3E3"
 
 # The palette of Okabe and Ito, told apart also by the colour-blind; without its yellow, which is faint on white.
@@ -28,6 +31,34 @@ def new_figure(width: float, height: float, title: str | None = None) -> Figure:
     if title:
         figure.suptitle(title, fontsize=12, color=TEXT)
     return figure
+
+
+def new_panels(
+    count: int, width: float, height: float, beside: float, title: str | None, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with some panels in as many rows as they need.
+
+    Args:
+        count: How many.
+        width: Of a panel, in inches.
+        height: Of a panel.
+        beside: Width of what stands beside the panels.
+        title: Title of the whole figure.
+        shared: Which axes panels share.
+    """
+    lines = math.ceil(count / PANELS)
+    columns = math.ceil(count / lines)
+    figure = new_figure(width * columns + beside, height * lines + (0.4 if title else 0.1), title)
+    panels = figure.subplots(lines, columns, squeeze=False, **shared).flatten().tolist()
+    for panel in panels[count:]:
+        panel.set_visible(False)
+    return figure, panels[:count]
+
+
+def leftmost(panel: Axes) -> bool:
+    """Tell whether a panel is the first of its row, and says what its vertical axis is."""
+    place = panel.get_subplotspec()
+    return place is not None and place.is_first_col()
 
 
 def tidy(axes: Axes) -> None:
@@ -47,23 +78,26 @@ def quiet(axes: Axes) -> None:
         axis.label.set(fontsize=10, color=TEXT)
 
 
-def legend_beside(axes: Axes, ends: Mapping[str, tuple[float, Artist]]) -> None:
-    """Name lines to the right of a panel, in the order in which they end.
-
-    Args:
-        axes: The panel.
-        ends: Last value and line, by name.
-    """
-    names = sorted(ends, key=lambda name: -ends[name][0])
-    legend = axes.legend([ends[n][1] for n in names], names, fontsize=9, frameon=False, loc="center left")
-    legend.set_bbox_to_anchor((1.0, 0.5))
-
-
 def over_rounds(axes: Axes, ylabel: str) -> None:
     """Finish a panel of curves over rounds."""
     axes.set(xlabel="round", ylabel=ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
+
+
+def legend_beside(axes: Axes) -> None:
+    """Name lines to the right of a panel, in the order in which they end."""
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line in axes.lines]
+    lines = [axes.lines[n] for n in np.argsort([np.inf if np.isnan(end) else -end for end in ends], kind="stable")]
+    names = [str(line.get_label()) for line in lines]
+    legend = axes.legend(lines, names, fontsize=9, frameon=False, loc="center left")
+    legend.set_bbox_to_anchor((1.0, 0.5))
+
+
+def legend_right(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Name what panels show, once for all of them, to their right."""
+    named = {name: line for panel in panels for line, name in zip(*panel.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(named.values()), list(named), fontsize=9, frameon=False, loc="outside right center")
 
 
 def looks() -> Iterator[dict[str, str]]:

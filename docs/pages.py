@@ -1,0 +1,141 @@
+"""What the package says of itself in pages, from declarations and docstrings; docs/generate.py writes it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import graphcollab
+from graphcollab import methods, piece
+from graphcollab.control.state import LOOP
+from graphcollab.piece import Field, Piece
+
+ROOT = Path(__file__).parents[1]
+SLOTS = {
+    "local": piece.Local,
+    "weigh": piece.Weigher,
+    "exchange": piece.Exchanger,
+    "rewire": piece.Rewiring,
+    "judge": piece.Judge,
+    "stop": piece.Stop,
+}
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Yield every page with generated text, and what it must be."""
+    yield ROOT / "docs" / "reference.md", reference()
+    page = ROOT / "docs" / "methods.md"
+    yield page, between(page.read_text(encoding="utf-8"), "methods", table_of_methods())
+
+
+def between(page: str, name: str, text: str) -> str:
+    """Return a page with another text between the marks of that name."""
+    start, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
+    head, mark, rest = page.partition(start)
+    if not mark or end not in rest:
+        raise ValueError(f"expected the marks {start.strip()} and {end} in the page, found none: add them")
+    return head + start + text + end + rest.partition(end)[2]
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table in Markdown."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def table_of_methods() -> str:
+    """Return the table of all methods: what its function's docstring begins with, and its paper."""
+    rows = []
+    for name in methods.__all__:
+        function = methods.get_method(name)
+        title, _, line = summary(function).partition(": ")
+        named = line and len(title.split()) <= 3  # begins with the method's name
+        rows.append((f"`{name}`", capital(line) if named else summary(function), paper(function)))
+    return table(("method", "in one line", "paper"), rows)
+
+
+def summary(of: Callable[..., object] | type) -> str:
+    """Return the first line of a docstring, without its full stop."""
+    return (inspect.getdoc(of) or "").partition("\n")[0].removesuffix(".")
+
+
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def paper(function: Callable[..., object]) -> str:
+    """Return a link to the first paper that a docstring names."""
+    text = re.sub(r"\s+", " ", inspect.getdoc(function) or "")
+    found = re.search(r"`([^`<]+?)(?: \(([^()]*?)\))? <(https?://[^>]+)>`_(?: \(([^()]*)\))?", text)
+    if found:
+        authors = found[2] or found[4] or ""
+        return f"[{found[1]}]({found[3]})" + (f" ({authors})" if authors else "")
+    quoted = re.search(r"\*([A-Z][^*]+)\* \(([^()]*)\)", text) or re.search(r"`([A-Z][^`(]+) \(([^()]*)\)`", text)
+    return f"{quoted[1]} ({quoted[2]})" if quoted else "–"
+
+
+def pieces() -> list[type[Piece]]:
+    """Return all pieces of the package, by name."""
+    for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
+        if "torchvision" not in module.name and "__main__" not in module.name:
+            importlib.import_module(module.name)
+    found, todo = set(), [Piece]
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        public = kind.__module__.startswith("graphcollab.") and kind.__module__ != "graphcollab.piece"
+        if public and not kind.__name__.startswith("_"):
+            found.add(kind)
+    return sorted(found, key=lambda kind: kind.__name__)
+
+
+def users() -> dict[type[Piece], list[str]]:
+    """Return which methods use a piece with their default settings."""
+    found: dict[type[Piece], list[str]] = {}
+    for name in methods.__all__:
+        for kind in {type(one) for one in methods.get_method(name)().walk()}:
+            found.setdefault(kind, []).append(f"`{name}`")
+    return found
+
+
+def reference() -> str:
+    """Return the page of slots, pieces, state, messages, and who knows what."""
+    of, known = users(), pieces()
+    bases = {base for one in known for base in one.__mro__[1:]}
+    sections = ["# Reference: pieces, state and messages\n\nThis page is generated: `make generate` writes it.\n"]
+    for slot, base in [*SLOTS.items(), ("inside other pieces", None)]:
+        kinds = [one for one in known if (issubclass(one, base) if base else not issubclass(one, (*SLOTS.values(),)))]
+        kinds = [one for one in kinds if one in of or one not in bases]
+        about = f"{capital(summary(base).partition(': ')[2])}.\n\n" if base else ""
+        rows = [(f"`{one.__name__}`", summary(one), ", ".join(of.get(one, ["–"]))) for one in kinds]
+        if rows:
+            title = f"Slot `{slot}`" if base else "Pieces inside other pieces"
+            sections.append(f"## {title}\n\n{about}" + table(("piece", "what it does", "methods"), rows))
+    sections.append("## State\n\n" + state(known))
+    sends = [(f"`{one.__name__}`", one.travels, ", ".join(of.get(one, ["–"]))) for one in known if one.travels]
+    about = "What leaves a node, by the piece that causes it. Pieces that are not listed send nothing.\n\n"
+    sections.append("## Messages\n\n" + about + table(("piece", "what travels", "methods"), sends))
+    return "\n".join(sections)
+
+
+def state(known: Iterable[type[Piece]]) -> str:
+    """Return the table of fields: who keeps them, what they mean, how long they live and who may know them."""
+    keepers: dict[Field, list[str]] = {field: ["the loop"] for field in LOOP}
+    for kind in known:
+        for field in vars(kind).get("keeps", ()):
+            keepers.setdefault(field, []).append(f"`{kind.__name__}`")
+    rows = [
+        (f"`{one.name}`", ", ".join(keepers[one]), one.kind, one.lifetime, one.known_to, one.meaning)
+        for one in sorted(keepers, key=lambda one: (keepers[one] != ["the loop"], one.name))
+    ]
+    about = (
+        "What the `Data` holds. A field is forgotten when the round, the phase or the run ends. It may be known to all "
+        "(`public`), to a node alone (`owner`), or to the receiver or both ends of an edge.\n\n"
+    )
+    return about + table(("field", "kept by", "kind", "lives for a", "known to", "meaning"), rows)

@@ -1,0 +1,305 @@
+"""Curves over rounds: how good models become, whom nodes listen to, and what merging does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from graphcollab.metrics import cluster_traffic, similarity_by_cluster
+from graphcollab.metrics.edges import Graph, Graphs
+from graphcollab.report._figure import (
+    COLOURS,
+    MARKED,
+    TEXT,
+    leftmost,
+    legend_beside,
+    legend_right,
+    looks,
+    new_figure,
+    new_panels,
+    over_rounds,
+)
+from graphcollab.report._text import require_some
+from graphcollab.report.heatmaps import pair_matrix
+from graphcollab.settings import checked
+from graphcollab.train import History
+from graphcollab.train.comparison import SHARES
+
+__all__ = ["accuracy_curves", "merge_curves", "similarity_curves", "traffic_curves", "weight_curves"]
+
+Curve = tuple[Sequence[int], Sequence[Any]]
+
+
+@checked
+def accuracy_curves(
+    curves: Mapping[str, Sequence[Curve]],
+    title: str | None = None,
+    metric: str = "accuracy",
+    percent: bool = True,
+) -> Figure:
+    """Draw the mean metric over rounds.
+
+    It is Fig. 3 of
+    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
+    with a band of one standard deviation over seeds up and down; a single seed has none. Rounds at which not all seeds
+    of a method were evaluated are left out.
+
+    Args:
+        curves: For every method one pair (rounds, values) per seed, such as
+            ``{name: [trial.curve for trial in trials] for name, trials in comparison.chosen.items()}``.
+        title: Title of the figure.
+        metric: Name of the metric.
+        percent: Whether values are shares to be shown in percent.
+
+    Raises:
+        ValueError: If there is no curve, or the seeds of a method have no round in common.
+
+    Example:
+        >>> figure = accuracy_curves({"local": [([1, 2], [0.5, 0.7]), ([1, 2], [0.5, 0.9])]})
+        >>> figure.axes[0].lines[0].get_ydata().tolist()
+        [50.0, 80.0]
+    """
+    require_some(curves, "at least one curve per method")
+    found = {}
+    for name, seeds in curves.items():
+        values = [dict(zip(rounds, of, strict=True)) for rounds, of in seeds]
+        rounds = sorted(set.intersection(*map(set, values)))
+        if not rounds:
+            raise ValueError(f"{name}: its {len(seeds)} seeds have no evaluated round in common")
+        table = torch.tensor([[seed[r] for r in rounds] for seed in values], dtype=torch.float64)
+        found[name] = rounds, table * (100 if percent else 1)
+    figure, panel = _draw_curves(found, title)
+    legend_beside(panel)
+    over_rounds(panel, f"mean test {metric}{' (%)' if percent else ''}")
+    return figure
+
+
+@checked
+def traffic_curves(
+    graphs: Mapping[str, Graphs], cluster: Tensor, downloaded: bool = False, title: str | None = None
+) -> Figure:
+    """Draw over rounds which share of the models that nodes listen to comes from their own cluster.
+
+    It is the mean over receivers, as `cluster_traffic` has it. The dotted line is the share that peers drawn at random
+    have.
+
+    Args:
+        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round, such as ``history.graphs``; by name of the
+            method.
+        cluster: The true cluster of each node, [K].
+        downloaded: Count every edge, also those of weight 0. Default: those with a weight above 0.
+        title: Title of the figure.
+
+    Raises:
+        ValueError: If there is no graph, or edges do not fit the nodes.
+
+    Example:
+        >>> edge_index, cluster = torch.tensor([[1, 2, 0, 0], [0, 0, 1, 2]]), torch.tensor([0, 0, 1])
+        >>> figure = traffic_curves({"dac": {1: (edge_index, torch.ones(4))}}, cluster)
+        >>> figure.axes[0].lines[0].get_ydata().tolist()
+        [50.0]
+    """
+    require_some(graphs, "the graph of at least one round of each run", ": record with RecordGraph")
+    shares = {name: 100 * cluster_traffic(rounds, cluster, downloaded)[1][None] for name, rounds in graphs.items()}
+    figure, panel = _draw_curves({name: (sorted(graphs[name]), share) for name, share in shares.items()}, title)
+    for line in panel.lines:
+        line.set_clip_on(False)
+    size = cluster.unique(return_counts=True)[1].double()
+    chance = 100 * float((size * (size - 1)).sum() / max(len(cluster) * (len(cluster) - 1), 1))
+    panel.axhline(chance, color=TEXT, linestyle=":", linewidth=1, label="peers at random")
+    legend_beside(panel)
+    panel.set_ylim(0, 100)
+    over_rounds(panel, "heard from own cluster (%)")
+    return figure
+
+
+def _draw_curves(curves: Mapping[str, tuple[Sequence[int], Tensor]], title: str | None) -> tuple[Figure, Axes]:
+    """Draw means of values [S, T] over rounds, and a band of one standard deviation where there are several seeds."""
+    figure = new_figure(6.4, 4.0 if title else 3.7, title)
+    panel = figure.subplots()
+    for (name, (rounds, values)), look in zip(curves.items(), looks(), strict=False):
+        if len(rounds) > MARKED:
+            look["marker"] = ""
+        mean = values.mean(0).numpy()
+        panel.plot(rounds, mean, **look, markersize=4, linewidth=1.8, label=name)  # type: ignore[arg-type]
+        if len(values) > 1:
+            std = values.std(0).numpy()
+            panel.fill_between(rounds, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
+    return figure, panel
+
+
+@checked
+def similarity_curves(
+    scores: Graphs,
+    cluster: Tensor,
+    metric: str = "similarity",
+    pooled: bool = False,
+    title: str | None = None,
+) -> Figure:
+    """Draw the similarity that nodes measure to their own cluster and to others, over rounds.
+
+    It is the upper part of Fig. 4.3 to 4.5 of *With a Little Help from My Friends: A Comparative Study of Decentralized
+    Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024), for all nodes of a cluster together:
+    mean, and a band from the 10 % to the 90 % quantile. Where the bands overlap, nodes cannot be sure of their cluster.
+
+    Args:
+        scores: Edges j -> i, [2, E], and the similarity that i has measured, [E], by round, such as ``history.scores``.
+        cluster: The true cluster of each node, [K]. There is a panel for each whose nodes have measured something.
+        metric: What was measured.
+        pooled: Draw one panel for the nodes of all clusters.
+        title: Title of the whole figure.
+
+    Raises:
+        ValueError: If nothing was measured, or edges do not fit the nodes.
+    """
+    hint = "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
+    return _draw_bands(scores, cluster, (0.1, 0.9), pooled, metric, title, f"{hint}ProbeSimilarity(...)")
+
+
+@checked
+def weight_curves(
+    graphs: Graphs,
+    cluster: Tensor,
+    pooled: bool = True,
+    missing: float | None = 0.0,
+    title: str | None = None,
+) -> Figure:
+    """Draw the weight that nodes give to their own cluster and to others, over rounds.
+
+    It is what `weight_heatmaps` shows, and Fig. 3 of `CoBo: Collaborative Learning via Bilevel Optimization
+    <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024), followed over time: mean weight of ordered
+    pairs of different nodes, and a band from the smallest to the largest. Clusters have been found where the bands no
+    longer overlap.
+
+    Args:
+        graphs: Edges j -> i, [2, E], and what i gives to j, [E], by round, such as ``history.graphs``.
+        cluster: The true cluster of each node, [K].
+        pooled: Draw one panel for the nodes of all clusters. Otherwise there is one for each cluster of receivers.
+        missing: The weight of ordered pairs that have no edge; None shows existing edges only.
+        title: Title of the whole figure.
+
+    Raises:
+        ValueError: If there is no graph, or edges do not fit the nodes.
+
+    Example:
+        >>> edge_index, cluster = torch.tensor([[1, 2, 0], [0, 0, 1]]), torch.tensor([0, 0, 1])
+        >>> figure = weight_curves({1: (edge_index, torch.tensor([0.5, 0.25, 1.0]))}, cluster)
+        >>> [(line.get_label(), line.get_ydata().tolist()) for line in figure.axes[0].lines]
+        [('own cluster', [0.75]), ('others', [0.0625])]
+    """
+    if missing is not None:
+        graphs = {r: _all_pairs(*graph, len(cluster), missing, f"round {r}: ") for r, graph in graphs.items()}
+    hint = "there are no weights between different nodes: record graphs with RecordGraph(rounds)"
+    return _draw_bands(graphs, cluster, (0.0, 1.0), pooled, "weight", title, hint)
+
+
+def _all_pairs(edge_index: Tensor, edge_weight: Tensor, count: int, missing: float, where: str) -> Graph:
+    """Return edges between all ordered pairs of nodes, and their weights."""
+    weights = pair_matrix(edge_index, edge_weight, count, where).nan_to_num(missing)
+    return torch.ones_like(weights).nonzero().T.flip(0), weights.flatten()
+
+
+def _draw_bands(
+    graphs: Graphs,
+    cluster: Tensor,
+    quantiles: tuple[float, float],
+    pooled: bool,
+    ylabel: str,
+    title: str | None,
+    hint: str,
+) -> Figure:
+    """Draw what is measured inside clusters and between them over rounds: mean and band, a panel for each cluster.
+
+    Clusters for which there is nothing are left out; if there are no others, the hint is raised.
+    """
+    inside, between = similarity_by_cluster(graphs, cluster, quantiles, pooled)
+    used = (~(inside[0].isnan() & between[0].isnan()).all(0)).nonzero().flatten().tolist()
+    if not used:
+        raise ValueError(hint)
+    names = ["all nodes"] if pooled else [f"cluster {int(cluster.unique()[c])}" for c in used]
+    figure, panels = _panels_over_rounds(names, ylabel, title)
+    rounds = sorted(graphs)
+    for panel, c in zip(panels, used, strict=True):
+        kinds = (("own cluster", inside, COLOURS[0], "-"), ("others", between, COLOURS[1], "--"))
+        for label, band, colour, line in kinds:
+            mean, low, high = band[:, :, c].numpy()
+            gaps = bool(np.isnan(mean).any())  # between which a single round would not be seen
+            marker = "o" if gaps or len(rounds) <= MARKED else ""
+            panel.plot(rounds, mean, color=colour, linestyle=line, marker=marker, markersize=3, label=label)
+            panel.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+    legend_right(figure, panels)
+    return figure
+
+
+def _panels_over_rounds(names: Sequence[str], ylabel: str, title: str | None) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one panel for each name, all with the same axes."""
+    figure, panels = new_panels(len(names), 2.7, 2.9, 1.7, title, sharex=True, sharey=True)
+    for panel, name in zip(panels, names, strict=True):
+        panel.set_title(name)
+        over_rounds(panel, ylabel if leftmost(panel) else "")
+        panel.tick_params(labelleft=leftmost(panel), labelbottom=True)
+    return figure, panels
+
+
+@checked
+def merge_curves(
+    history: History,
+    cluster: Tensor | None = None,
+    percent: bool | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw the validation metric before and after merging over rounds, cluster by cluster.
+
+    It is the lower part of Fig. 4.3 to 4.5, and Fig. 4.6, of *With a Little Help from My Friends: A Comparative Study
+    of Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024). Means over nodes; what
+    lies between the curves is shaded where merging made models worse. A vertical line is where `HealthCheck` found that
+    a cluster, or some of its nodes, die. The scale is logarithmic for metrics other than shares that are positive and
+    span more than two powers of ten.
+
+    Args:
+        history: Of a run that watched merging (``callbacks=[WatchMerging()]``).
+        cluster: The true cluster of each node, [K], a panel each. Default: one panel for all nodes.
+        percent: Whether values are shares to be shown in percent. Default: as the metric's name says.
+        title: Title of the whole figure.
+
+    Raises:
+        ValueError: If merging was not watched, or ``cluster`` is not for K nodes.
+    """
+    if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
+        raise ValueError("the run did not watch merging: give it callbacks=[WatchMerging()]")
+    cluster = torch.zeros(len(history.names)) if cluster is None else cluster.cpu()
+    if cluster.shape != (len(history.names),):
+        raise ValueError(f"cluster must be [K] for K = {len(history.names)} nodes, got {list(cluster.shape)}")
+    percent = history.metric in SHARES if percent is None else percent
+    clusters = cluster.unique().tolist()
+    names = [f"cluster {one:g}" for one in clusters] if len(clusters) > 1 else ["all nodes"]
+    label = f"validation {history.metric}{' (%)' if percent else ''}"
+    figure, panels = _panels_over_rounds(names, label, title)
+    # twice [T, K]
+    tables = [(100 if percent else 1) * history.table(f"val_metric_{when}") for when in ("before", "after")]
+    known = torch.cat(tables)[~torch.cat(tables).isnan()]
+    if not percent and len(known) and 0 < 100 * float(known.min()) < float(known.max()):
+        panels[0].set_yscale("log")  # the panels share it
+        for panel in panels:
+            panel.minorticks_off()
+    rounds = history.rounds[len(history.rounds) - len(tables[0]) :]
+    for panel, one in zip(panels, clusters, strict=True):
+        before, after = (table[:, cluster == one].nanmean(1).numpy() for table in tables)
+        panel.plot(rounds, before, color=COLOURS[1], linestyle="--", linewidth=1.3, label="before merging")
+        panel.plot(rounds, after, color=COLOURS[0], linewidth=1.6, label="after merging")
+        worse = after < before if history.higher_is_better else after > before
+        panel.fill_between(
+            rounds, before, after, where=worse, color=COLOURS[1], alpha=0.2, linewidth=0, label="merging hurts"
+        )
+        for finding in history.findings:
+            if finding.kind == "cluster death" and bool((cluster[list(finding.nodes)] == one).any()):
+                panel.axvline(finding.round, color=TEXT, linestyle=":", linewidth=1, label="cluster death")
+    legend_right(figure, panels)
+    return figure

@@ -1,0 +1,237 @@
+"""K x K heat maps side by side, receivers in rows and senders in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from graphcollab.metrics import class_overlap, contact_counts, never_sampled
+from graphcollab.metrics.edges import Graphs, pair_weights
+from graphcollab.report._figure import COLOURS, TEXT, leftmost, new_panels, quiet
+from graphcollab.report._text import require_some
+from graphcollab.settings import Count, checked
+
+__all__ = ["contact_heatmap", "weight_heatmaps"]
+
+NUMBERED = 20  # labels at an axis at most
+
+
+@checked
+def weight_heatmaps(
+    graphs: Graphs,
+    num_nodes: Count,
+    order: Tensor | None = None,
+    cluster: Tensor | None = None,
+    title: str | None = None,
+    classes: Tensor | None = None,
+) -> Figure:
+    """Draw K x K heat maps of the mixing weights at several rounds side by side.
+
+    It is Fig. 4 and 5 of
+    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_.
+    A row is a receiver, a column a sender; a pair without an edge stays white. All panels share one colour scale, in
+    which colour follows the square root of the weight, so that uniform weights of many nodes and the few large ones
+    that are learned can both be seen. Where weights are negative, the scale is linear and symmetric about 0 instead.
+
+    With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
+    as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
+    same classes are to collaborate.
+
+    Args:
+        graphs: Edges j -> i, [2, E], and what i gives to j, [E], by round, such as ``history.graphs``.
+        num_nodes: K.
+        order: The nodes from top to bottom and from left to right, [K]. Default: as they are, or sorted by ``cluster``.
+        cluster: The true cluster of each node, [K] of integers, or which classes each node has, [K, C] of bool, as in
+            ``tasks.classes``. Nodes are sorted by it (classes: by their first, then by their second class, and so on)
+            and lines are drawn between the clusters (between nodes of different first classes).
+        title: Title of the whole figure.
+        classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``, for the first panel. Default:
+            there is none.
+
+    Raises:
+        ValueError: If there is no graph, an edge is out of range or occurs twice, a weight is not finite, or ``order``,
+            ``cluster`` or ``classes`` are not for K nodes.
+    """
+    if not graphs:
+        raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
+    matrices = {f"round {r}": pair_matrix(*graphs[r], num_nodes, f"round {r}: ") for r in sorted(graphs)}
+    every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
+    low, high = float(every.min()), float(every.max())
+    scale = ScalarMappable(PowerNorm(0.5, 0.0, high or 1.0), "magma_r")
+    if low < 0:
+        scale = ScalarMappable(Normalize(-max(high, -low), max(high, -low)), "PuOr_r")
+    first = None
+    if classes is not None:
+        first = 100 * class_overlap(classes.cpu())
+        if len(first) != num_nodes:
+            raise ValueError(f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}")
+    return _draw(matrices, scale, "mixing weight", order, cluster, title, first)[0]
+
+
+@checked
+def contact_heatmap(
+    graphs: Graphs | Mapping[str, Graphs],
+    num_nodes: Count,
+    cluster: Tensor | None = None,
+    order: Tensor | None = None,
+    downloaded: bool = False,
+    title: str | None = None,
+) -> Figure:
+    """Draw K x K heat maps of how often nodes listened to each other over a run, methods side by side.
+
+    They are Fig. 4.2 and 4.9 of *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning
+    Strategies* (Hagander & Ihre-Thomason, Lund University, 2024). A row is a receiver, a column a sender; pairs that
+    never met stay white. All panels share one colour scale, in which colour follows the square root of the count, so
+    that peers met once can be seen beside those met every round. Triangles above a panel mark nodes that nobody ever
+    listened to, whose columns are empty.
+
+    Args:
+        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round, such as ``history.graphs``; or several such,
+            by name.
+        num_nodes: K.
+        cluster: The true cluster of each node, or which classes each node has; see `weight_heatmaps`.
+        order: The nodes from top to bottom and from left to right, [K]. Default: as they are, or sorted by ``cluster``.
+        downloaded: Count every edge, also those of weight 0, whose models were only scored. Default: models that were
+            merged.
+        title: Title of the whole figure.
+
+    Raises:
+        ValueError: If there is no graph, an edge is out of range, a weight is NaN, or ``order`` or ``cluster`` are not
+            for K nodes.
+
+    Example:
+        >>> edge_index = torch.tensor([[1, 0], [0, 1]])
+        >>> graphs = {1: (edge_index, torch.ones(2)), 2: (edge_index, torch.tensor([1.0, 0.0]))}
+        >>> figure = contact_heatmap({"dac": graphs}, num_nodes=2)
+        >>> figure.axes[0].images[0].get_array().filled(0).tolist()
+        [[0.0, 2.0], [1.0, 0.0]]
+    """
+    named: dict[str, Graphs] = {}
+    for key, value in graphs.items():
+        if isinstance(value, Mapping):
+            named[str(key)] = value
+        else:
+            named.setdefault("", {})[key] = value  # type: ignore[index]
+    require_some(named, "the graph of at least one round of each run", ": record with RecordGraph")
+    matrices, unheard = {}, {}
+    for name, rounds in named.items():
+        matrices[name] = pair_matrix(*contact_counts(rounds, num_nodes, downloaded), num_nodes, name)
+        unheard[name] = never_sampled(rounds, num_nodes, downloaded)
+    most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
+    scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
+    figure, panels, shown = _draw(matrices, scale, "rounds listened to", order, cluster, title)
+    figure.axes[-1].yaxis.set_major_locator(MaxNLocator(6, integer=True))  # of the colour bar
+    for panel, (name, nodes) in zip(panels, unheard.items(), strict=True):
+        if 0 < len(nodes) < num_nodes:
+            columns = shown.argsort()[nodes].sort().values.tolist()
+            above = panel.get_xaxis_transform()
+            panel.plot(
+                columns, [1.02] * len(columns), "v", color=COLOURS[1], markersize=3, transform=above, clip_on=False
+            )
+        note = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} never listened to" if len(nodes) else ""
+        if any(map(len, unheard.values())):  # all titles have two lines then, so that names stand at one height
+            panel.set_title(f"{name}\n{note or ' '}" if name else note, pad=9)
+    return figure
+
+
+def pair_matrix(edge_index: Tensor, edge_weight: Tensor, count: int, where: str) -> Tensor:
+    """Return finite weights of all ordered pairs, [K, K]: receivers in rows, NaN where there is no edge."""
+    matrix = pair_weights(edge_index.cpu(), edge_weight.detach().cpu(), count, where)
+    if bool(matrix.isinf().any()):
+        edge = int((~edge_weight.isfinite()).nonzero()[0])
+        raise ValueError(f"{where}the weight of edge {edge} is not finite")
+    return matrix
+
+
+def _draw(
+    matrices: Mapping[str, Tensor],
+    scale: ScalarMappable,
+    label: str,
+    order: Tensor | None,
+    cluster: Tensor | None,
+    title: str | None,
+    common: Tensor | None = None,
+) -> tuple[Figure, list[Axes], Tensor]:
+    """Draw matrices on one colour scale.
+
+    Args:
+        matrices: [K, K] by the title of their panel, NaN where the picture stays white.
+        scale: Colours and their norm.
+        label: What the colours mean.
+        order: The nodes from top to bottom and from left to right.
+        cluster: What lines are drawn between.
+        title: Title of the whole figure.
+        common: Shares of common classes in percent, [K, K], for a panel in front on a scale of its own.
+
+    Returns:
+        The figure, its panels, and the nodes in the order in which they are shown.
+    """
+    drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
+    if common is not None:
+        drawn.insert(0, ("common classes", common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
+    shown, group = _arranged(order, cluster, len(drawn[0][1]))
+    figure, panels = new_panels(len(drawn), 2.9, 3.4, 1.2 if common is None else 1.9, title)
+    every = list(figure.axes)
+    what = "" if cluster is None else ", by first class" if cluster.dim() == 2 else ", by cluster"
+    for panel, (name, matrix, colours) in zip(panels, drawn, strict=True):
+        picture = matrix[shown][:, shown].numpy()
+        panel.imshow(picture, norm=colours.norm, cmap=colours.cmap, interpolation="nearest")  # type: ignore[arg-type]
+        panel.set(title=name, xlabel=f"sender{what}", ylabel=f"receiver{what}" if leftmost(panel) else "")
+        _ticks(panel, shown, group)
+        panel.tick_params(labelleft=leftmost(panel))
+        quiet(panel)
+    bars = [(scale, label, "right"), (drawn[0][2], "share of the receiver's classes (%)", "left")]
+    for colours, text, side in bars if common is not None else bars[:1]:
+        bar = figure.colorbar(colours, ax=every, label=text, fraction=0.05, pad=0.02, location=side)
+        bar.outline.set_visible(False)
+        quiet(bar.ax)
+    return figure, panels, shown
+
+
+def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None]:
+    """Return the nodes as they are shown, and between whose groups lines are drawn: by cluster, or by first class."""
+    if cluster is None:
+        shown, group = torch.arange(count), None
+    elif cluster.shape == (count,):
+        group = cluster.cpu()
+        shown = group.argsort(stable=True)
+    elif cluster.shape[:1] == (count,) and cluster.dim() == 2 and cluster.dtype == torch.bool:
+        group = cluster.cpu().int().argmax(1)
+        keys = [tuple(row.nonzero().flatten().tolist()) for row in cluster.cpu()]
+        shown = torch.tensor(sorted(range(count), key=keys.__getitem__))
+    else:
+        raise ValueError(
+            f"cluster must be [K] integers or [K, C] bool for K = {count} nodes, "
+            f"got {cluster.dtype} of shape {list(cluster.shape)}"
+        )
+    if order is not None:
+        shown = order.cpu().long()
+        if shown.shape != (count,) or not torch.equal(shown.sort().values, torch.arange(count)):
+            raise ValueError(f"order must hold every node 0 to {count - 1} once, got {shown.tolist()[:10]}")
+    return shown, None if group is None else group[shown]
+
+
+def _ticks(panel: Axes, shown: Tensor, group: Tensor | None) -> None:
+    """Draw lines between groups and name all but tiny ones; without groups, number the nodes if they are few."""
+    count, named = len(shown), dict(enumerate(map(str, shown.tolist()))) if len(shown) <= NUMBERED else None
+    if group is not None:
+        ends = [0, *((group[1:] != group[:-1]).nonzero().flatten() + 1).tolist(), count]
+        for end in ends[1:-1]:
+            panel.axhline(end - 0.5, color=TEXT, linewidth=0.4, alpha=0.6)
+            panel.axvline(end - 0.5, color=TEXT, linewidth=0.4, alpha=0.6)
+        spans = [(first, last) for first, last in pairwise(ends) if last - first >= count / NUMBERED]
+        named = {(first + last - 1) / 2: str(int(group[first])) for first, last in spans}
+    if named is not None:
+        panel.set_xticks([*named], named.values())
+        panel.set_yticks([*named], named.values())
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)

@@ -1,0 +1,263 @@
+"""Comparisons as text: how good methods are, how they differ, how soon they are good, and what it costs.
+
+Tables are aligned for a terminal, or written in Markdown. A method that failed on a seed is shown as such, and has no
+numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+
+from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, text_table
+from graphcollab.settings import NonNegative, Real, checked
+from graphcollab.train import Comparison
+from graphcollab.train.comparison import METRIC_COLUMNS
+
+__all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
+
+
+@checked
+def results_table(
+    comparison: Comparison,
+    settings: bool = True,
+    markdown: bool = False,
+    reference: str | None = None,
+    percent: bool | None = None,
+) -> str:
+    """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
+
+    It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. Where the metric of some nodes is not defined, "nodes"
+    says over how many the means are (the least on any seed). Where nodes were left behind since they diverged,
+    "isolated" says how many (the most on any seed); they count with their last good model.
+
+    Args:
+        comparison: What `compare` returns.
+        settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
+            some of the seeds are separated by "or".
+        markdown: Write the table in Markdown.
+        reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of nodes whose test
+            metric is better than with the reference on the same seed ("Imp. (%)" in Table 2 of `CoBo
+            <https://arxiv.org/abs/2409.05539>`_), mean over seeds.
+        percent: Whether to write the metric in percent. Default: where it is a share.
+
+    Raises:
+        ValueError: If there is no method of the reference's name.
+
+    Example:
+        >>> from graphcollab.train import Trial
+        >>> summary = dict(mean=0.9, worst10=0.7, worst20=0.75, std=0.1, bytes_per_node=1_234_567, seconds=2.5)
+        >>> trials = [Trial("l2c", seed, {"lr": 0.01}, 0.9, summary) for seed in (0, 1)]
+        >>> print(results_table(Comparison(trials, {"l2c": trials}, True)))
+        method  mean test accuracy (%)  worst 10 %  worst 20 %  std over nodes  sent per node  seconds  setting
+        ------  ----------------------  ----------  ----------  --------------  -------------  -------  -------
+        l2c               90.00 ± 0.00       70.00       75.00           10.00         1.2 MB      2.5  lr=0.01
+    """
+    rows, (scale, unit, digits) = comparison.rows(), _scale(comparison, percent)
+    few = any(row["nodes"] < row["of_nodes"] for row in rows.values())
+    isolated = any(row["isolated"] for row in rows.values())
+    chosen = settings and any(any(row["settings"]) for row in rows.values())
+    header, lines = ["method"], []
+    for name, row in rows.items():
+        mean = failures(comparison, name) or mean_spread(scale * _column(comparison.values(name)), digits)
+        cells = {"method": name, f"mean test {comparison.metric}{unit}": mean}
+        if reference is not None:
+            losses, gains = [trial.test_loss for trial in comparison.chosen[name]], comparison.improved(name, reference)
+            cells["test loss"] = number(sum(losses) / len(losses), None)
+            cells["improved (%)"] = MISSING if name == reference else number(100 * sum(gains) / len(gains), 1)
+        if isolated:
+            cells["isolated"] = str(row["isolated"])
+        if few:
+            cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']} of {row['of_nodes']}"
+        for title, key in (("worst 10 %", "worst10"), ("worst 20 %", "worst20"), ("std over nodes", "std")):
+            cells[title] = number(scale * row[key], digits)
+        cells |= {"sent per node": byte_size(row["bytes_per_node"]), "seconds": number(row["seconds"], 1)}
+        if chosen:
+            cells["setting"] = _setting(row["settings"])
+        header = [*cells]
+        lines.append([*cells.values()])
+    return text_table(header, lines, markdown)
+
+
+@checked
+def paired_table(
+    comparison: Comparison,
+    reference: str = "local",
+    column: str = "mean",
+    confidence: Annotated[float, Real(above=0, below=1)] = 0.95,
+    markdown: bool = False,
+) -> str:
+    """Return the mean paired difference of every method to a reference, with its confidence interval.
+
+    Where one of the two failed on a seed, or has no value there, that is said instead: there is no difference then.
+
+    Args:
+        comparison: What `compare` returns.
+        reference: Name of the method that the others are compared with.
+        column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
+        confidence: Level of the interval.
+        markdown: Write the table in Markdown.
+
+    Raises:
+        ValueError: If there is no method of the reference's name, or no other method.
+
+    Example:
+        >>> from graphcollab.train import Trial
+        >>> values = {"local": (0.5, 0.6, 0.7), "l2c": (0.53, 0.65, 0.71)}
+        >>> chosen = {m: [Trial(m, s, {}, 0, {"mean": v}) for s, v in enumerate(vs)] for m, vs in values.items()}
+        >>> print(paired_table(Comparison([], chosen, True)))
+        minus local, points   mean  95 % interval  p-value  better on
+        -------------------  -----  -------------  -------  ---------
+        l2c                  +3.00  −1.97 … +7.97     0.12     3 of 3
+    """
+    if reference not in comparison.chosen:
+        raise ValueError(f"there is no method {reference!r} to compare with; there are {sorted(comparison.chosen)}")
+    others = [name for name in comparison.chosen if name != reference]
+    if not others:
+        raise ValueError(f"there is only {reference!r}: a difference needs another method")
+    points = comparison.share and column in METRIC_COLUMNS  # shares are shown in percentage points
+    scale, digits, unit = (100.0, 2, ", points") if points else (1.0, None, "")
+    sign = 1 if comparison.better(column) else -1
+    rows = []
+    for name in others:
+        if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
+            rows.append([name, "; ".join(missing).removeprefix(f"{name}: ")])
+            continue
+        if without := comparison.undefined(name, reference, column):
+            rows.append([name, f"not defined on {without} of {len(comparison.chosen[name])} seeds"])
+            continue
+        found = comparison.paired(name, reference, column, confidence)
+        pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)
+        better = sum(sign * (one - other) > 0 for one, other in pairs)
+        mean, low, high = (number(scale * end, digits, signed=True) for end in (found.mean, found.low, found.high))
+        interval = MISSING if math.isnan(found.low) else f"{low} … {high}"
+        p_value = MISSING if math.isnan(found.p_value) else f"{found.p_value:.2g}"
+        rows.append([name, mean, interval, p_value, f"{better} of {found.n}"])
+    header = [f"minus {reference}{unit}", column, f"{100 * confidence:.4g} % interval", "p-value", "better on"]
+    return text_table(header, rows, markdown)
+
+
+@checked
+def time_to_table(comparison: Comparison, target: float, markdown: bool = False) -> str:
+    """Return rounds, seconds and bytes until the mean test metric was first as good as a target, for every method.
+
+    Values are means over the seeds on which the target was reached; the last column says how many those are. Nothing is
+    interpolated: the first evaluation counts at which the target is reached.
+
+    Args:
+        comparison: What `compare` returns.
+        target: Value of the metric; a share lies between 0 and 1.
+        markdown: Write the table in Markdown.
+
+    Raises:
+        ValueError: If the metric is a share and the target is not.
+
+    Example:
+        >>> from graphcollab.train import Trial
+        >>> values = {"local": [0.4, 0.5], "cobo": [0.6, 0.7]}
+        >>> kept = {"seconds": (1.5, 3.0), "sent": (1000, 2000)}
+        >>> chosen = {m: [Trial(m, 0, {}, 0, {}, ([10, 20], v), **kept)] for m, v in values.items()}
+        >>> print(time_to_table(Comparison([], chosen, True), 0.6))
+        mean test accuracy 60 %       rounds  seconds  sent per node  reached on
+        -----------------------  -----------  -------  -------------  ----------
+        local                    not reached        –              –      0 of 1
+        cobo                              10      1.5         1.0 kB      1 of 1
+    """
+    rows = []
+    for name in comparison.chosen:
+        found = comparison.reached(name, target)
+        ends = [end for end in found if end is not None]
+        cells = [failures(comparison, name) or "not reached", MISSING, MISSING]
+        if ends:
+            rounds, seconds, sent = _column(ends).mean(0).tolist()
+            cells = [number(rounds, 0 if rounds.is_integer() else 1), number(seconds, 1), byte_size(sent)]
+        rows.append([name, *cells, f"{len(ends)} of {len(found)}"])
+    goal = f"{100 * target:.4g} %" if comparison.share else number(target, None)
+    header = [f"mean test {comparison.metric} {goal}", "rounds", "seconds", "sent per node", "reached on"]
+    return text_table(header, rows, markdown)
+
+
+@checked
+def budget_table(
+    comparison: Comparison,
+    budget: NonNegative | None = None,
+    unit: Literal["messages", "bytes"] = "messages",
+    markdown: bool = False,
+) -> str:
+    """Return how many messages and bytes nodes sent, and how good models were when a budget was spent.
+
+    It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
+    edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`); "of
+    all pairs" is their share of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
+    only measured, and not merged, is no message, so methods that try many models (`fomo`, `pens`, `fc`) look cheaper
+    here than by their bytes. Bytes are of all nodes together. All values are means over seeds.
+
+    The last two columns are the mean test metric at the last evaluation before which no more than the budget was sent,
+    and its round. Nothing is interpolated, so evaluate every round where it matters. A method that spends less than the
+    budget is shown at its last evaluation; where more than the budget was sent before the first, or on some of the
+    seeds, there is none.
+
+    Args:
+        comparison: What `compare` returns, or `Comparison.from_results` of what `run` returns.
+        budget: Messages or bytes of all nodes together. Default: there is no budget, and its columns are left out.
+        unit: ``"messages"`` or ``"bytes"``.
+        markdown: Write the table in Markdown.
+
+    Raises:
+        ValueError: If there is a budget, and trials do not hold what was sent.
+
+    Example:
+        >>> from graphcollab.train import Trial
+        >>> kept = dict(per_node=(0.5, 0.75), sent=(50, 100), messages=(2, 3))
+        >>> trial = Trial("mapl", 0, {}, 0, {"mean": 0.625}, ([1, 2], [0.5, 0.625]), **kept)
+        >>> print(budget_table(Comparison([], {"mapl": [trial]}, True), budget=2))
+        method  mean test accuracy (%)  messages  of all pairs (%)   sent  within 2 messages (%)  in round
+        ------  ----------------------  --------  ----------------  -----  ---------------------  --------
+        mapl                     62.50         3              75.0  200 B                  50.00         1
+    """
+    scale, percent, digits = _scale(comparison)
+    digits = digits or 4
+    header = ["method", f"mean test {comparison.metric}{percent}", "messages", "of all pairs (%)", "sent"]
+    if budget is not None:
+        limit = f"{budget:,.0f} messages" if unit == "messages" else byte_size(budget)
+        header += [f"within {limit}{percent}", "in round"]
+    rows = []
+    for name, trials in comparison.chosen.items():
+        if failed := failures(comparison, name):
+            rows.append([name, failed])
+            continue
+        messages, sent = (_column([[math.nan, *t.total(u)][-1] for t in trials]) for u in ("messages", "bytes"))
+        pairs = _column([len(t.per_node) * (len(t.per_node) - 1) * t.curve[0][-1] or math.nan for t in trials])
+        share = number(float((100 * messages / pairs).mean()), 1)
+        final = mean_spread(scale * _column(comparison.values(name)), digits)
+        cells = [name, final, _count(messages), share, byte_size(float(sent.mean()))]
+        if budget is not None:
+            found = _column([trial.within(budget, unit) or (math.nan, math.nan) for trial in trials])  # [S, 2]
+            cells += [mean_spread(scale * found[:, 1], digits), _count(found[:, 0])]
+        rows.append(cells)
+    return text_table(header, rows, markdown)
+
+
+def _scale(comparison: Comparison, percent: bool | None = None) -> tuple[float, str, int | None]:
+    """Return by what the metric is multiplied, its unit, and how many decimals it has."""
+    return (100.0, " (%)", 2) if (comparison.share if percent is None else percent) else (1.0, "", None)
+
+
+def _column(values: Sequence[Any]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _count(values: Tensor) -> str:
+    """Write the mean of whole numbers, with one decimal where it is not whole."""
+    mean = float(values.mean())
+    return MISSING if math.isnan(mean) else f"{mean:,.{0 if mean.is_integer() else 1}f}"
+
+
+def _setting(chosen: Sequence[Mapping[str, Any]]) -> str:
+    texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in chosen]
+    return " or ".join(dict.fromkeys(text or MISSING for text in texts))
