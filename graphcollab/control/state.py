@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.piece import Field, Piece
 
-__all__ = ["LOOP", "end_phase", "end_round", "fields_of", "start_round"]
+__all__ = ["LOOP", "end_phase", "end_round", "fields_of", "start_round", "to_device"]
 
 LOOP = (
     Field("x", "models", "models now", "run", "owner"),
@@ -73,6 +74,19 @@ def end_round(data: Data, fields: Collection[Field], reads: Collection[str], las
 def end_phase(data: Data, before: Collection[Field], after: Collection[Field]) -> Data:
     """Return the graph without what a phase kept and the next one does not declare."""
     return _without(data, [field for field in before if field.lifetime != "run"], after)
+
+
+def to_device(data: Data, fields: Collection[Field], device: torch.device) -> Data:
+    """Return the graph with rows and replicated parameters on a device; the control plane stays on the CPU."""
+    data, fields = copy.copy(data), [*LOOP, *fields]
+    for name in [*data.keys()]:
+        covering = [field for field in fields if field.covers(name)]
+        field = next((field for field in covering if field.name == name), covering[0])
+        if field.kind in ("models", "rows", "per_sample", "replicated"):
+            value = data[name]
+            many = isinstance(value, Mapping)
+            data[name] = {key: some.to(device) for key, some in value.items()} if many else value.to(device)
+    return data
 
 
 def _without(data: Data, fields: Collection[Field], kept: Collection[Field] = ()) -> Data:

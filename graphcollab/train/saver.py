@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch_geometric.data import Data
 
 from graphcollab.files import flush_folder, own_name
@@ -68,14 +67,14 @@ class Saver:
         """The newest checkpoint."""
         return self._kept[-1][0]
 
-    def resume(self, device: torch.device | str) -> Loaded | None:
+    def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
         self._found = list_checkpoints(self.folder)
         if (found := newest(self.folder)) is None:
             return None
         path, (data, history, about), journal = found
         self._kept, self._saved = [(path, journal)], (data.round, len(history))
-        return data.to(device), history, about
+        return data, history, about
 
     @contextmanager
     def hold(self, about: Mapping[str, Any]) -> Iterator[None]:

@@ -224,7 +224,7 @@ def test_a_second_run_in_a_folder_is_refused(tmp_path):
 
 def test_a_run_that_came_in_between_keeps_its_checkpoints(tmp_path):
     one = Saver(tmp_path)
-    assert one.resume("cpu") is None
+    assert one.resume() is None
     play(tmp_path, seed=1)
     before = names(tmp_path)
     with pytest.raises(RuntimeError, match="another run has just written to"), one.hold({}):
