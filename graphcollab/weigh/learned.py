@@ -133,8 +133,8 @@ class ChannelAttention(Weigher):
         frozen: Use the encoders as they are; nodes then need no validation samples.
 
     Shapes:
-        Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the optimiser;
-        writes ``edge_weight`` [E].
+        Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the
+        optimiser; writes ``edge_weight`` [E].
 
     Raises:
         ValueError: If frozen encoders are asked for without pretrained ones, or encoders are trained and edges given
