@@ -173,7 +173,7 @@ class Backend(ABC):
         """Judge outputs, and latents where there are any, by an objective or its form for many rows."""
         names = self.spec.names[: len(params)]
         near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
-        logits, latent, projection = outputs if isinstance(outputs, tuple) else (outputs, None, None)
+        logits, latent, projection = outputs if isinstance(outputs, Embedded) else (outputs, None, None)
         own = dict(zip(names, params, strict=True))
         return judge(logits, targets, Context(weight, own, near, latent, projection, given, views, self.spec))
 
@@ -237,7 +237,4 @@ def take_step(
     some = [n for n, grad in enumerate(grads) if grad is not None]
     mine, kept = [params[n] for n in some], {slot: [values[n] for n in some] for slot, values in state.items()}
     slopes = [grad for grad in grads if grad is not None]
-    if shares is None:
-        optimizer.update(mine, slopes, kept, step)
-    else:
-        optimizer.update_share(mine, slopes, kept, step, [shares[n] for n in some])
+    optimizer.update(mine, slopes, kept, step, None if shares is None else [shares[n] for n in some])

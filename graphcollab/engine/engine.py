@@ -112,7 +112,7 @@ class Engine:
             slots: The optimiser's state, by slot. Default: none, as at the start.
             step: Optimiser steps taken before, [R]. Default: 0.
             scale: For some parts of the model, the share s [R] that a row's own model has in it: it is s h + r with r
-                fixed, and h is trained (`RowOptimizer.update_share`). Default: all is the row's own.
+                fixed, and h is trained (`RowOptimizer.update`). Default: all is the row's own.
         """
         objective, optimizer = objective or self.objective, steps.optimizer
         split = self.tasks.splits["train"]

@@ -40,7 +40,7 @@ class Feed:
         views: Augmented views of the samples. Default: the samples themselves.
         given: What the objective is given beside the samples, by name, [R, ...] each.
         anchor: Parameters to stay close to, [R, P].
-        scale: By part, the share of a row's own model in what the loss is of, [R]; see `RowOptimizer.update_share`.
+        scale: By part, the share of a row's own model in what the loss is of, [R]; see `RowOptimizer.update`.
     """
 
     pool: Pool

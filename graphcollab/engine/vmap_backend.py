@@ -118,11 +118,8 @@ class VmapBackend(Backend):
                     rows = rows if isinstance(rows, slice) else beside(rows, flat)
                     part = [leaf[rows] for leaf in leaves]
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
-                    near, given, views = (
-                        None if feed.anchor is None else feed.anchor[rows],
-                        feed.given_to(rows),
-                        feed.num_views,
-                    )
+                    near = None if feed.anchor is None else feed.anchor[rows]
+                    given, views = feed.given_to(rows), feed.num_views
                     if weight is not None and views > 1:
                         weight = weight.repeat(1, views) / views
                     outputs = self._forward_compiled([*params, *part[count:]], inputs, objective.reads.latents)
