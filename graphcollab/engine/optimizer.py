@@ -97,14 +97,7 @@ class RowOptimizer(Piece, ABC):
 
 @dataclass(frozen=True)
 class SGD(RowOptimizer):
-    """Stochastic gradient descent: v ← μ v + g + λ θ, θ ← θ − lr v (Nesterov: θ ← θ − lr (g + λ θ + μ v)).
-
-    Example:
-        >>> x = [torch.tensor([[1.0], [2.0]])]
-        >>> SGD(lr=0.5).update(x, [torch.ones(2, 1)], {}, 0)
-        >>> x[0].tolist()
-        [[0.5], [1.5]]
-    """
+    """Stochastic gradient descent: v ← μ v + g + λ θ, θ ← θ − lr v (Nesterov: θ ← θ − lr (g + λ θ + μ v))."""
 
     momentum: Decay = 0.0
     nesterov: bool = False
@@ -142,10 +135,7 @@ class Adam(RowOptimizer):
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     eps: Positive = 1e-8
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """First and second moment."""
-        return ("exp_avg", "exp_avg_sq")
+    slots: ClassVar[tuple[str, ...]] = ("exp_avg", "exp_avg_sq")
 
     def _step(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
         params, grads = list(params), list(grads)
@@ -174,7 +164,6 @@ class AdamW(Adam):
 
 
 def _per_row(value: Tensor | float, like: Tensor) -> Tensor | float:
-    """Shape one number per row so that it broadcasts over the rest of ``like``."""
     if isinstance(value, Tensor) and value.dim() == 1:
         return value.view(-1, *(1,) * (like.dim() - 1)).to(like.dtype)
     return value
@@ -227,7 +216,6 @@ def as_row_optimizer(
 
 
 def _make(kind: type[RowOptimizer], settings: Mapping[str, Any]) -> RowOptimizer:
-    """Make an optimiser, and refuse settings that it does not have unless they are 0."""
     *first, last = own = [field.name for field in dataclasses.fields(kind)]
     for name, value in settings.items():
         if name not in own and value:
@@ -249,10 +237,6 @@ class LocalSteps(Piece):
 
     Raises:
         ValueError: If the optimiser has no form per row.
-
-    Example:
-        >>> LocalSteps(optimizer="adam").optimizer.lr
-        0.001
     """
 
     epochs: Count = 1
