@@ -25,8 +25,7 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab.files import write_whole
-from graphcollab.tasks import label_shift, linear_regression_tasks, rotation_shift
-from graphcollab.tasks.class_groups import FIVE_PAIRS
+from graphcollab.tasks import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.train import ProbeSimilarity, RecordGraph, WatchMerging
 from graphcollab.weigh import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
 

@@ -15,14 +15,13 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.consistency import check_agreement, check_judge, check_stop
 from graphcollab.control.guard import settle, settle_validation, sift
-from graphcollab.control.state import end_round, fields_of, start_round
+from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.relation import Relation
-from graphcollab.rewire import EveryRound, Keep
+from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -44,7 +43,7 @@ class Method:
         local: What a node does on its own data.
         weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
         exchange: What is mixed and onto which base.
-        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`EveryRound`).
+        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`ApplyTransform`).
         judge: The models nodes serve and are judged by.
         stop: When a node has learned enough, by a look at its models before and after mixing.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
@@ -59,18 +58,18 @@ class Method:
     local: Local
     weigh: Weigher = field(default_factory=NoWeights)
     exchange: Exchanger = field(default_factory=NoExchange)
-    rewire: Rewiring | BaseTransform = field(default_factory=Keep)
+    rewire: Rewiring | BaseTransform = field(default_factory=Rewiring)
     judge: Judge = field(default_factory=Judge)
     stop: Stop = field(default_factory=Stop)
     prepare: BaseTransform | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.rewire, BaseTransform):
-            object.__setattr__(self, "rewire", EveryRound(self.rewire))
+            object.__setattr__(self, "rewire", ApplyTransform(self.rewire))
         check_settings(self)
-        check_stop(self.name, self.stop, self.exchange, self.judge)
-        check_agreement(self.name, self.exchange, self.walk())
-        check_judge(self.name, self.judge, self.fields)
+        self._check_stop()
+        self._check_agreement()
+        self._check_judge()
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -178,6 +177,42 @@ class Method:
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models nodes are judged by."""
         return self.judge(data, env)
+
+    def _check_stop(self) -> None:
+        """Check that nodes that stop keep their models, and are judged by them."""
+        if self.stops and "x_local" in self.judge.reads:
+            raise ValueError(
+                f"{self.name} judges nodes by their models before mixing, and a node that stops takes its best model "
+                "back, which may be a mixture: use judge=Judge(field='best_x') with EarlyStopping"
+            )
+        if self.stops and self.exchange.serves_rest:
+            raise ValueError(
+                f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
+                "the whole run by run(patience=...) instead"
+            )
+
+    def _check_agreement(self) -> None:
+        """Check that all pieces say of the exchange's settings what it says."""
+        wanted = self.exchange.agrees
+        for piece in self.walk():
+            for setting, value in piece.agrees.items():
+                if setting in wanted and value != wanted[setting]:
+                    what = "exchanges the part" if setting == "part" else f"exchanges with {setting}"
+                    raise ValueError(
+                        f"{self.name} {what} {wanted[setting]!r}, and its {type(piece).__name__} says {value!r}: give "
+                        f"both the same {setting}"
+                    )
+
+    def _check_judge(self) -> None:
+        """Check that nodes are judged by models that some piece, or the loop, keeps."""
+        models = {field.name for field in (*LOOP, *self.fields) if field.kind == "models"}
+        for read in self.judge.reads:
+            if read not in models:
+                known = ", ".join(map(repr, sorted(models)))
+                raise ValueError(
+                    f"{self.name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a "
+                    f"piece that does, or judge them by one of {known}"
+                )
 
     def _slots(self) -> tuple[Piece, ...]:
         """Return the slots' pieces, in the order in which they begin."""

@@ -1,33 +1,18 @@
-"""What pieces of a method may use, who observes them, and what models that can be split return."""
+"""What pieces of a method may use, and what models that can be split return."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
-from torch_geometric.data import Data
 
 if TYPE_CHECKING:
-    from graphcollab.control import Everyone
-    from graphcollab.control.guard import Isolate
+    from graphcollab.control import Attendance, Isolate
     from graphcollab.engine import Engine
     from graphcollab.plane import Plane
+    from graphcollab.train import Callback
 
-__all__ = ["Embedded", "Env", "Observer"]
-
-
-class Observer(Protocol):
-    """Somebody who looks on while a round is played, such as a callback of a run; nothing that it does has effect."""
-
-    def before_mixing(self, data: Data, env: Env) -> None:
-        """Called in every round after the local update."""
-
-    def after_mixing(self, data: Data, env: Env) -> None:
-        """Called in every round after the exchange."""
-
-    def values(self) -> Mapping[str, Tensor]:
-        """Return what was observed of every node, [K] by name, to be kept with the evaluation."""
+__all__ = ["Embedded", "Env"]
 
 
 class Env(NamedTuple):
@@ -39,15 +24,15 @@ class Env(NamedTuple):
         seed: Seed of the run.
         isolate: Whether a node that diverges is left behind, and when it is said to (`Isolate`); else the run stops.
         attend: Who takes part in which round. None: everyone.
-        observers: Who looks on.
+        observers: Who looks on, before and after mixing; nothing that they do has effect.
     """
 
     engine: Engine
     plane: Plane
     seed: int
     isolate: Isolate | bool = False
-    attend: Everyone | None = None
-    observers: tuple[Observer, ...] = ()
+    attend: Attendance | None = None
+    observers: tuple[Callback, ...] = ()
 
 
 class Embedded(NamedTuple):

@@ -29,7 +29,7 @@ from graphcollab import (
     run,
     shard_tasks,
 )
-from graphcollab.engine import SGD, Adam, CrossEntropy, UserLoss, as_row_optimizer
+from graphcollab.engine import SGD, Adam, Loss, as_objective, as_row_optimizer
 from graphcollab.exchange import Exchange, Receive, ThroughCenters, ThroughServer
 from graphcollab.local import Fit
 from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
@@ -38,6 +38,8 @@ from graphcollab.models import MLP
 from graphcollab.settings import SettingError
 from graphcollab.stack import ParamSpec
 from graphcollab.train import Callback, History, save_checkpoint
+
+CROSS_ENTROPY = as_objective("cross_entropy")
 
 DIGITS = load_dataset("digits")
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
@@ -190,7 +192,7 @@ BAD = {
         "split 'test' has labels from 0 to 7, MLP has outputs for 0 to 2, and the loss refuses: .*7 is out of bounds",
     ),
     "label outside a sum": (
-        lambda: go(tasks=with_labels("train", 3, loss=CrossEntropy() + UserLoss(lambda o, t: o.square().mean()))),
+        lambda: go(tasks=with_labels("train", 3, loss=CROSS_ENTROPY + Loss(lambda o, t: o.square().mean()))),
         "split 'train' has labels from 0 to 3, MLP has outputs for 0 to 2",
     ),
     "label of binary tasks": (
@@ -280,7 +282,7 @@ BAD = {
     ),
     "part of a mixture": (
         lambda: directed().next.replace(exchange=Receive("head")),
-        "exchanges the part 'head', and its Mixture says 'all'",
+        "exchanges the part 'head', and its Fit says 'all'",
     ),
     "drop fraction": (lambda: l2c(drop_fraction=1.5), "fraction .*1.5"),
     "rounds": (lambda: go(rounds=0), "rounds must be a whole number of at least 1, got 0"),

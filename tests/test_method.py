@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, CrossEntropy, Engine, Proximal
+from graphcollab.engine import SGD, Engine, Proximal, as_objective
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.local import ClippedMean, CrossGradients, Fit, FitPersonal
@@ -15,13 +15,15 @@ from graphcollab.methods import ditto, dpsgd, fedavg, get_method, l2c, local, me
 from graphcollab.phases import Phases
 from graphcollab.piece import Exchanger, Field, Local, Rewiring, Weigher
 from graphcollab.plane import Plane
-from graphcollab.rewire import EveryRound
+from graphcollab.rewire import ApplyTransform
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import build_graph
 from graphcollab.transforms import TopK
 from graphcollab.typing import Env
+
+CROSS_ENTROPY = as_objective("cross_entropy")
 
 EXCHANGING = ("dpsgd", "fedavg", "l2c", "meta_l2c")
 
@@ -150,7 +152,7 @@ def test_replace_shares_no_state():
 
 def test_a_transform_can_rewire_every_round():
     method = l2c(epochs=1).replace(rewire=TopK(1))
-    assert method.rewire == EveryRound(method.rewire.transform)
+    assert method.rewire == ApplyTransform(method.rewire.transform)
     assert method.replace(name="again").rewire == method.rewire
     data, _ = Scene.small().play(method, rounds=2)
     sender, receiver = data.edge_index
@@ -175,7 +177,7 @@ def test_slots_that_share_different_things_may_name_different_parts():
 
 
 def test_objectives_pull_the_part_that_is_exchanged():
-    pull = Fit(objective=CrossEntropy() + 0.1 * Proximal(1.0, "head"))
+    pull = Fit(objective=CROSS_ENTROPY + 0.1 * Proximal(1.0, "head"))
     assert fedavg(part="head").replace(local=pull).part == "head"
     with pytest.raises(ValueError, match="fedavg exchanges the part 'all', and its Proximal says 'head'"):
         fedavg().replace(local=pull)

@@ -26,7 +26,7 @@ from graphcollab import Phases, build_model, concept_shift, label_shift, load_da
 from graphcollab.files import write_whole
 from graphcollab.methods import oracle
 from graphcollab.models import MODELS
-from graphcollab.tasks.class_groups import ANIMALS_VEHICLES
+from graphcollab.tasks import ANIMALS_VEHICLES
 from graphcollab.train import HealthCheck, WatchMerging
 
 DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.control.attendance import Everyone, Membership, Stragglers, attend, dismiss
+from graphcollab.control.at_work import Attendance, attend, dismiss
 from graphcollab.control.guard import Isolate
 
-__all__ = ["Everyone", "Isolate", "Membership", "Stragglers", "attend", "dismiss"]
+__all__ = ["Attendance", "Isolate", "attend", "dismiss"]

@@ -37,9 +37,9 @@ def forbidden_edges(data: Data) -> Tensor | None:
     """Return a mask of the graph's edges that may not exist, [E]; None if all may."""
     if "allowed" not in data:
         return None
-    wanted, may = (_keys(edges, data.num_nodes) for edges in (data.edge_index, data.allowed.edge_index))
     sender, receiver = data.edge_index
-    forbidden = (sender != receiver) & ~_is_in(wanted, may)
+    wanted, may = (_keys(edges, data.num_nodes) for edges in (data.edge_index, data.allowed.edge_index))
+    forbidden = (sender != receiver) & ~torch.isin(wanted, may)
     return forbidden if bool(forbidden.any()) else None
 
 
@@ -56,16 +56,9 @@ def components(data: Data, mutual: bool = True) -> Tensor:
         data: The graph.
         mutual: Nodes are in one part if each can influence the other along allowed edges (strongly connected);
             otherwise if one can (weakly connected). Without one-way edges these are the same.
-
-    Example:
-        >>> data = Data(num_nodes=4, node_id=torch.arange(4))
-        >>> data.allowed = allow(torch.tensor([[0, 1, 2], [1, 0, 1]]), 4)  # 0 and 1 hear each other, 1 hears 2
-        >>> components(data, mutual=False).unique().numel(), components(data).unique().numel()
-        (2, 3)
     """
-    count, device = data.num_nodes, data.node_id.device
     if "allowed" not in data:
-        return torch.zeros(count, dtype=torch.int64, device=device)
+        return torch.zeros_like(data.node_id)
     if mutual and "component" in data:
         return data.component
     from scipy.sparse import coo_matrix  # here, since importing it takes long
@@ -73,9 +66,9 @@ def components(data: Data, mutual: bool = True) -> Tensor:
 
     sender, receiver = data.allowed.edge_index.cpu().numpy()
     ones = torch.ones(len(sender), dtype=torch.int8).numpy()
-    matrix = coo_matrix((ones, (sender, receiver)), shape=(count, count)).tocsr()
+    matrix = coo_matrix((ones, (sender, receiver)), shape=(data.num_nodes, data.num_nodes)).tocsr()
     _, part = connected_components(matrix, directed=True, connection="strong" if mutual else "weak")
-    return torch.from_numpy(part).long().to(device)
+    return torch.from_numpy(part).to(data.node_id)
 
 
 def parts_apart(data: Data) -> Tensor | None:
@@ -103,8 +96,8 @@ def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete
     group = torch.zeros_like(data.node_id) if within is None else within.to(data.node_id.device)
     if "allowed" in data:
         if incomplete == "refuse":
-            _require_complete(data, env, _intersection(group, components(data, mutual=False)))
-        group = _intersection(group, components(data))
+            _require_complete(data, env, _in_both(group, components(data, mutual=False)))
+        group = _in_both(group, components(data))
     return without_the_alone(group)
 
 
@@ -135,12 +128,13 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
     """
     if "allowed" not in data:
         return
-    sender, receiver = data.allowed.edge_index
+    edges = data.allowed.edge_index
+    sender, receiver = edges
     if by_path:
         part = components(data)
         bad = part[sender] != part[receiver]
     else:
-        bad = ~_is_in(sender * data.num_nodes + receiver, _keys(data.allowed.edge_index, data.num_nodes))
+        bad = ~torch.isin(_keys(edges.flip(0), data.num_nodes), _keys(edges, data.num_nodes))
     if bool(bad.any()):
         names, first = env.engine.tasks.names, int(bad.nonzero()[0])
         here, there = names[int(receiver[first])], names[int(sender[first])]
@@ -171,18 +165,10 @@ def _require_complete(data: Data, env: Env, group: Tensor) -> None:
     )
 
 
-def _intersection(one: Tensor, two: Tensor) -> Tensor:
+def _in_both(one: Tensor, two: Tensor) -> Tensor:
     """Number the groups of nodes that are together in both, [K]."""
     return (one * (int(two.max()) + 1) + two).unique(return_inverse=True)[1]
 
 
 def _keys(edge_index: Tensor, count: int) -> Tensor:
     return edge_index[1] * count + edge_index[0]
-
-
-def _is_in(wanted: Tensor, known: Tensor) -> Tensor:
-    """Tell which numbers are among those known, which are sorted if they come from sorted edges."""
-    if not len(known):
-        return torch.zeros_like(wanted, dtype=torch.bool)
-    known = known.sort().values
-    return known[torch.searchsorted(known, wanted).clamp(max=len(known) - 1)] == wanted

@@ -1,17 +1,130 @@
-"""Which edges are in use in a round, and what the others' weights become, where some nodes are at rest."""
+"""Who is at work in a round, which edges are in use then, and what the others' weights become."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.keyed import keyed_uniform
+from graphcollab.settings import Count, Fraction, check_settings
 from graphcollab.typing import Env
 
-__all__ = ["count_messages", "edges_in_use", "has_neighbors", "weights_in_use"]
+__all__ = [
+    "Attendance",
+    "attend",
+    "count_messages",
+    "crossing_edges",
+    "dismiss",
+    "edges_in_use",
+    "has_neighbors",
+    "weights_in_use",
+]
+
+_DROP_STREAM, _LATE_STREAM = 121, 122
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """Who takes part in a round: not those who are away, come late, have not joined yet or have left.
+
+    Before it joins and after it has left, a node neither trains nor serves, and no pair with it is touched. One that
+    joins starts with the model and the edge weights it has, those of the run's start (under a server, with the last
+    average that the server has sent to everyone). Rounds count from 0 at the run's start, as in `graphcollab.Phases`.
+
+    Of the others a node that is away neither trains nor serves in that round. A late one trains, and merges what others
+    sent, but its own model misses the round: nobody waits for it, so pairs with it are skipped, and it is dropped, not
+    delivered in a later round. Both are drawn anew for every node and round, from (seed, ``node_id``, round).
+
+    Args:
+        drop: Probability to be away.
+        late: Probability to be late, of nodes that are not away.
+        joins: First round of nodes that are not there from the start, by ``node_id``.
+        leaves: First round without them of nodes that leave, by ``node_id``.
+
+    Raises:
+        SettingError: If a setting is not what its annotation says.
+        ValueError: If a node leaves before it has played a round.
+
+    Example:
+        >>> data = Data(node_id=torch.arange(3))
+        >>> elastic = Attendance(joins={2: 5}, leaves={0: 7})
+        >>> [elastic.members(data, round_).tolist() for round_ in (4, 6, 7)]
+        [[True, True, False], [True, True, True], [False, True, True]]
+    """
+
+    drop: Fraction = 0.0
+    late: Fraction = 0.0
+    joins: Mapping[int, Count] = field(default_factory=dict)
+    leaves: Mapping[int, Count] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        for what, rounds in (("joins", self.joins), ("leaves", self.leaves)):
+            object.__setattr__(self, what, dict(sorted(rounds.items())))
+        for node in self.joins.keys() & self.leaves.keys():
+            if self.leaves[node] <= self.joins[node]:
+                raise ValueError(
+                    f"node {node} joins in round {self.joins[node]} and would leave before it has played one, in round "
+                    f"{self.leaves[node]}: a node joins first, once, and leaves later"
+                )
+
+    def check(self, data: Data) -> None:
+        """Check that the nodes exist that are said to join or leave.
+
+        Raises:
+            ValueError: If one does not.
+        """
+        unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()))
+        if unknown:
+            raise ValueError(f"nodes {unknown[:5]}, said to join or leave, do not exist: name nodes by their node_id")
+
+    def members(self, data: Data, round_: int) -> Tensor:
+        """Return which nodes belong to the collaboration in a round, [K]: they have joined and not left."""
+        out = [n for n, first in self.joins.items() if round_ < first]
+        out += [n for n, last in self.leaves.items() if round_ >= last]
+        return ~torch.isin(data.node_id, torch.tensor(out, dtype=torch.int64, device=data.node_id.device))
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
+        there = keyed_uniform(env.seed, _DROP_STREAM, data.node_id, data.round) >= self.drop
+        in_time = keyed_uniform(env.seed, _LATE_STREAM, data.node_id, data.round) >= self.late
+        there = there & self.members(data, data.round)
+        return there, there & in_time
+
+
+def attend(data: Data, env: Env) -> Data:
+    """Return the graph with the masks of the round at hand: of the nodes at work those who are there."""
+    if env.attend is None:
+        return data
+    there, in_time = env.attend.at_work(data, env)
+    data = copy.copy(data)
+    data.trains, data.serves = data.trains & there, data.serves & in_time
+    return data
+
+
+def dismiss(data: Data, before: Data, began: Data, env: Env) -> Data:
+    """Return the graph with the masks from before the round, and who belongs to the collaboration in the next one.
+
+    Args:
+        data: The graph after the round's work.
+        before: The graph before `attend`.
+        began: The graph after it. Nodes that were at work then and are not any more (they have stopped, or were
+            isolated) stay at rest.
+        env: What pieces may use.
+    """
+    if env.attend is None:
+        return data
+    data = copy.copy(data)
+    for name in ("trains", "serves"):
+        data[name] = before[name] & (data[name] | ~began[name]) & ~data.isolated
+    data.present = env.attend.members(data, data.round + 1)
+    return data
 
 
 def edges_in_use(data: Data) -> Tensor | None:
@@ -23,6 +136,13 @@ def edges_in_use(data: Data) -> Tensor | None:
         return None
     sender, receiver = data.edge_index
     return (sender == receiver) | (data.serves[sender] & data.trains[receiver])
+
+
+def crossing_edges(data: Data) -> Tensor:
+    """Return which edges are in use and join two nodes, [E]."""
+    crossing = data.edge_index[0] != data.edge_index[1]
+    in_use = edges_in_use(data)
+    return crossing if in_use is None else crossing & in_use
 
 
 def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Data:
@@ -38,10 +158,9 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
         at_server: Who sends to a server, [K]. Default: models travel along the edges.
     """
     if at_server is None:
-        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
-        crossing = (sender != receiver) & (data.edge_weight != 0)
-        crossing = crossing if in_use is None else crossing & in_use
-        sent = torch.bincount(sender[crossing & env.plane.known(receiver)], minlength=data.num_nodes)
+        sender, receiver = data.edge_index
+        used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.known(receiver)
+        sent = torch.bincount(sender[used], minlength=data.num_nodes)
         sent = env.plane.reduce(sent)
     else:
         sent = 2 * at_server.long()

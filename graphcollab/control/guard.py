@@ -19,7 +19,7 @@ from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env
 
-__all__ = ["Isolate", "isolate", "judge", "settle", "settle_validation", "sift"]
+__all__ = ["Isolate", "find_diverged", "isolate", "settle", "settle_validation", "sift"]
 
 RAISED, WINDOW = 3, 10
 
@@ -28,8 +28,8 @@ RAISED, WINDOW = 3, 10
 class Isolate:
     r"""When a node that diverges is left behind: ``run(on_nonfinite=Isolate(factor))``.
 
-    Every node's models are judged after its local update, before anything of it is weighed, watched or sent. With L its
-    mean loss on its own training samples, x⁰ the model it began the round with and x the one it now has, a node has
+    Every node's models are examined after its local update, before anything of it is weighed, watched or sent. With L
+    its mean loss on its own training samples, x⁰ the model it began the round with and x the one it now has, a node has
     diverged if
 
     - a loss of a local step, a number of x or x⁰, or :math:`L(x)` is not finite, or
@@ -47,15 +47,11 @@ class Isolate:
     larger of their absolute values. Where both are 0 there is no bound. A model that others have made bad, and that the
     node's own update makes better, is not held against the node.
 
-    Judging takes a gradient and a loss on all training samples of every node a round: with a hundred nodes of 11 digits
+    That takes a gradient and a loss on all training samples of every node a round: with a hundred nodes of 11 digits
     each, rounds of five epochs took twice as long for it, rounds of a single step three times.
 
     Args:
         factor: f.
-
-    Example:
-        >>> Isolate().factor
-        10.0
     """
 
     factor: Annotated[float, Real(above=1)] = 10.0
@@ -68,9 +64,9 @@ def sift(data: Data, local: Local, env: Env) -> Data:
     """Isolate nodes whose own step diverges, where nodes hear of each other in the local update already."""
     if not local.crosses or not env.isolate:
         return data
-    tried, why = judge(local.alone(data, env), env, serves_start=True, held=trained_models(local))
+    tried, why = find_diverged(local.alone(data, env), env, serves_start=True, held=_trained_models(local))
     data = copy.copy(data)
-    data.good, data.loss_bound = tried.good, tried.loss_bound  # the round is judged again after the local update
+    data.good, data.loss_bound = tried.good, tried.loss_bound  # nodes are examined again after the local update
     return isolate(data, why) if why else data
 
 
@@ -84,7 +80,7 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
         serves_start: Whether others hear the models that the round began with.
     """
     if env.isolate:
-        data, why = judge(data, env, serves_start, alone=not local.crosses, held=trained_models(local))
+        data, why = find_diverged(data, env, serves_start, alone=not local.crosses, held=_trained_models(local))
         return isolate(data, why) if why else data
     bad = (data.bad_step >= 0).nonzero().flatten()
     if not len(bad):
@@ -114,11 +110,10 @@ def isolate(data: Data, why: Mapping[int, str]) -> Data:
     """Take nodes out of the collaboration: they get their last good models back, rest, and lose their edges.
 
     Args:
-        data: The graph, with what `judge` keeps.
+        data: The graph, with what `find_diverged` keeps.
         why: The nodes, and what was found with each of them.
     """
-    nodes = torch.tensor(sorted(why), dtype=torch.int64, device=data.node_id.device)
-    new = torch.zeros_like(data.isolated).index_fill(0, nodes, True) & ~data.isolated
+    new = _mask(data, torch.tensor(sorted(why), dtype=torch.int64, device=data.node_id.device)) & ~data.isolated
     apart = data.isolated | new
     sender, receiver = data.edge_index
     data = copy.copy(select_edges(data, (sender == receiver) | ~(apart[sender] | apart[receiver])))
@@ -134,25 +129,25 @@ def isolate(data: Data, why: Mapping[int, str]) -> Data:
     return data
 
 
-def trained_models(local: Local) -> tuple[str, ...]:
+def _trained_models(local: Local) -> tuple[str, ...]:
     """Return the fields with models that a local update trains: ``x``, and what it keeps that is a row per node."""
     return ("x", *(field.name for piece in local.walk() for field in piece.keeps if field.kind == "models"))
 
 
-def judge(
+def find_diverged(
     data: Data, env: Env, serves_start: bool = False, alone: bool = True, held: Collection[str] = ("x",)
 ) -> tuple[Data, dict[int, str]]:
-    """Return which of the nodes that train have diverged in their local update, and why.
+    """Return which of the nodes that train have diverged in their local update (`Isolate`), and why.
 
     Args:
         data: The graph after the local update; ``x_start`` has the models from before.
         env: What pieces may use.
         serves_start: Whether others hear the models from before.
         alone: Whether updates are nodes' own, and not steps along what others answered.
-        held: Fields that the local update has changed; those with a model per node are judged.
+        held: Fields that the local update has changed; those with a model per node are examined.
 
     Returns:
-        The data with what judging keeps: ``loss_bound`` [K], ``raised`` [K] (a bit for each of the last rounds), and as
+        The data with what is kept of it: ``loss_bound`` [K], ``raised`` [K] (a bit for each of the last rounds), and as
         ``good`` the last models of every node whose loss was finite and not above it, by field.
     """
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.settings import checked
-from graphcollab.tasks.partition import label_ranges
+from graphcollab.tasks._deal import label_ranges
 from graphcollab.tasks.pool import not_finite
 
 __all__ = ["LabelledArrays", "join_datasets"]

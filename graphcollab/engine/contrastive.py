@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.engine.objective import Context, Objective, Reads, Wrapped
+from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.settings import Positive
 
-__all__ = ["FirstView", "PrototypeContrast", "PrototypeUniformity", "SupervisedContrast"]
+__all__ = ["PrototypeContrast", "PrototypeUniformity", "SupervisedContrast"]
 
 
 @dataclass(frozen=True)
@@ -141,40 +141,6 @@ class PrototypeUniformity(Objective):
         else:  # left out beforehand: of long prototypes, e to their own square may be infinite
             among = (prototypes @ prototypes.T / self.temperature).masked_fill(itself, -math.inf).exp()
         return among.sum() / len(prototypes)
-
-
-@dataclass(frozen=True)
-class FirstView(Wrapped):
-    """An objective of the first view only.
-
-    Args:
-        term: The objective.
-    """
-
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the objective of the views that come first."""
-        return self.term(*_first(outputs, targets, context, dim=0))
-
-    def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the objectives of many nodes at once."""
-        return self.term.rows(*_first(outputs, targets, context, dim=1))
-
-
-def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tuple[Tensor, Tensor, Context]:
-    """Return what belongs to the first view."""
-    count = outputs.shape[dim] // context.views
-
-    def cut(values: Tensor) -> Tensor:
-        return values.narrow(dim, 0, count)
-
-    own = replace(
-        context,
-        weight=None if context.weight is None else cut(context.weight) * context.views,
-        latent=None if context.latent is None else cut(context.latent),
-        projection=None if context.projection is None else cut(context.projection),
-        views=1,
-    )
-    return cut(outputs), cut(targets), own
 
 
 def _check_labels(targets: Tensor) -> None:

@@ -13,7 +13,7 @@ from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
-from graphcollab.engine.rows import BatchGradient, FitState, Fitted, Outputs, Rows, entries, in_order, outcome
+from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
 from graphcollab.engine.samples import Feed, few_samples, take_samples
 from graphcollab.engine.views import Views
 from graphcollab.stack import ParamSpec, Stacks
@@ -94,7 +94,8 @@ class Engine:
         anchor: Stacks | None = None,
         given: Mapping[str, Tensor] | None = None,
         views: Views | None = None,
-        state: FitState | None = None,
+        slots: Mapping[str, Stacks] | None = None,
+        step: Tensor | None = None,
         scale: Mapping[str, Tensor] | None = None,
     ) -> Fitted:
         """Train every row on its node's training samples.
@@ -108,7 +109,8 @@ class Engine:
             anchor: One anchor per row, where the objective asks for one.
             given: What the objective is given beside the samples, by name, [R, ...] each.
             views: Augmented views of the samples.
-            state: The optimiser's state. Default: none, as at the start.
+            slots: The optimiser's state, by slot. Default: none, as at the start.
+            step: Optimiser steps taken before, [R]. Default: 0.
             scale: For some parts of the model, the share s [R] that a row's own model has in it: it is s h + r with r
                 fixed, and h is trained (`RowOptimizer.update_share`). Default: all is the row's own.
         """
@@ -117,12 +119,12 @@ class Engine:
         pool, counts = self.tasks.pools[split.pool], split.sizes[rows.node]
         plan = steps.batch_size, steps.epochs, steps.steps
         planned = local_steps(counts, *plan)
-        taken = torch.zeros_like(rows.node) if state is None else state.step
+        taken = torch.zeros_like(rows.node) if step is None else step
         layout = [(s, where, self.backends[s]) for s, where in self._stacks(rows)]
         models = [rows.source.tensors[s].new_empty(len(where), b.spec.num_columns) for s, where, b in layout]
-        slots = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        state = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        before = state if slots is None else {slot: many.tensors for slot, many in slots.items()}
         loss = torch.empty(len(rows), dtype=rows.dtype)
-        before = slots if state is None else {slot: many.tensors for slot, many in state.slots.items()}
         seen: list[tuple[Tensor, Schedule, Tensor]] = []
         for place, (s, where, backend) in enumerate(layout):
             width = backend.spec.num_parameters
@@ -137,20 +139,20 @@ class Engine:
                 more = entries(given, take, pool.inputs), near, entries(scale, take, pool.inputs)
                 feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more)
                 flat = rows.parameters(s, take)
-                old = {slot: pick(before[slot][place], local)[:, :width] for slot in slots}
+                old = {slot: pick(before[slot][place], local)[:, :width] for slot in state}
                 lies = consecutive(local)
                 out = None if lies is None else models[place][lies]
                 new, moved, losses = backend.fit(flat, feed, optimizer, objective, old, taken[take], out)
                 if out is None:
                     models[place][beside(local, new)] = new
                 for slot, values in moved.items():
-                    slots[slot][place][beside(local, new), :width] = values
+                    state[slot][place][beside(local, new), :width] = values
                 seen.append((take, schedule, torch.cat([losses, new.sum(1)[None]])))
         loss, bad = outcome(seen, loss)
         specs, members = tuple(b.spec for _, _, b in layout), tuple(where for _, where, _ in layout)
         fitted = Stacks(specs, tuple(models), members)
-        after = FitState({slot: fitted.like(many) for slot, many in slots.items()}, taken + planned)
-        return Fitted(fitted, loss, bad, after)
+        after = {slot: fitted.like(many) for slot, many in state.items()}
+        return Fitted(fitted, loss, bad, after, taken + planned)
 
     def batch_gradient(
         self,
@@ -161,7 +163,7 @@ class Engine:
         batch_size: int,
         part: str = "all",
         objective: Objective | None = None,
-    ) -> BatchGradient:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
 
         It is the gradient that the first local step of a round would take: in training mode, of the batch that seed,
@@ -176,6 +178,10 @@ class Engine:
             part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
             objective: Default: the task's loss.
 
+        Returns:
+            Losses [R], gradients [R, P_part], and what models hold behind their parameters (running statistics) after
+            the pass, [R, columns - P]; None where rows are of several architectures.
+
         Example:
             >>> from graphcollab.stack import ParamSpec
             >>> from graphcollab.tasks import Tasks
@@ -183,12 +189,12 @@ class Engine:
             >>> module = torch.nn.Linear(1, 1, bias=False)
             >>> spec = ParamSpec.from_module(module)
             >>> engine, models = Engine(tasks, [module], [spec]), Stacks.single(spec, torch.tensor([[3.0]]))
-            >>> engine.batch_gradient(Rows.own(models), seed=0, round_=0, batch_size=2).gradient.tolist()
+            >>> engine.batch_gradient(Rows.own(models), seed=0, round_=0, batch_size=2)[1].tolist()
             [[6.0]]
         """
         objective = objective or self.objective
         if not len(rows):
-            return BatchGradient(*self._nothing(rows, part), None)
+            return *self._nothing(rows, part), None
         split = self.tasks.splits["train"]
         pool = self.tasks.pools[split.pool]
         # One batch per node, however many rows meet its data: index [N, B] and sizes [N]
@@ -210,7 +216,7 @@ class Engine:
         order, losses, gradients, rests = zip(*found, strict=True)
         several = sum(1 for _ in self._stacks(rows)) > 1
         buffers = None if several else in_order(rests, order)
-        return BatchGradient(in_order(losses, order).cpu(), in_order(gradients, order), buffers)
+        return in_order(losses, order).cpu(), in_order(gradients, order), buffers
 
     def grad(
         self,

@@ -1,133 +1,92 @@
-"""Losses of outputs against targets: the named ones, and a user's own; pulls towards an anchor."""
+"""Losses of outputs against targets, by name or a user's own, and the pull of parameters towards an anchor."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from graphcollab.engine.objective import Context, Objective, Reads
-from graphcollab.settings import Real
+from graphcollab.settings import NonNegative
 
-__all__ = ["BinaryCrossEntropy", "CosinePull", "CrossEntropy", "SquaredError", "UserLoss", "as_objective"]
-
-
-@dataclass(frozen=True)
-class CrossEntropy(Objective):
-    """Cross-entropy of logits [B, C] and labels [B]."""
-
-    reads: ClassVar[Reads] = Reads()
-
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the mean over the samples."""
-        return context.mean(F.cross_entropy(outputs, targets, reduction="none"))
-
-    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check that labels are classes of the outputs."""
-        if outputs.dim() != 2:
-            raise ValueError(
-                f"cross-entropy needs one output per class, [B, C], {model} has outputs of shape "
-                f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'"
-            )
-        if targets.is_floating_point() or targets.dim() != 1:
-            raise ValueError(
-                f"cross-entropy needs one whole-number label per sample, targets of split {split!r} are "
-                f"{targets.dtype} of shape {tuple(targets.shape)}: for regression use loss='mse'"
-            )
-        if _outside(outputs, targets):
-            raise ValueError(_labels_message(outputs, targets, model, split))
-
-    def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the mean over the samples of every node: one flattened call, where vmap gathers piece by piece."""
-        if outputs.dim() != 3 or targets.dim() != 2 or targets.is_floating_point():
-            return super().rows(outputs, targets, context)
-        flat = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
-        per_sample = flat.view(targets.shape)
-        return per_sample.mean(1) if context.weight is None else (per_sample * context.weight).sum(1)
+__all__ = ["Loss", "Proximal", "as_objective"]
 
 
 @dataclass(frozen=True)
-class SquaredError(Objective):
-    """Mean squared error; outputs [B] or [B, 1] fit targets [B]."""
+class Loss(Objective):
+    """A function of the outputs and targets of one node's batch, such as a user's own; `as_objective` has named ones.
 
-    reads: ClassVar[Reads] = Reads()
-
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the mean over samples and components."""
-        return context.mean(
-            (_like(outputs, targets) - targets).square().flatten(1).mean(1)
-            if targets.dim() > 1
-            else (_like(outputs, targets) - targets).square()
-        )
-
-    def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the means of all rows, [R]; for plain targets [R, B] in a few operations, without vmap's own work."""
-        if targets.dim() != 2:
-            return super().rows(outputs, targets, context)
-        error = (_like(outputs, targets) - targets).square()
-        return error.mean(1) if context.weight is None else (error * context.weight).sum(1)
-
-
-@dataclass(frozen=True)
-class BinaryCrossEntropy(Objective):
-    """Binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B]."""
-
-    reads: ClassVar[Reads] = Reads()
-
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the mean over the samples."""
-        logits = _like(outputs, targets)
-        return context.mean(F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none"))
-
-    def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check that labels are 0 or 1."""
-        wrong = targets[(targets != 0) & (targets != 1)]
-        if len(wrong):
-            raise ValueError(
-                f"binary cross-entropy needs labels 0 or 1, split {split!r} has {wrong[0].item():g}: relabel the "
-                "samples, or use loss='cross_entropy' for more than two classes"
-            )
-
-
-@dataclass(frozen=True)
-class UserLoss(Objective):
-    """A user's own loss ``function(outputs, targets) -> scalar`` of one node's batch.
+    Args:
+        function: ``function(outputs, targets)`` of one batch, [B, ...] each.
+        per_sample: It returns the loss of every sample by itself, [B], whose mean is taken. Else it returns a scalar
+            tensor, and nodes are grouped by batch length.
+        refuse: Raises if targets do not go with the outputs; called as `check` is. Default: labels that are no class
+            of the outputs are refused where the function refuses them.
 
     Raises:
-        TypeError: When called, if the function does not return a scalar tensor.
+        TypeError: When called, if the function does not return that.
     """
 
     function: Callable[[Tensor, Tensor], Any]
+    per_sample: bool = False
+    refuse: Callable[[Tensor, Tensor, str, str], None] | None = field(default=None, repr=False)
 
-    reads: ClassVar[Reads] = Reads(alike=True)
+    @property
+    def reads(self) -> Reads:
+        """Nothing but the samples."""
+        return PER_SAMPLE if self.per_sample else PER_BATCH
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Call the function."""
+        """Call the function, and average over the samples where it does not."""
         loss = self.function(outputs, targets)
-        if not isinstance(loss, Tensor) or loss.dim() != 0:
+        wanted = "one number per sample, [B]" if self.per_sample else "one number per batch (a scalar tensor)"
+        if not isinstance(loss, Tensor) or loss.dim() != int(self.per_sample):
             got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise TypeError(f"a loss must return one number per batch (a scalar tensor), got {got}: average it")
-        return loss
+            raise TypeError(f"a loss must return {wanted}, got {got}: average it")
+        return context.mean(loss) if self.per_sample else loss
+
+    def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Return the losses of many nodes: of samples in one flattened call, where vmap would gather piece by piece."""
+        if not self.per_sample:
+            return super().rows(outputs, targets, context)
+        losses = self.function(outputs.flatten(0, 1), targets.flatten(0, 1)).view(targets.shape[:2])
+        return losses.mean(1) if context.weight is None else (losses * context.weight).sum(1)
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check that the function takes labels outside the outputs, if there are any (it may ignore some).
+        """Check as it is said to, or that the function takes labels that are no class (it may ignore some).
 
         It is tried on the CPU: on a GPU a label out of range would bring down the whole program.
         """
+        if self.refuse is not None:
+            return self.refuse(outputs, targets, model, split)
         classes = targets.dtype == torch.int64 and targets.dim() == 1 and outputs.dim() == 2 and outputs.shape[-1] > 1
-        if not classes or not _outside(outputs, targets):
-            return
-        try:
-            self.function(outputs[[0, 0]].cpu(), torch.stack([targets.min(), targets.max()]).cpu())
-        except (IndexError, RuntimeError) as error:
-            raise ValueError(
-                f"{_labels_message(outputs, targets, model, split)}, and the loss refuses: {error}"
-            ) from error
+        if classes and (message := _outside(outputs, targets, model, split)):
+            try:
+                self.function(outputs[[0, 0]].cpu(), torch.stack([targets.min(), targets.max()]).cpu())
+            except (IndexError, RuntimeError) as error:
+                raise ValueError(f"{message}, and the loss refuses: {error}") from error
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross-entropy of logits [B, C] and labels [B], [B]."""
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over components of the squared error, [B]; outputs [B] or [B, 1] fit targets [B]."""
+    error = (_like(outputs, targets) - targets).square()
+    return error.flatten(1).mean(1) if error.dim() > 1 else error
+
+
+def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B], [B]."""
+    logits = _like(outputs, targets)
+    return F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -139,63 +98,95 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs
 
 
-def _outside(outputs: Tensor, labels: Tensor) -> bool:
-    """Tell whether there are labels [N] that are no class of the outputs [B, C]."""
-    return len(labels) > 0 and not 0 <= int(labels.min()) <= int(labels.max()) < outputs.shape[-1]
+def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+    if outputs.dim() != 2:
+        raise ValueError(
+            f"cross-entropy needs one output per class, [B, C], {model} has outputs of shape "
+            f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'"
+        )
+    if targets.is_floating_point() or targets.dim() != 1:
+        raise ValueError(
+            f"cross-entropy needs one whole-number label per sample, targets of split {split!r} are "
+            f"{targets.dtype} of shape {tuple(targets.shape)}: for regression use loss='mse'"
+        )
+    if message := _outside(outputs, targets, model, split):
+        raise ValueError(message)
 
 
-def _labels_message(outputs: Tensor, labels: Tensor, model: str, split: str) -> str:
+def _refuse_not_binary(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+    wrong = targets[(targets != 0) & (targets != 1)]
+    if len(wrong):
+        raise ValueError(
+            f"binary cross-entropy needs labels 0 or 1, split {split!r} has {wrong[0].item():g}: relabel the samples, "
+            "or use loss='cross_entropy' for more than two classes"
+        )
+
+
+def _outside(outputs: Tensor, labels: Tensor, model: str, split: str) -> str | None:
+    """Say which labels [N] are no class of the outputs [B, C], if any."""
+    if not len(labels) or 0 <= int(labels.min()) <= int(labels.max()) < outputs.shape[-1]:
+        return None
     return (
         f"split {split!r} has labels from {int(labels.min())} to {int(labels.max())}, "
         f"{model} has outputs for 0 to {outputs.shape[-1] - 1}"
     )
 
 
-_NAMED: dict[str, Objective] = {"cross_entropy": CrossEntropy(), "mse": SquaredError(), "bce": BinaryCrossEntropy()}
+PER_SAMPLE, PER_BATCH = Reads(), Reads(alike=True)
+NAMED: dict[str, Loss] = {
+    "cross_entropy": Loss(cross_entropy, True, _refuse_no_classes),
+    "mse": Loss(squared_error, True),
+    "bce": Loss(binary_cross_entropy, True, _refuse_not_binary),
+}
 
 
 def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
     """Turn a name, a user's function or an objective into an objective.
 
+    Args:
+        loss: ``"cross_entropy"`` of logits [B, C] and labels [B]; ``"mse"``, where outputs [B] or [B, 1] fit targets
+            [B]; ``"bce"`` of logits [B] or [B, 1] and labels 0 or 1 [B]; a function for `Loss`; or an objective.
+
     Raises:
         ValueError: If there is no such name; the message names the nearest.
 
     Example:
-        >>> as_objective("mse")
-        SquaredError()
+        >>> as_objective("mse")(torch.tensor([[1.0], [3.0]]), torch.zeros(2), Context(None, {}))
+        tensor(5.)
     """
     if isinstance(loss, Objective):
         return loss
     if isinstance(loss, str):
-        if loss not in _NAMED:
-            nearest = difflib.get_close_matches(loss.lower(), _NAMED, n=1, cutoff=0.0)[0]
+        if loss not in NAMED:
+            nearest = difflib.get_close_matches(loss.lower(), NAMED, n=1, cutoff=0.0)[0]
             raise ValueError(
-                f"unknown loss {loss!r}; did you mean {nearest!r}? Known: {', '.join(_NAMED)}, or a function (outputs, "
+                f"unknown loss {loss!r}; did you mean {nearest!r}? Known: {', '.join(NAMED)}, or a function (outputs, "
                 "targets)"
             )
-        return _NAMED[loss]
-    return UserLoss(loss)
+        return NAMED[loss]
+    return Loss(loss)
 
 
 @dataclass(frozen=True)
-class CosinePull(Objective):
-    r"""Minus the cosine of the parameters with the anchor, times ``mu``.
-
-    Its gradient is :math:`-\mu (u / \lVert u \rVert - \cos \cdot \, \theta / \lVert \theta \rVert) / \lVert \theta
-    \rVert` for the anchor u, which is zero where both have one direction, as at the first local step.
+class Proximal(Objective):
+    r"""The distance of the parameters θ to the anchor u, times ``mu``.
 
     Args:
-        mu: Strength of the pull; below 0 it pushes away.
-        part: Part of the model that is pulled.
+        mu: Strength of the pull.
+        part: Part of the model that is pulled, which must be the one that is exchanged.
+        distance: ``"square"``, :math:`\frac12 \lVert \theta - u \rVert^2`; or ``"cosine"``,
+            :math:`-\cos(\theta, u)`, whose gradient :math:`-(u / \lVert u \rVert - \cos \cdot \, \theta / \lVert
+            \theta \rVert) / \lVert \theta \rVert` is zero where both have one direction, as at the first local step.
 
     Raises:
         ValueError: When called, if the context has no anchor, or no architecture to look the part up in.
     """
 
-    reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
-
-    mu: Annotated[float, Real()]
+    mu: NonNegative
     part: str = "all"
+    distance: Literal["square", "cosine"] = "square"
+
+    reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
 
     @property
     def agrees(self) -> Mapping[str, object]:
@@ -203,19 +194,24 @@ class CosinePull(Objective):
         return {"part": self.part}
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the term; outputs and targets play no part."""
+        """Return the penalty; outputs and targets play no part."""
         if context.anchor is None:
-            raise ValueError("CosinePull needs an anchor: use it in a local update that provides one")
+            raise ValueError("Proximal needs an anchor: use it in a local update that provides one")
         if context.spec is None and self.part != "all":
-            raise ValueError(f"CosinePull of the part {self.part!r} needs to know the parts: give the context a spec")
+            raise ValueError(f"Proximal of the part {self.part!r} needs to know the parts: give the context a spec")
         names = context.anchor if context.spec is None else context.spec.names_in(self.part)
-        pairs = [(context.params[name], context.anchor[name]) for name in names]
-        product, own, other = (torch.stack(terms).sum() for terms in zip(*map(_products, pairs), strict=True))
-        tiny = torch.finfo(product.dtype).tiny
-        return -self.mu * product / (own.clamp(min=tiny).sqrt() * other.clamp(min=tiny).sqrt())
+        return self.mu * DISTANCES[self.distance]([(context.params[name], context.anchor[name]) for name in names])
 
 
-def _products(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a·b, a·a and b·b of two tensors."""
-    a, b = pair
-    return (a * b).sum(), a.square().sum(), b.square().sum()
+def _half_square(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    return 0.5 * torch.stack([(own - anchor).square().sum() for own, anchor in pairs]).sum()
+
+
+def _minus_cosine(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    product = torch.stack([(own * anchor).sum() for own, anchor in pairs]).sum()
+    squares = (torch.stack([one.square().sum() for one in end]).sum() for end in zip(*pairs, strict=True))
+    own, anchor = (square.clamp(min=torch.finfo(square.dtype).tiny).sqrt() for square in squares)
+    return -product / (own * anchor)
+
+
+DISTANCES = {"square": _half_square, "cosine": _minus_cosine}

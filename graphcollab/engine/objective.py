@@ -5,20 +5,19 @@ from __future__ import annotations
 import functools
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
 from torch import Tensor
 from torch.func import vmap
 
 from graphcollab.piece import Piece
-from graphcollab.settings import Finite, NonNegative
+from graphcollab.settings import Finite, check_setting
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Context", "Objective", "Proximal", "Reads", "Scaled", "Sum", "Wrapped"]
+__all__ = ["Context", "FirstView", "Objective", "Reads", "Sum"]
 
 Params = Mapping[str, Tensor]
 
@@ -147,18 +146,21 @@ class Objective(Piece, ABC):
 
     def __add__(self, other: Objective) -> Objective:
         """Return the sum of two objectives."""
-        return Sum(tuple(term for one in (self, other) for term in (one.terms if isinstance(one, Sum) else (one,))))
+        one, two = (of if isinstance(of, Sum) else Sum((of,), (1.0,)) for of in (self, other))
+        return Sum(one.terms + two.terms, one.scales + two.scales)
 
     def __rmul__(self, scale: float) -> Objective:
         """Return the objective times a number."""
-        return Scaled(self, scale)
+        check_setting("scale", Finite, scale)
+        return Sum((self,), (scale,))
 
 
 @dataclass(frozen=True)
 class Sum(Objective):
-    """Sum of objectives."""
+    """Sum of objectives, each times a number; it reads what any of them reads."""
 
     terms: tuple[Objective, ...]
+    scales: tuple[float, ...]
 
     @cached_property
     def reads(self) -> Reads:
@@ -171,23 +173,31 @@ class Sum(Objective):
         for term in self.terms:
             yield from term.walk()
 
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Add the terms."""
-        return functools.reduce(operator.add, (term(outputs, targets, context) for term in self.terms))
-
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         """Check by every term."""
         for term in self.terms:
             term.check(outputs, targets, model, split)
 
+    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
+        """Add the terms."""
+        return self._add([term(outputs, targets, context) for term in self.terms])
+
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Add the terms of many nodes at once."""
-        return functools.reduce(operator.add, (term.rows(outputs, targets, context) for term in self.terms))
+        return self._add([term.rows(outputs, targets, context) for term in self.terms])
+
+    def _add(self, losses: Sequence[Tensor]) -> Tensor:
+        scaled = (loss if scale == 1 else scale * loss for loss, scale in zip(losses, self.scales, strict=True))
+        return functools.reduce(operator.add, scaled)
 
 
 @dataclass(frozen=True)
-class Wrapped(Objective):
-    """An objective made of one other, ``term``, which reads what that reads."""
+class FirstView(Objective):
+    """An objective of the first view only.
+
+    Args:
+        term: The objective.
+    """
 
     term: Objective
 
@@ -200,50 +210,23 @@ class Wrapped(Objective):
         """Check by the term."""
         self.term.check(outputs, targets, model, split)
 
-
-@dataclass(frozen=True)
-class Scaled(Wrapped):
-    """An objective times a number."""
-
-    scale: Finite
-
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Scale the term."""
-        return self.scale * self.term(outputs, targets, context)
+        """Return the objective of the views that come first."""
+        return self.term(*_first(outputs, targets, context, dim=0))
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Scale the term of many nodes at once."""
-        return self.scale * self.term.rows(outputs, targets, context)
+        """Return the objectives of many nodes at once."""
+        return self.term.rows(*_first(outputs, targets, context, dim=1))
 
 
-@dataclass(frozen=True)
-class Proximal(Objective):
-    """Half the squared distance to the anchor, times ``mu``: (mu / 2) ‖θ − anchor‖².
+def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tuple[Tensor, Tensor, Context]:
+    """Return what belongs to the first view; samples are counted in dimension ``dim``."""
+    count = outputs.shape[dim] // context.views
 
-    Args:
-        mu: Strength of the pull.
-        part: Part of the model that is pulled, which must be the one that is exchanged.
+    def cut(values: Tensor | None) -> Any:
+        return None if values is None else values.narrow(dim, 0, count)
 
-    Raises:
-        ValueError: When called, if the context has no anchor, or no architecture to look the part up in.
-    """
-
-    mu: NonNegative
-    part: str = "all"
-
-    reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
-
-    @property
-    def agrees(self) -> Mapping[str, object]:
-        """The part."""
-        return {"part": self.part}
-
-    def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the penalty; outputs and targets play no part."""
-        if context.anchor is None:
-            raise ValueError("Proximal needs an anchor: use it in a local update that provides one")
-        if context.spec is None and self.part != "all":
-            raise ValueError(f"Proximal of the part {self.part!r} needs to know the parts: give the context a spec")
-        names = context.anchor if context.spec is None else context.spec.names_in(self.part)
-        terms = [(context.params[name] - context.anchor[name]).square().sum() for name in names]
-        return 0.5 * self.mu * torch.stack(terms).sum()
+    weight = None if context.weight is None else cut(context.weight) * context.views
+    latent, projection = cut(context.latent), cut(context.projection)
+    own = replace(context, weight=weight, latent=latent, projection=projection, views=1)
+    return cut(outputs), cut(targets), own

@@ -14,8 +14,6 @@ from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule
 
 __all__ = [
-    "BatchGradient",
-    "FitState",
     "Fitted",
     "NonFiniteLossError",
     "Outputs",
@@ -156,50 +154,23 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FitState:
-    """The optimiser's state of R rows.
-
-    Args:
-        slots: By slot, zero in the columns of buffers; position r is row r.
-        step: Optimiser steps taken, [R].
-    """
-
-    slots: Mapping[str, Stacks]
-    step: Tensor
-
-
-@dataclass(frozen=True)
 class Fitted:
-    """What `Engine.fit` returns for R rows.
+    """What `Engine.fit` returns for R rows; position r of models and of the optimiser's state is row r.
 
     Args:
-        models: New models; position r is row r.
+        models: New models.
         loss: Mean training loss over a row's steps, [R].
         bad_step: First step whose loss was not finite, [R]; -1 where all were. It is the number of steps where all
             losses were finite but the last step left a model that is not.
-        state: The optimiser's state.
+        slots: The optimiser's state by slot, zero in the columns of buffers.
+        step: Optimiser steps taken, [R].
     """
 
     models: Stacks
     loss: Tensor
     bad_step: Tensor
-    state: FitState
-
-
-@dataclass(frozen=True)
-class BatchGradient:
-    """What `Engine.batch_gradient` returns for R rows.
-
-    Args:
-        loss: Loss on the batch, [R].
-        gradient: Its gradient, [R, P_part].
-        buffers: What models hold behind their parameters (running statistics) after the pass, [R, columns - P]; None
-            where rows are of several architectures.
-    """
-
-    loss: Tensor
-    gradient: Tensor
-    buffers: Tensor | None
+    slots: Mapping[str, Stacks]
+    step: Tensor
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Receive(Exchanger):
     .. math::
         r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
 
-    The models ``x`` stay as they are. `graphcollab.local.Mixture` starts the next round from
+    The models ``x`` stay as they are. ``Fit(through=...)`` starts the next round from
     :math:`\alpha_{ii} x_i + r_i`. (To mix at the end of the round, and judge nodes by their models before that, is not
     the same for nodes at rest and for isolated ones, who keep their own model here.)
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from graphcollab.local.combine import ClippedMean, Combine, ProjectedGradient
 from graphcollab.local.cross_gradients import CrossGradients
-from graphcollab.local.fit import Fit, FitPersonal, Mixture
+from graphcollab.local.fit import Fit, FitPersonal
 
-__all__ = ["ClippedMean", "Combine", "CrossGradients", "Fit", "FitPersonal", "Mixture", "ProjectedGradient"]
+__all__ = ["ClippedMean", "Combine", "CrossGradients", "Fit", "FitPersonal", "ProjectedGradient"]

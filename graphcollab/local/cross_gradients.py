@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.engine import SGD, BatchGradient, RowOptimizer, Rows, as_row_optimizer
+from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer
 from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit
 from graphcollab.piece import Field, Local
@@ -153,19 +153,18 @@ class CrossGradients(Local):
         taken.train_loss, taken.bad_step = data.train_loss.clone(), torch.full_like(data.node_id, -1)
         for s, where, row in data.x.locate(nodes) if len(nodes) else ():
             mine, width = nodes[where], data.x.specs[s].num_parameters
-            found = self._gradient(Rows.own(data.x, mine), data, env)
-            gradients[s][row, :width] = found.gradient
-            if found.buffers is not None and found.buffers.shape[1]:
+            loss, gradients[s][row, :width], buffers = self._gradient(Rows.own(data.x, mine), data, env)
+            if buffers is not None and buffers.shape[1]:
                 models[s] = models[s].clone()
-                models[s][row, width:] = found.buffers
-            taken.train_loss[mine] = found.loss.to(data.train_loss.dtype)
-            taken.bad_step[mine[~torch.isfinite(found.loss)]] = 0
+                models[s][row, width:] = buffers
+            taken.train_loss[mine] = loss.to(data.train_loss.dtype)
+            taken.bad_step[mine[~torch.isfinite(loss)]] = 0
         taken.bad_step = env.plane.publish(taken.bad_step)
         taken.x, taken.fit_step = data.x.like(models), data.fit_step + data.trains.long()
         return taken, data.x.like(gradients)
 
-    def _gradient(self, rows: Rows, data: Data, env: Env, part: str = "all") -> BatchGradient:
-        """Return the gradients of the round's batches."""
+    def _gradient(self, rows: Rows, data: Data, env: Env, part: str = "all") -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return losses, gradients and buffers of the round's batches."""
         return env.engine.batch_gradient(rows, seed=env.seed, round_=data.round, batch_size=self.batch_size, part=part)
 
     def _asked(self, data: Data, bad_step: Tensor) -> Tensor:
@@ -179,7 +178,7 @@ class CrossGradients(Local):
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
         sender, receiver = data.edge_index[:, edges.flatten()]
         rows = Rows.with_part_of(data.x, sender, receiver, self.part)
-        answers = env.plane.at_data(rows, lambda rows: self._gradient(rows, data, env, self.part).gradient, to="model")
+        answers = env.plane.at_data(rows, lambda rows: self._gradient(rows, data, env, self.part)[1], to="model")
         return answers.unflatten(0, edges.shape)
 
     def _count(self, data: Data, env: Env, asked: Tensor) -> Data:

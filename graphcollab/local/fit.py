@@ -12,26 +12,29 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.device import beside, pick
-from graphcollab.engine.contrastive import FirstView
-from graphcollab.engine.objective import Objective, Proximal
+from graphcollab.engine.losses import Proximal
+from graphcollab.engine.objective import FirstView, Objective
 from graphcollab.engine.optimizer import LocalSteps
-from graphcollab.engine.rows import FitState, Rows
+from graphcollab.engine.rows import Rows
 from graphcollab.engine.views import Views
 from graphcollab.local.check_fit import check_batches, check_judging, check_objective, check_views
-from graphcollab.piece import Field, Local, Piece
+from graphcollab.piece import Field, Local
 from graphcollab.settings import NonNegative
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["Fit", "FitPersonal", "Mixture"]
+__all__ = ["Fit", "FitPersonal"]
 
 
 @dataclass(frozen=True)
-class Mixture(Piece):
-    r"""Train every node through the mixture of its own model with those it has received: ``Fit(through=Mixture())``.
+class Fit(LocalSteps, Local):
+    r"""Train every node whose ``data.trains`` is set for some local steps from where it stands.
 
-    From `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio
-    State University 2021)`, section 3.2.2:
+    Nodes at rest keep their models and their optimiser state.
+
+    With ``through`` a node trains through the mixture of its own model with those it has received, as in phase 2 of
+    `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio State
+    University 2021)`, section 3.2.2:
 
     .. math::
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
@@ -40,42 +43,9 @@ class Mixture(Piece):
     with the received models :math:`h_j` fixed, so the gradient with respect to h is
     :math:`\alpha_{ii} \nabla \mathcal{L}(\bar h)` and a step of plain SGD moves the mixture by
     :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}(\bar h)`. The round's result is the mixed model, as in the thesis.
-    Weight decay acts on the mixture. A node that has received nothing trains alone, bit for bit, and so do all where
-    the exchange is not `Receive`.
-
-    Args:
-        part: Part of the model that is mixed; the rest of it is the node's own and takes whole steps.
-
-    Shapes:
-        Reads ``received`` [K, P_part] and ``own_share`` [K], which the exchange `graphcollab.exchange.Receive` keeps.
-    """
-
-    part: str = "all"
-
-    @property
-    def agrees(self) -> Mapping[str, object]:
-        """The part."""
-        return {"part": self.part}
-
-    def start(self, data: Data, env: Env) -> Stacks:
-        """Return α_ii h_i + Σ α_ij h_j of the nodes that train, and the others' own models."""
-        if "received" not in data:
-            return data.x
-        own = data.x.part(self.part)
-        mine = env.plane.mine
-        mixed = mine(data.own_share)[:, None] * own + data.received
-        return data.x.with_part(self.part, torch.where(mine(data.trains)[:, None], mixed, own))
-
-    def share(self, data: Data, nodes: Tensor) -> dict[str, Tensor] | None:
-        """Return the own model's share in the mixture, α_ii [n], by part."""
-        return {self.part: data.own_share[nodes]} if "received" in data else None
-
-
-@dataclass(frozen=True)
-class Fit(LocalSteps, Local):
-    """Train every node whose ``data.trains`` is set for some local steps from where it stands.
-
-    Nodes at rest keep their models and their optimiser state.
+    Weight decay acts on the mixture. It reads ``received`` [K, P_part] and ``own_share`` [K], which the exchange
+    `graphcollab.exchange.Receive` keeps: a node that has received nothing trains alone, bit for bit, and so do all
+    under another exchange.
 
     Args:
         epochs: As for `LocalSteps`, and so are the next three.
@@ -86,7 +56,7 @@ class Fit(LocalSteps, Local):
         keep_state: Keep the optimiser's state from round to round; else every round starts afresh.
         views: Augmented views of the samples. Default: the samples themselves.
         first_view: The task's loss judges the first view of every sample only, and ``objective`` all of them.
-        through: Train through the mixture of the own model with those that were received.
+        through: Part of the model that is mixed; the rest is the node's own and takes whole steps. None: nothing is.
 
     Raises:
         ValueError: If the optimiser has no form per row.
@@ -100,7 +70,7 @@ class Fit(LocalSteps, Local):
     keep_state: bool = False
     views: Views | None = None
     first_view: bool = False
-    through: Mixture | None = None
+    through: str | None = None
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("train_loss", "per_node", "mean loss of a node's last local steps", "run", "owner"),
@@ -113,6 +83,11 @@ class Fit(LocalSteps, Local):
     def embeds(self) -> bool:  # type: ignore[override]
         """Whether the objective reads latents."""
         return self.objective is not None and self.objective.embeds
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part that is mixed."""
+        return {} if self.through is None else {"part": self.through}
 
     def init(self, data: Data, env: Env) -> Data:
         """Check batches and models, let the objective begin, and create the optimiser's state where it is kept.
@@ -154,12 +129,15 @@ class Fit(LocalSteps, Local):
         every = len(nodes) == data.x.num_nodes and all(map(len, data.x.members))
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
-        state = None
+        slots, step = None, None
         if self.keep_state:
             slots = {slot: _take(values, nodes, every) for slot, values in data.fit_state.items()}
-            state = FitState(slots, data.fit_step[nodes])
-        if self.through is not None:
-            data.x = self.through.start(data, env)
+            step = data.fit_step[nodes]
+        scale = None
+        if self.through is not None and "received" in data:
+            own, share = data.x.part(self.through), env.plane.mine(data.own_share)[:, None]
+            mixed = torch.where(env.plane.mine(data.trains)[:, None], share * own + data.received, own)
+            data.x, scale = data.x.with_part(self.through, mixed), {self.through: data.own_share[nodes]}
         fitted = env.engine.fit(
             Rows.own(data.x, nodes),
             self,
@@ -169,16 +147,16 @@ class Fit(LocalSteps, Local):
             anchor=_take(data.x_start, nodes, every) if objective.reads.anchor else None,
             given={name: pick(data[name], data.x.place(nodes)) for name in objective.reads.fields} or None,
             views=self.views,
-            state=state,
-            scale=None if self.through is None else self.through.share(data, nodes),
+            slots=slots,
+            step=step,
+            scale=scale,
         )
         data.x = _put(data.x, nodes, fitted.models, every)
         data.train_loss = data.train_loss.index_copy(0, nodes, fitted.loss.to(data.train_loss.dtype))
         data.bad_step = data.bad_step.index_copy(0, nodes, fitted.bad_step)
         if self.keep_state:
-            new = fitted.state
-            data.fit_step = data.fit_step.index_copy(0, nodes, new.step)
-            data.fit_state = {slot: _put(v, nodes, new.slots[slot], every) for slot, v in data.fit_state.items()}
+            data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
+            data.fit_state = {slot: _put(v, nodes, fitted.slots[slot], every) for slot, v in data.fit_state.items()}
         return data
 
 

@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import Annotated, Literal, Unpack
 
 from graphcollab.exchange import NoExchange, Receive
-from graphcollab.local import Mixture
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
-from graphcollab.rewire import EveryRound
 from graphcollab.settings import Count, NonNegative, Real, Share
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
@@ -48,7 +46,7 @@ def directed(
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`Mixture`); weight decay is then of the mixture. Whether j hears i says nothing about whether i hears j.
+    (`Fit`, ``through``); weight decay is then of the mixture. Whether j hears i says nothing about whether i hears j.
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
@@ -90,9 +88,9 @@ def directed(
         local=local,
         weigh=trial,
         exchange=NoExchange(shown=part),
-        rewire=EveryRound(Threshold(ANY_WEIGHT)),
+        rewire=Threshold(ANY_WEIGHT),
         prepare=WithSelfLoops(),
     )
-    through = replace(local, optimizer=fast, through=Mixture(part))
+    through = replace(local, optimizer=fast, through=part)
     train = Method("directed", local=through, weigh=KeepWeights(), exchange=Receive(part))
     return Phases(learn, learn_rounds, train)

@@ -9,7 +9,7 @@ from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method, patient, peer_method
 from graphcollab.phases import Phases
 from graphcollab.piece import Weigher
-from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, RandomPeers
+from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, PeerSampler
 from graphcollab.settings import Buffers, Count, Natural, Positive, Share
 from graphcollab.weigh import (
     AugmentBags,
@@ -178,7 +178,7 @@ def oracle(
     Args:
         deluded: Nodes (by ``node_id``) that merge with peers of another cluster only, the one after their own.
     """
-    peers = RandomPeers(samples, "cluster", tuple(deluded))
+    peers = PeerSampler(samples, within="cluster", deluded=tuple(deluded))
     return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
 
 
@@ -196,7 +196,7 @@ def random_peers(
     The baseline "random" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
     section 2.4.1. Models are averaged by sample counts, a node's own included.
     """
-    peers = RandomPeers(samples)
+    peers = PeerSampler(samples)
     return patient(peer_method("random_peers", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
 
 

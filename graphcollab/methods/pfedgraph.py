@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab.engine import CosinePull
+from graphcollab.engine import Proximal
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method, peer_method
 from graphcollab.rewire import sample_nodes
@@ -64,6 +64,6 @@ def pfedgraph(
     """
     metric = CosineUpdates(0.0, part if compare is None else compare)
     weigh = PeerWeights(metric, merge=SimplexWeights(alpha, snap))
-    local = fit(training, objective=CosinePull(lam, part) if lam else None)
+    local = fit(training, objective=lam * Proximal(1.0, part, "cosine") if lam else None)
     slots = {"rewire": sample_nodes(fraction), "prepare": WithSelfLoops()}
     return peer_method("pfedgraph", local, weigh, part, buffers, **slots)

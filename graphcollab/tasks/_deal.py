@@ -1,73 +1,107 @@
-"""What all data shifts share: dealing disjoint samples to nodes, drawing their test samples, and putting tasks up."""
+"""What all builders of tasks share: their arguments, dealing samples to nodes, drawing tests, and putting tasks up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order
+from graphcollab.settings import checked, documented
 from graphcollab.tasks.pool import Pool, Split
 from graphcollab.tasks.tasks import Tasks
 
-__all__ = [
-    "assemble",
-    "check_clusters",
-    "clusters_of",
-    "deal",
-    "deal_by_class",
-    "draw_tests",
-    "draw_tests_by_class",
-    "shuffled",
-]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Shares = tuple[list[Tensor], list[Tensor]]
+"""Training samples and validation samples of every node."""
 
 _DEAL_STREAM, _TEST_STREAM = 110, 111
 
+SHARED = {
+    "data": "A dataset with training and test samples.",
+    "nodes": "Nodes of every cluster. Nodes are ordered cluster by cluster.",
+    "train": (
+        "Training samples of a node. None: all are dealt out, in shares that differ by at most one inside a\ncluster."
+    ),
+    "val": "Validation samples of a node, from the dataset's training samples.",
+    "test": "Test samples of a node, drawn from all those of its cluster. None: all of them.",
+    "seed": "Seed of the draws.",
+    "val_fraction": "Share of a node's samples set aside for validation.",
+    "stratify": "Whether some of every class are; see `Tasks.hold_out`.",
+    "kwargs": "``names``, ``loss``, ``metric`` and other fields of `Tasks`.",
+}
+"""What arguments mean that many builders have, unless a builder documents them itself."""
+
+
+def builder(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function a builder of tasks: its arguments are checked, and those that many have are documented."""
+    wrapper = checked(function)
+    wrapper.__doc__ = documented(function, SHARED)
+    return wrapper
+
+
+@runtime_checkable
+class Labelled(Protocol):
+    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`."""
+
+    @property
+    def train_inputs(self) -> Tensor:
+        """Training inputs, [N, ...]."""
+
+    @property
+    def train_targets(self) -> Tensor:
+        """Class labels of the training inputs, [N]."""
+
+    @property
+    def test_inputs(self) -> Tensor:
+        """Test inputs, [N', ...]."""
+
+    @property
+    def test_targets(self) -> Tensor:
+        """Class labels of the test inputs, [N']."""
+
+
+def num_classes(source: Labelled) -> int:
+    """Return how many labels a dataset may have: its ``num_classes``, or one more than its largest label."""
+    largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
+    stated = getattr(source, "num_classes", largest)
+    if stated < largest:
+        raise ValueError(f"a source says it has {stated} classes, and has the label {largest - 1}: correct one of them")
+    return int(stated)
+
+
+def label_ranges(sources: Sequence[Labelled]) -> list[range]:
+    """Return labels of their own for every dataset: its labels shifted up by the classes of those before it."""
+    shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
+    if len(shapes) > 1:
+        raise ValueError(f"sources' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
+    ends = list(accumulate(map(num_classes, sources), initial=0))
+    return [range(start, end) for start, end in pairwise(ends)]
+
 
 def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
-    """Check that there are as many numbers of nodes as clusters.
-
-    Args:
-        nodes: Nodes of every cluster.
-        clusters: How many clusters there should be.
-        what: What there is one of for every cluster, in the plural.
-
-    Raises:
-        ValueError: If there is no cluster, or another number of them.
-    """
+    """Check that there are as many numbers of nodes as clusters, for each of which there is one of ``what``."""
     if not nodes:
         raise ValueError("there must be at least one cluster of nodes, got nodes=()")
     if len(nodes) != clusters:
         raise ValueError(f"each cluster needs one of the {what} and a number of nodes, got {clusters} and {len(nodes)}")
 
 
-def shuffled(index: Tensor, seed: int, *keys: int) -> Tensor:
-    """Return samples [n] in a random order in which any two stand the same way whatever the others are."""
-    return index[keyed_order(seed, _DEAL_STREAM, *keys, index)]
+def clusters_of(nodes: Sequence[int]) -> Tensor:
+    """Return the cluster of every node where nodes are ordered cluster by cluster."""
+    return torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
 
 
-def deal(
-    index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Deal different samples to every node.
+def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int) -> Shares:
+    """Deal different samples to every node, from those in ``index`` [n], in an order that depends on seed and keys.
 
-    Args:
-        index: Samples to deal from, [n].
-        nodes: Number of nodes.
-        train: Training samples of a node; what a node gets then does not depend on the nodes behind it. None: all
-            samples are dealt out, in shares whose sizes differ by at most one (the first nodes have the larger ones).
-        val: Validation samples of a node, from its share.
-        seed: Seed of the order.
-        who: Whose samples they are, for the message.
-        keys: What else the order depends on.
-
-    Returns:
-        Training samples and validation samples of every node.
-
-    Raises:
-        ValueError: If there are too few samples.
+    A node gets ``train`` samples, and what it gets does not depend on the nodes behind it. With None all samples are
+    dealt out, in shares whose sizes differ by at most one (the first nodes have the larger ones).
     """
     fewest = 1 if train is None else train
     need = nodes * (fewest + val)
@@ -76,53 +110,15 @@ def deal(
             f"{who} has {len(index)} training samples; {nodes} nodes with {'at least ' * (train is None)}{fewest} for "
             f"training and {val} for validation need {need}: use fewer nodes or samples"
         )
-    order = shuffled(index, seed, *keys)
+    order = index[keyed_order(seed, _DEAL_STREAM, *keys, index)]
     shares = order.tensor_split(nodes) if train is None else order[:need].tensor_split(nodes)
     return [share[: len(share) - val] for share in shares], [share[len(share) - val :] for share in shares]
-
-
-def deal_by_class(targets: Tensor, train: Tensor, val: Tensor, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Deal every class's samples to the nodes in turn, as many as each is to have of it; no sample is dealt twice.
-
-    What a node gets depends on the seed and the nodes before it, not on those behind.
-
-    Args:
-        targets: Class labels, [N].
-        train: Training samples of every node and class, [K, C].
-        val: Validation samples of every node and class, [K, C].
-        seed: Seed of the order.
-
-    Returns:
-        Training samples and validation samples of every node, class after class.
-
-    Raises:
-        ValueError: If a class has too few samples.
-    """
-    own: list[list[Tensor]] = [[] for _ in train]
-    held: list[list[Tensor]] = [[] for _ in train]
-    for c in range(train.shape[1]):
-        index, wanted = (targets == c).nonzero().flatten(), (train + val)[:, c]
-        need = int(wanted.sum())
-        if len(index) < need:
-            raise ValueError(
-                f"class {c} has {len(index)} training samples; the {int((wanted > 0).sum())} nodes with it need {need} "
-                "for training and validation: use fewer nodes, or fewer samples for each"
-            )
-        sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
-        pieces = shuffled(index, seed)[:need].split(sizes)
-        for k in range(len(train)):
-            own[k].append(pieces[2 * k])
-            held[k].append(pieces[2 * k + 1])
-    return [torch.cat(many) for many in own], [torch.cat(many) for many in held]
 
 
 def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: int, who: str) -> list[Tensor]:
     """Return the test samples of a cluster's nodes: all of the cluster's, or a number drawn for every node.
 
     Nodes draw independently, so two nodes may draw the same sample.
-
-    Raises:
-        ValueError: If there are none, or fewer than asked for.
     """
     if test != 0 and len(index) < (test or 1):
         asked = "" if test is None else f", {test} per node are asked for"
@@ -133,43 +129,92 @@ def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: 
     return list(index[order[:, :test]])
 
 
-def draw_tests_by_class(targets: Tensor, counts: Tensor, seed: int) -> list[Tensor]:
-    """Draw test samples [K, C] of every class for every node, on its own: two nodes may draw the same sample.
+def deal_counts(
+    data: Labelled, train: Tensor, val: Tensor, test: Tensor, cluster: Tensor, seed: int, **kwargs: Any
+) -> Tasks:
+    """Build tasks in which node k has ``train[k, c]``, ``val[k, c]`` and ``test[k, c]`` samples of class c.
 
-    Raises:
-        ValueError: If a class has too few samples.
+    No training or validation sample is dealt twice; what a node gets depends on the seed and the nodes before it, not
+    on those behind. Every node draws its test samples on its own.
+
+    ``cluster`` [K] has the true clusters.
     """
-    out: list[list[Tensor]] = [[] for _ in counts]
-    for c in range(counts.shape[1]):
-        index, most = (targets == c).nonzero().flatten(), int(counts[:, c].max())
+    dealt, drawn = [], []
+    for c in range(train.shape[1]):
+        index, wanted = (data.train_targets == c).nonzero().flatten(), (train + val)[:, c]
+        need = int(wanted.sum())
+        if len(index) < need:
+            raise ValueError(
+                f"class {c} has {len(index)} training samples; the {int((wanted > 0).sum())} nodes with it need {need} "
+                "for training and validation: use fewer nodes, or fewer samples for each"
+            )
+        sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
+        dealt.append(index[keyed_order(seed, _DEAL_STREAM, index)][:need].split(sizes))
+    for c in range(test.shape[1]):
+        index, most = (data.test_targets == c).nonzero().flatten(), int(test[:, c].max())
         if len(index) < most:
             raise ValueError(f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples")
-        for k, many in enumerate(counts[:, c].tolist()):
-            out[k].append(index[keyed_order(seed, _TEST_STREAM, k, index)[:many]])
-    return [torch.cat(many) for many in out]
+        many = enumerate(test[:, c].tolist())
+        drawn.append([index[keyed_order(seed, _TEST_STREAM, k, index)[:n]] for k, n in many])
+    own, held = ([torch.cat([pieces[2 * k + i] for pieces in dealt]) for k in range(len(train))] for i in (0, 1))
+    tests = [torch.cat([pieces[k] for pieces in drawn]) for k in range(len(test))]
+    return stored_once(data, (own, held), tests, cluster, **kwargs)
 
 
-def clusters_of(nodes: Sequence[int]) -> Tensor:
-    """Return the cluster of every node where nodes are ordered cluster by cluster.
+def pools_of(data: Labelled) -> dict[str, Pool]:
+    """Return a dataset as the pools of a training and a test set."""
+    return {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
 
-    Example:
-        >>> clusters_of([2, 1]).tolist()
-        [0, 0, 1]
+
+def stored_once(data: Labelled, shares: Shares, tests: Sequence[Tensor], cluster: Tensor, **kwargs: Any) -> Tasks:
+    """Build tasks that share a dataset by index."""
+    samples = {"train": ("train", shares[0]), "val": ("train", shares[1]), "test": ("test", tests)}
+    return assemble(pools_of(data), samples, cluster, **kwargs)
+
+
+def stored_apart(
+    sources: Sequence[Labelled],
+    shares: Sequence[Shares],
+    change: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]],
+    test: int | None,
+    seed: int,
+    **kwargs: Any,
+) -> Tasks:
+    """Build tasks whose samples are copies of the dealt ones, node after node, in their cluster's form.
+
+    Args:
+        sources: The dataset of every cluster.
+        shares: The shares of every cluster's nodes.
+        change: Returns a cluster's form of inputs and targets.
+        test: Test samples of a node, or None.
+        seed: Seed of the draws.
+        kwargs: Fields of `Tasks`.
     """
-    return torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
+    nodes = [len(own) for own, _ in shares]
+    pools, samples = {}, {}
+    for place, name in enumerate(("train", "val")):
+        lists = [share[place] for share in shares]
+        indices = zip(sources, map(torch.cat, lists), strict=True)
+        pools[name] = _pool([change(c, d.train_inputs[i], d.train_targets[i]) for c, (d, i) in enumerate(indices)])
+        sizes = [len(index) for own in lists for index in own]
+        samples[name] = (name, list(torch.arange(len(pools[name])).split(sizes)))
+    pools["test"] = _pool([change(c, source.test_inputs, source.test_targets) for c, source in enumerate(sources)])
+    ranges = torch.arange(len(pools["test"])).split([len(source.test_targets) for source in sources])
+    drawn = [draw_tests(one, c, nodes[c], test, seed, f"cluster {c}") for c, one in enumerate(ranges)]
+    samples["test"] = ("test", [index for of_cluster in drawn for index in of_cluster])
+    return assemble(pools, samples, clusters_of(nodes), **kwargs)
+
+
+def _pool(pairs: Sequence[tuple[Tensor, Tensor]]) -> Pool:
+    return Pool(torch.cat([inputs for inputs, _ in pairs]), torch.cat([targets for _, targets in pairs]))
 
 
 def assemble(
     pools: Mapping[str, Pool], samples: Mapping[str, tuple[str, Sequence[Tensor]]], cluster: Tensor, **kwargs: Any
 ) -> Tasks:
-    """Build tasks with the true clusters attached and nodes named after them.
+    """Build tasks with the true clusters [K] attached and nodes named after them.
 
-    Args:
-        pools: Samples.
-        samples: For every split, its pool and one index tensor per node. A split in which nobody has samples is left
-            out.
-        cluster: True cluster of every node, [K].
-        kwargs: Fields of `Tasks`.
+    ``samples`` has a pool and one index tensor per node for every split; those that nobody has samples in are left out.
     """
     names = tuple(f"cluster {c}, node {k}" for k, c in enumerate(cluster.tolist()))
     splits = {name: Split.from_lists(pool, lists) for name, (pool, lists) in samples.items() if any(map(len, lists))}

@@ -33,12 +33,7 @@ class Schedule:
 
 
 def local_steps(counts: Tensor, batch_size: int, epochs: int = 1, steps: int | None = None) -> Tensor:
-    """Return the number of local steps of nodes with ``counts`` samples: ``steps``, or ``epochs`` passes over the data.
-
-    Example:
-        >>> local_steps(torch.tensor([10, 11]), batch_size=10, epochs=5).tolist()
-        [5, 10]
-    """
+    """Return the numbers of local steps of nodes with ``counts`` samples: ``steps``, or ``epochs`` passes over them."""
     per_epoch = (counts + batch_size - 1) // batch_size
     return torch.full_like(counts, steps) if steps is not None else per_epoch * epochs
 

@@ -3,76 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Real, Seed, checked
-from graphcollab.tasks.pool import Pool, Split
+from graphcollab.tasks._deal import Labelled, builder, pools_of
+from graphcollab.tasks.pool import Split
 from graphcollab.tasks.tasks import Tasks
 
-__all__ = ["Labelled", "class_shards", "grouped_tasks", "label_ranges", "num_classes", "shard_tasks"]
+__all__ = ["class_shards", "grouped_tasks", "shard_tasks"]
 
 _SHARD_STREAM, _GROUP_STREAM = 102, 103
-
-
-@runtime_checkable
-class Labelled(Protocol):
-    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`."""
-
-    @property
-    def train_inputs(self) -> Tensor:
-        """Training inputs, [N, ...]."""
-
-    @property
-    def train_targets(self) -> Tensor:
-        """Class labels of the training inputs, [N]."""
-
-    @property
-    def test_inputs(self) -> Tensor:
-        """Test inputs, [N', ...]."""
-
-    @property
-    def test_targets(self) -> Tensor:
-        """Class labels of the test inputs, [N']."""
-
-
-@checked
-def num_classes(source: Labelled) -> int:
-    """Return how many labels a dataset may have: its ``num_classes``, or one more than its largest label.
-
-    Raises:
-        ValueError: If it says fewer than it uses.
-    """
-    largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
-    stated = getattr(source, "num_classes", largest)
-    if stated < largest:
-        raise ValueError(f"a source says it has {stated} classes, and has the label {largest - 1}: correct one of them")
-    return int(stated)
-
-
-@checked
-def label_ranges(sources: Sequence[Labelled]) -> list[range]:
-    """Return labels of their own for every dataset: its labels shifted up by the classes of those before it.
-
-    Raises:
-        ValueError: If shapes of inputs differ.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> x, y = torch.zeros(3, 1), torch.arange(3)
-        >>> data = SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y)
-        >>> label_ranges([data, data])
-        [range(0, 3), range(3, 6)]
-    """
-    shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
-    if len(shapes) > 1:
-        raise ValueError(f"sources' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
-    ends = list(accumulate(map(num_classes, sources), initial=0))
-    return [range(start, end) for start, end in pairwise(ends)]
 
 
 @checked
@@ -112,7 +56,7 @@ def class_shards(
     return out
 
 
-@checked
+@builder
 def shard_tasks(
     data: Labelled,
     shards: Count = 20,
@@ -135,25 +79,13 @@ def shard_tasks(
     data are all test samples of its classes; they are stored once and shared by index.
 
     Args:
-        data: A dataset with training and test samples.
         shards: P.
         classes_per_node: N.
-        seed: Seed of the partition.
         classes: The M classes used. Default: all that occur.
         shard_size: Samples of a shard. Default: all samples are dealt out.
-        val_fraction: Share of a node's samples set aside for validation.
-        stratify: Whether some of every class are; see `Tasks.hold_out`.
-        kwargs: ``loss``, ``metric`` and other fields of `Tasks`.
 
     Raises:
         ValueError: If N does not divide M (a node could get a class twice), or a class cannot fill its shards.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> x, y = torch.zeros(40, 1), torch.arange(40) % 4
-        >>> tasks = shard_tasks(SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y), 2)
-        >>> tasks.num_nodes, tasks.classes.sum(1).tolist()
-        (4, [2, 2, 2, 2])
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     many = len(classes)
@@ -171,16 +103,11 @@ def shard_tasks(
         for left in range(0, many, classes_per_node):
             members = order[p, left : left + classes_per_node].tolist()
             dealt.append((members, torch.cat([cut[m][int(shard_of_group[m, p])] for m in members])))
-    return _with_tests(
-        data,
-        [[classes[m] for m in members] for members, _ in dealt],
-        [i for _, i in dealt],
-        (val_fraction, seed, stratify),
-        **kwargs,
-    )
+    labels = [[classes[m] for m in members] for members, _ in dealt]
+    return _with_tests(data, labels, [index for _, index in dealt], (val_fraction, seed, stratify), **kwargs)
 
 
-@checked
+@builder
 def grouped_tasks(
     data: Labelled,
     groups: Count = 5,
@@ -198,15 +125,10 @@ def grouped_tasks(
     The nodes of a group each get an equal share of its samples; ``cluster`` holds the true group.
 
     Args:
-        data: A dataset with training and test samples.
         groups: Number of tasks; must divide the number of classes.
         nodes_per_group: Nodes that share a task.
-        seed: Seed of the partition.
         classes: The classes used. Default: all that occur.
         shard_size: Samples of one class at one node. Default: all samples are dealt out.
-        val_fraction: Share of a node's samples set aside for validation.
-        stratify: Whether some of every class are; see `Tasks.hold_out`.
-        kwargs: Fields of `Tasks`.
 
     Raises:
         ValueError: If the classes cannot be split evenly, or a class cannot fill its shards.
@@ -231,7 +153,6 @@ def _with_tests(
     lacking = sorted(c for c, where in of_class.items() if not len(where))
     if lacking:
         raise ValueError(f"classes {lacking} have no test samples: models of their nodes could not be judged")
-    pools = {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
     tests = [torch.cat([of_class[c] for c in sorted(group)]) for group in labels]
     splits = {"train": Split.from_lists("train", index), "test": Split.from_lists("test", tests)}
-    return Tasks(pools, splits, **kwargs).hold_out(*held)
+    return Tasks(pools_of(data), splits, **kwargs).hold_out(*held)

@@ -1,4 +1,4 @@
-"""Samples stored once (`Pool`) and who owns which of them (`Split`)."""
+"""Samples stored once (`Pool`), who owns which of them (`Split`), and which are set aside for validation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import cumsum, lexsort
 
-__all__ = ["Pool", "Split", "not_finite"]
+from graphcollab.keyed import keyed_bits
+
+__all__ = ["Pool", "Split", "hold_out", "not_finite"]
+
+_SPLIT_STREAM = 101
 
 
 def not_finite(values: Tensor) -> Tensor:
@@ -69,16 +74,9 @@ class Split:
 
     @classmethod
     def from_lists(cls, pool: str, lists: Sequence[Tensor]) -> Split:
-        """Build a split from one index tensor per node.
-
-        Example:
-            >>> Split.from_lists("train", [torch.tensor([4, 5]), torch.tensor([1])]).sizes.tolist()
-            [2, 1]
-        """
-        sizes = torch.tensor([0, *(len(part) for part in lists)])
-        return cls(
-            pool, torch.cat([part.long() for part in lists]) if lists else torch.empty(0).long(), sizes.cumsum(0)
-        )
+        """Build a split from one index tensor per node."""
+        sizes = torch.tensor([len(part) for part in lists], dtype=torch.int64)
+        return cls(pool, torch.cat([torch.empty(0, dtype=torch.int64), *lists]), cumsum(sizes))
 
     @property
     def num_nodes(self) -> int:
@@ -110,3 +108,58 @@ class Split:
     def select(self, nodes: Tensor) -> Split:
         """Return the split of some nodes, in the order given."""
         return Split.from_lists(self.pool, [self.of(node) for node in nodes.tolist()])
+
+
+def hold_out(
+    split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None = None
+) -> tuple[Split, Split]:
+    """Divide every node's samples into those it keeps and those held out, max(round(fraction n), 1) of n.
+
+    Samples are shuffled, keyed by seed and node. Without labels the first ones are held out. With them every class is
+    held out in proportion to its share, by largest remainders, but first, as far as the total allows it, one sample of
+    every class of which a node has several, and last, only if nothing else is left, the last sample of a class.
+
+    Args:
+        split: All samples.
+        ids: Identity of every node, [K].
+        fraction: Share that is held out.
+        seed: Seed of the draw.
+        labels: Class of every sample of the split, in its order, [total], where samples have classes.
+
+    Returns:
+        Who keeps which samples, and whose are held out.
+    """
+    sizes = split.sizes
+    held = [min(max(round(fraction * n), 1), n - 1) if n > 1 and fraction > 0 else 0 for n in sizes.tolist()]
+    total = torch.tensor(held, dtype=torch.int64)
+    owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+    place = torch.arange(len(owner)) - split.ptr[owner]
+    shuffled = lexsort([keyed_bits(seed, _SPLIT_STREAM, ids[owner], place), owner])  # owners stay where they were
+    rank = place
+    if labels is not None:
+        tier, owed = _merits(owner, labels[shuffled], sizes, total)
+        first = lexsort([-owed, tier, owner])
+        rank = torch.empty_like(place).index_copy_(0, first, place)
+    out = rank < total[owner]
+    return (
+        Split(split.pool, split.index[shuffled[~out]], cumsum(sizes - total)),
+        Split(split.pool, split.index[shuffled[out]], cumsum(total)),
+    )
+
+
+def _merits(owner: Tensor, labels: Tensor, sizes: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Return by what samples are held out: a tier, the smallest first, and inside it what is owed, the most first.
+
+    The k-th sample of a class of c among a node's n is owed h c / n - (k - 1) of the h to be held out; in order of
+    that, classes get their whole parts first and then by the largest remainders.
+    """
+    kind = labels.unique(return_inverse=True)[1]
+    classes = int(kind.max()) + 1 if len(kind) else 1
+    _, group, many = (owner * classes + kind).unique(return_inverse=True, return_counts=True)
+    order = group.argsort(stable=True)
+    within = torch.arange(len(group)) - (many.cumsum(0) - many)[group[order]]
+    k = torch.empty_like(group).index_copy_(0, order, within)  # from 0, in shuffled order
+    count = many[group]
+    owed = total[owner] * count - k * sizes[owner]  # times n
+    tier = torch.where(k == count - 1, 2, torch.where(k == 0, 0, 1))
+    return tier, owed

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphcollab.keyed import keyed_normal, keyed_uniform
 from graphcollab.settings import Count, Finite, Natural, NonNegative, Seed, checked
-from graphcollab.tasks._deal import assemble, check_clusters
+from graphcollab.tasks._deal import assemble, builder, check_clusters, clusters_of
 from graphcollab.tasks.pool import Pool
 from graphcollab.tasks.tasks import Tasks
 
@@ -26,24 +26,15 @@ def linear_regression_truth(
 ) -> Tensor:
     """Return the coefficients that the data of `linear_regression_tasks` are made with.
 
-    Args:
-        clusters: Number of clusters.
-        dim: Numbers in an input.
-        low: Smallest coefficient.
-        high: Largest coefficient.
-        seed: Seed of the problem.
+    Its arguments are theirs, but for the number of clusters.
 
     Shapes:
         Output: [clusters, dim], float64.
-
-    Example:
-        >>> linear_regression_truth(seed=1).shape
-        torch.Size([3, 10])
     """
     return low + (high - low) * keyed_uniform(seed, _TRUTH_STREAM, torch.arange(clusters)[:, None], torch.arange(dim))
 
 
-@checked
+@builder
 def linear_regression_tasks(
     nodes: Sequence[Count] = (33, 33, 33),
     dim: Count = 10,
@@ -70,7 +61,6 @@ def linear_regression_tasks(
     Every number is a function of the seed, the cluster, the node's place in it, the split and the sample alone.
 
     Args:
-        nodes: Nodes of every cluster. Nodes are ordered cluster by cluster.
         dim: d, numbers in an input.
         train: Training samples of a node.
         val: Validation samples of a node.
@@ -78,7 +68,6 @@ def linear_regression_tasks(
         noise: :math:`\sigma`, standard deviation of the noise.
         low: Smallest coefficient.
         high: Largest coefficient.
-        seed: Seed of the problem.
         kwargs: Fields of `Tasks`. ``loss`` and ``metric`` are the mean squared error unless given.
 
     Shapes:
@@ -86,17 +75,12 @@ def linear_regression_tasks(
 
     Raises:
         ValueError: If ``low`` exceeds ``high``.
-
-    Example:
-        >>> tasks = linear_regression_tasks(nodes=(2, 1), dim=4, train=5)
-        >>> tasks.cluster.tolist(), tasks.pools["train"].inputs.shape, tasks.loss
-        ([0, 0, 1], torch.Size([15, 4]), 'mse')
     """
     check_clusters(nodes, len(nodes), "nodes")
     if low > high:
         raise ValueError(f"low must be at most high, got low={low} and high={high}")
     truth = linear_regression_truth(len(nodes), dim, low, high, seed)
-    cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
+    cluster = clusters_of(nodes)
     place = torch.cat([torch.arange(many) for many in nodes])
     pools, samples = {}, {}
     for s, (name, count) in enumerate((("train", train), ("val", val), ("test", test))):

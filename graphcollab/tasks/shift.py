@@ -1,87 +1,75 @@
-"""Nodes in clusters whose data differ in one known way: in their labels, their inputs, or what labels mean."""
+"""Clusters of nodes whose samples differ in a known way: in their inputs, their labels, or what labels mean.
+
+The thesis is `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
+(Hagander and Ihre-Thomason, Lund University, 2024).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from graphcollab.settings import Count, Finite, Natural, Seed, checked
-from graphcollab.tasks._deal import assemble, check_clusters, clusters_of, deal, draw_tests
-from graphcollab.tasks.partition import Labelled, label_ranges
-from graphcollab.tasks.pool import Pool
-from graphcollab.tasks.rotate import rotate
+from graphcollab.keyed import keyed_order
+from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
+from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_ranges, num_classes, stored_apart
 from graphcollab.tasks.tasks import Tasks
 
-__all__ = ["concept_shift", "covariate_shift", "label_shift", "rotation_shift"]
+__all__ = ["concept_shift", "covariate_shift", "label_permutations", "permuted_labels", "rotate", "rotation_shift"]
+
+_LABEL_STREAM, _FRACTION_STREAM = 131, 132
 
 
 @checked
-def label_shift(
-    data: Labelled,
-    groups: Sequence[Sequence[Natural]],
-    nodes: Sequence[Count],
-    train: Count | None = 400,
-    val: Natural = 100,
-    test: Natural | None = None,
-    seed: Seed = 0,
-    **kwargs: Any,
-) -> Tasks:
-    """Give every cluster of nodes samples of its own classes only.
+def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor:
+    """Rotate images about their centre, counter-clockwise as they are seen (first row on top).
 
-    Sections 3.1.1, 3.1.2 and 3.1.6 of `With a Little Help from My Friends: A Comparative Study of Decentralized Deep
-    Learning Strategies` (Hagander and Ihre-Thomason, Lund University, 2024); the groups are in
-    :mod:`graphcollab.tasks.class_groups`.
-
-    A node's samples are drawn at random from those of its cluster's classes, without regard to the class, and belong to
-    no other node. Labels stay what they are: a node does not know which classes it has. Samples are stored once and
-    shared by index. What the m-th node of a cluster gets depends on the seed, the cluster's classes and m alone.
+    Multiples of 90 degrees move pixels and lose nothing. Any other angle interpolates bilinearly between pixels, keeps
+    the size, and takes what lies outside of the image to be ``fill``.
 
     Args:
-        data: A dataset with training and test samples.
-        groups: Classes of every cluster; no class may be in two.
-        nodes: Nodes of every cluster. Nodes are ordered cluster by cluster.
-        train: Training samples of a node, or None to deal all out evenly.
-        val: Validation samples of a node, from the dataset's training samples.
-        test: Test samples of a node, drawn from all those of its cluster's classes. Default: all of them.
-        seed: Seed of the draws.
-        kwargs: ``names``, ``loss``, ``metric`` and other fields of `Tasks`.
+        images: The images.
+        angle: Degrees; negative ones rotate clockwise.
+        fill: Value outside of the images, a number or one per channel as [C, 1, 1].
+
+    Shapes:
+        images: [N, C, H, W].
+        Output: [N, C, H, W].
 
     Raises:
-        ValueError: If a class is in two groups or a cluster has too few samples.
+        ValueError: If the inputs are not images, or images that are not square are to be rotated by 90 or 270 degrees.
 
     Example:
-        >>> from types import SimpleNamespace
-        >>> x, y = torch.zeros(40, 1), torch.arange(40) % 4
-        >>> data = SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y)
-        >>> tasks = label_shift(data, groups=[(0, 1, 2), (3,)], nodes=[2, 1], train=8, val=2)
-        >>> tasks.cluster.tolist(), tasks.names[2], tasks.classes[2].tolist()
-        ([0, 0, 1], 'cluster 1, node 2', [False, False, False, True])
+        >>> rotate(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 90)[0, 0]
+        tensor([[2., 4.],
+                [1., 3.]])
     """
-    check_clusters(nodes, len(groups), "groups of classes")
-    _check_groups(groups)
-    own: list[Tensor] = []
-    held: list[Tensor] = []
-    tests: list[Tensor] = []
-    for c, (group, many) in enumerate(zip(groups, nodes, strict=True)):
-        who = f"cluster {c} (classes {', '.join(map(str, group))})"
-        classes = torch.tensor(list(group))
-        _check_classes(data.train_targets, classes, c)
-        there, judged = (torch.isin(t, classes).nonzero().flatten() for t in (data.train_targets, data.test_targets))
-        shares = deal(there, many, train, val, seed, who)
-        own += shares[0]
-        held += shares[1]
-        tests += draw_tests(judged, c, many, test, seed, who)
-    pools = {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
-    samples = {"train": ("train", own), "val": ("train", held), "test": ("test", tests)}
-    return assemble(pools, samples, clusters_of(nodes), **kwargs)
+    if images.dim() != 4:
+        raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
+    if not images.is_floating_point():
+        raise ValueError(
+            f"rotation needs images as floating-point numbers, got {images.dtype}: convert them by .float()"
+        )
+    height, width = images.shape[2:]
+    turns, rest = divmod(angle % 360, 90)
+    if rest == 0:
+        if turns % 2 and height != width:
+            raise ValueError(f"rotating by {angle} degrees needs square images, got {height} x {width} pixels")
+        return images.rot90(int(turns), (2, 3))
+    # theta [1, 2, 3] maps an output's place to the input's; places run from -1 to 1 in both directions, y points down
+    cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    theta = images.new_tensor([[[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]]])
+    grid = F.affine_grid(theta, [1, 1, height, width], align_corners=False).expand(len(images), -1, -1, -1)
+    return F.grid_sample(images - fill, grid, padding_mode="zeros", align_corners=False) + fill
 
 
-@checked
+@builder
 def covariate_shift(
     data: Labelled,
     transforms: Sequence[Callable[[Tensor], Tensor]],
@@ -99,15 +87,8 @@ def covariate_shift(
     transformed once, all of them, and shared by its nodes.
 
     Args:
-        data: A dataset with training and test samples.
         transforms: What is done to the inputs of every cluster: functions of many inputs [N, ...] at once that return
             as many of the same shape.
-        nodes: Nodes of every cluster. Nodes are ordered cluster by cluster.
-        train: Training samples of a node, or None to deal all out evenly.
-        val: Validation samples of a node, from the dataset's training samples.
-        test: Test samples of a node, drawn from its cluster's. Default: all of them.
-        seed: Seed of the draws.
-        kwargs: ``names``, ``loss``, ``metric`` and other fields of `Tasks`.
 
     Raises:
         ValueError: If there are too few samples, or a transform changes the shape.
@@ -122,15 +103,22 @@ def covariate_shift(
     """
     check_clusters(nodes, len(transforms), "transforms")
     own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
-    parts, first = [], 0
-    for c, (transform, many) in enumerate(zip(transforms, nodes, strict=True)):
-        share = slice(first, first + many)
-        parts.append(_Part(c, data, own[share], held[share], transform))
-        first += many
-    return _stored_apart(parts, test, seed, **kwargs)
+    ends = list(accumulate(nodes))
+    shares = [(own[end - many : end], held[end - many : end]) for end, many in zip(ends, nodes, strict=True)]
+
+    def change(cluster: int, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        new = transforms[cluster](inputs) if len(inputs) else inputs
+        if new.shape != inputs.shape:
+            raise ValueError(
+                f"the transform of cluster {cluster} turned inputs {tuple(inputs.shape)} into {tuple(new.shape)}: "
+                "it must keep their number and shape"
+            )
+        return new, targets
+
+    return stored_apart([data] * len(nodes), shares, change, test, seed, **kwargs)
 
 
-@checked
+@builder
 def rotation_shift(
     data: Labelled,
     angles: Sequence[Finite] = (0, 180, 10, 350),
@@ -144,22 +132,15 @@ def rotation_shift(
 ) -> Tasks:
     """Rotate the images of every cluster of nodes by its own angle, counter-clockwise; see `covariate_shift`.
 
-    Section 3.1.4 of `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
-    (Hagander and Ihre-Thomason, Lund University, 2024), whose setting is the default: Fashion-MNIST at 0, 180, 10 and
-    350 degrees with 70, 20, 5 and 5 nodes. The text gives neither direction nor interpolation; see `rotate` for those
-    chosen.
+    Section 3.1.4 of the thesis of Hagander and Ihre-Thomason (2024), whose setting is the default: Fashion-MNIST at 0,
+    180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text gives neither direction nor interpolation; see `rotate`
+    for those chosen.
 
     Args:
         data: Images [N, C, H, W] with labels.
         angles: Degrees of every cluster. Multiples of 90 lose nothing, others interpolate.
-        nodes: Nodes of every cluster. Nodes are ordered cluster by cluster.
-        train: Training samples of a node, or None to deal all out evenly.
-        val: Validation samples of a node, from the dataset's training samples.
-        test: Test samples of a node, drawn from its cluster's. Default: all of them.
-        seed: Seed of the draws.
         fill: Value of corners that a rotation uncovers. Default: the smallest value of every channel among the training
             images, which is black also where images have been standardised (0 would be grey there).
-        kwargs: ``names``, ``loss``, ``metric`` and other fields of `Tasks`.
 
     Raises:
         ValueError: If the inputs are not images or there are too few.
@@ -171,7 +152,7 @@ def rotation_shift(
     return covariate_shift(data, turns, nodes, train, val, test, seed, **kwargs)
 
 
-@checked
+@builder
 def concept_shift(
     sources: Sequence[Labelled],
     nodes: Sequence[Count],
@@ -183,10 +164,9 @@ def concept_shift(
 ) -> Tasks:
     """Give every cluster of nodes a dataset of its own, with labels of its own.
 
-    Section 3.1.5 of `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
-    (Hagander and Ihre-Thomason, Lund University, 2024): ``sources=(mnist, fashion_mnist)`` with 50 nodes each gives 20
-    labels, MNIST's own and Fashion-MNIST's shifted up by 10. All nodes need a model with an output for every label of
-    every source, since they do not know whose they are.
+    Section 3.1.5 of the thesis of Hagander and Ihre-Thomason (2024): ``sources=(mnist, fashion_mnist)`` with 50 nodes
+    each gives 20 labels, MNIST's own and Fashion-MNIST's shifted up by 10. All nodes need a model with an output for
+    every label of every source, since they do not know whose they are.
 
     What the m-th node of a cluster gets depends on the seed, the source and m alone. Only samples that are dealt are
     copied.
@@ -195,93 +175,109 @@ def concept_shift(
         sources: The dataset of every cluster, all with inputs of one shape. Labels of a source are shifted up by the
             classes of those before it: its ``num_classes``, or, where it has no such field, one more than its largest
             label.
-        nodes: Nodes of every cluster. Nodes are ordered cluster by cluster.
-        train: Training samples of a node, or None to deal all out evenly.
-        val: Validation samples of a node, from its source's training samples.
-        test: Test samples of a node, drawn from its source's. Default: all of them.
-        seed: Seed of the draws.
-        kwargs: ``names``, ``loss``, ``metric`` and other fields of `Tasks`.
 
     Raises:
         ValueError: If shapes of inputs differ or a source has too few samples.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> x, y = torch.zeros(6, 1), torch.arange(6) % 2
-        >>> data = SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y)
-        >>> tasks = concept_shift([data, data], nodes=[1, 1], train=4, val=2)
-        >>> tasks.pools["test"].targets.tolist()
-        [0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3]
     """
     check_clusters(nodes, len(sources), "sources")
-    parts = []
-    for c, (source, many, labels) in enumerate(zip(sources, nodes, label_ranges(sources), strict=True)):
-        own, held = deal(torch.arange(len(source.train_targets)), many, train, val, seed, f"source {c}")
-        parts.append(_Part(c, source, own, held, shift=labels.start))
-    return _stored_apart(parts, test, seed, **kwargs)
+    starts = [labels.start for labels in label_ranges(sources)]
+    shares = [
+        deal(torch.arange(len(source.train_targets)), many, train, val, seed, f"source {c}")
+        for c, (source, many) in enumerate(zip(sources, nodes, strict=True))
+    ]
+    return stored_apart(sources, shares, lambda c, x, y: (x, y + starts[c]), test, seed, **kwargs)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A cluster's share: training and validation samples of its nodes, and what is done to them."""
+@checked
+def label_permutations(classes: Count, clusters: Count, distinct: bool = True, seed: Seed = 0) -> Tensor:
+    r"""Draw a permutation of the labels for every cluster.
 
-    cluster: int
-    data: Labelled
-    own: Sequence[Tensor]
-    held: Sequence[Tensor]
-    transform: Callable[[Tensor], Tensor] | None = None
-    shift: int = 0
+    With ``distinct``, no class has the same label in two clusters: cluster m gives class c the label
+    :math:`\tau((\sigma(c) + s_m) \bmod C)`, where :math:`\sigma` and :math:`\tau` are random permutations and
+    :math:`s_m` different random shifts. Each cluster's permutation by itself is then uniformly random, and it does not
+    depend on how many other clusters there are.
 
-    def pair(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cluster's form of some samples."""
-        new = inputs if self.transform is None or not len(inputs) else self.transform(inputs)
-        if new.shape != inputs.shape:
-            raise ValueError(
-                f"the transform of cluster {self.cluster} turned inputs {tuple(inputs.shape)} into {tuple(new.shape)}: "
-                "it must keep their number and shape"
-            )
-        return new, targets + self.shift
+    Args:
+        classes: C.
+        clusters: M; with ``distinct`` at most C.
+        distinct: False: permutations are drawn independently, so that two clusters agree on one class on average.
+        seed: Seed of the draw.
 
-    def dealt(self, lists: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return some samples of every node, node after node."""
-        index = torch.cat(list(lists))
-        return self.pair(self.data.train_inputs[index], self.data.train_targets[index])
+    Shapes:
+        Output: [M, C]; entry (m, c) is the label that class c has in cluster m.
 
+    Raises:
+        ValueError: If there are more clusters than classes, which cannot all have different labels.
 
-def _stored_apart(parts: Sequence[_Part], test: int | None, seed: int, **kwargs: Any) -> Tasks:
-    """Build tasks whose samples are copies of the dealt ones, node after node."""
-    nodes = [len(part.own) for part in parts]
-    pools, samples = {}, {}
-    for name, lists in (("train", [part.own for part in parts]), ("val", [part.held for part in parts])):
-        pools[name] = _pool([part.dealt(own) for part, own in zip(parts, lists, strict=True)])
-        sizes = [len(index) for own in lists for index in own]
-        samples[name] = (name, list(torch.arange(len(pools[name])).split(sizes)))
-    pools["test"] = _pool([part.pair(part.data.test_inputs, part.data.test_targets) for part in parts])
-    ranges = torch.arange(len(pools["test"])).split([len(part.data.test_targets) for part in parts])
-    tests: list[Tensor] = []
-    for part, index, many in zip(parts, ranges, nodes, strict=True):
-        tests += draw_tests(index, part.cluster, many, test, seed, f"cluster {part.cluster}")
-    return assemble(pools, {**samples, "test": ("test", tests)}, clusters_of(nodes), **kwargs)
-
-
-def _pool(pairs: Sequence[tuple[Tensor, Tensor]]) -> Pool:
-    return Pool(torch.cat([inputs for inputs, _ in pairs]), torch.cat([targets for _, targets in pairs]))
-
-
-def _check_groups(groups: Sequence[Sequence[int]]) -> None:
-    seen: dict[int, int] = {}
-    for c, group in enumerate(groups):
-        if not len(group):
-            raise ValueError(f"cluster {c} has no classes: name at least one")
-        for label in group:
-            if label in seen:
-                raise ValueError(f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only")
-            seen[label] = c
-
-
-def _check_classes(targets: Tensor, classes: Tensor, cluster: int) -> None:
-    lacking = classes[~torch.isin(classes, targets)].tolist()
-    if lacking:
+    Example:
+        >>> labels = label_permutations(classes=4, clusters=3)
+        >>> [sorted(row) for row in labels.tolist()]
+        [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
+        >>> [len(set(column)) for column in labels.T.tolist()]
+        [3, 3, 3, 3]
+    """
+    label = torch.arange(classes)
+    if not distinct:
+        return keyed_order(seed, _LABEL_STREAM, 3, torch.arange(clusters)[:, None], label)
+    if clusters > classes:
         raise ValueError(
-            f"class {lacking[0]} of cluster {cluster} has no training samples: leave it out, or use data that has it"
+            f"{clusters} clusters cannot give each of {classes} classes different labels: use at most {classes} "
+            "clusters, or label_permutations(…, distinct=False)"
         )
+    sigma, tau, shift = (keyed_order(seed, _LABEL_STREAM, kind, label) for kind in range(3))
+    return tau[(sigma + shift[:clusters, None]) % classes]  # [M, C]
+
+
+@builder
+def permuted_labels(
+    data: Labelled,
+    nodes: Sequence[Count] = (2, 2, 2, 2),
+    train: Count | None = None,
+    val: Natural = 100,
+    test: Natural | None = None,
+    fraction: Share = 1.0,
+    permutations: Tensor | None = None,
+    seed: Seed = 0,
+    **kwargs: Any,
+) -> Tasks:
+    """Give every cluster of nodes the whole dataset, with its labels permuted in the cluster's own way.
+
+    The cross-silo task of section 4.1 of `CoBo: Collaborative Learning via Bilevel Optimization
+    <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024): a model for all is poor, since clusters
+    contradict each other in every class; nodes of a cluster gain from each other's samples. A cluster's nodes share out
+    the samples at random, anew in every cluster. The article's setting is the default, on CIFAR-100 and without
+    validation samples (``val=0``); its Fig. 2(a) varies ``fraction``, the number of clusters
+    (``nodes=(2,) * clusters``) and their size (``nodes=(size,) * 4``). It wants unique labels for each class throughout
+    all clusters, which permutations from different random seeds alone do not give; `label_permutations` does.
+
+    Inputs are copied for every cluster, those of training and validation only where they are dealt.
+
+    Args:
+        fraction: Share of the dataset's training samples that is used, the same samples in every cluster. Those of a
+            smaller fraction are among those of a larger one.
+        permutations: Label of every class in every cluster, [clusters, classes]. Default:
+            `label_permutations`, with which every class has different labels in all clusters.
+
+    Raises:
+        ValueError: If there are too few samples, more clusters than classes, or ``permutations`` does not hold one
+            permutation of all labels for every cluster.
+    """
+    classes = num_classes(data)
+    labels = _permutations(classes, len(nodes), permutations, seed)
+    check_clusters(nodes, len(labels), "label permutations")
+    used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))
+    used = used[: round(fraction * len(used))]
+    shares = [deal(used, many, train, val, seed, f"cluster {c}", c) for c, many in enumerate(nodes)]
+    return stored_apart([data] * len(nodes), shares, lambda c, x, y: (x, labels[c][y]), test, seed, **kwargs)
+
+
+def _permutations(classes: int, clusters: int, given: Tensor | None, seed: int) -> Tensor:
+    """Return the permutation of every cluster, [clusters, classes]: those given, once checked, or drawn ones."""
+    if given is None:
+        return label_permutations(classes, clusters, seed=seed) if clusters else torch.empty(0, classes)
+    if given.dim() != 2 or not torch.equal(given.sort(1).values, torch.arange(classes).expand(len(given), -1)):
+        raise ValueError(
+            f"permutations must be [clusters, classes], with each of the labels 0 .. {classes - 1} once in every row, "
+            f"got {given.tolist() if given.numel() <= 100 else f'shape {tuple(given.shape)}'}"
+        )
+    return given

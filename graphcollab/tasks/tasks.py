@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphcollab.settings import Real, Seed, checked
-from graphcollab.tasks._hold_out import hold_out
-from graphcollab.tasks.pool import Pool, Split
+from graphcollab.tasks.pool import Pool, Split, hold_out
 
 __all__ = ["Samples", "Tasks"]
 

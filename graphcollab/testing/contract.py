@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.control import Membership, Stragglers
+from graphcollab.control import Attendance
 from graphcollab.control.state import LOOP
 from graphcollab.piece import Piece
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
@@ -143,10 +143,10 @@ def check_stragglers(method: AnyMethod) -> None:
     """Nodes that are away or late do no harm: nobody waits for them; those of probability 0 change nothing at all."""
     scene = Scene.small(embeds=method.embeds)
     rounds = rounds_of(method)
-    (one, _), (two, _) = scene.play(method, rounds), scene.replace(attend=Stragglers()).play(method, rounds)
+    (one, _), (two, _) = scene.play(method, rounds), scene.replace(attend=Attendance()).play(method, rounds)
     changed = differences(one, two)
     require(not changed, f"stragglers of probability 0 change {changed}")
-    scene = scene.replace(attend=Stragglers(drop=0.3, late=0.3))
+    scene = scene.replace(attend=Attendance(drop=0.3, late=0.3))
     data, env = scene.begin(method)
     for _ in range(4):
         data = _play_with_absent(method, data, env)
@@ -155,7 +155,7 @@ def check_stragglers(method: AnyMethod) -> None:
 
 def check_membership(method: AnyMethod) -> None:
     """Nodes join and leave: one that is not there sends nothing; one that has joined trains."""
-    attend = Membership(joins={1: 2}, leaves={4: 2})
+    attend = Attendance(joins={1: 2}, leaves={4: 2})
     data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
     start = rows(data.x)
     sent = []
@@ -174,7 +174,7 @@ def check_absent_nodes(method: AnyMethod) -> None:
     """
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which may reach nodes that are away")
-    for attend in (Stragglers(drop=0.3, late=0.3), Membership(joins={1: 2}, leaves={4: 2})):
+    for attend in (Attendance(drop=0.3, late=0.3), Attendance(joins={1: 2}, leaves={4: 2})):
         data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
         for _ in range(4):
             data = _play_with_absent(method, data, env, keeps=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.control import Everyone
+from graphcollab.control import Attendance
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.method import Method
@@ -62,7 +62,7 @@ class Scene:
     backend: str = "auto"
     chunk: int | None = None
     seed: int = 0
-    attend: Everyone | None = None
+    attend: Attendance | None = None
     isolate: bool = False
 
     @classmethod

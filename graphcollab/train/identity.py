@@ -16,8 +16,7 @@ from torch_geometric import __version__ as pyg
 from torch_geometric.data import Data
 
 from graphcollab._version import __version__
-from graphcollab.control import Everyone
-from graphcollab.control.guard import Isolate
+from graphcollab.control import Attendance, Isolate
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
@@ -58,7 +57,7 @@ def describe_run(
     seed: int,
     autocast: bool,
     compile: bool,
-    attend: Everyone | None = None,
+    attend: Attendance | None = None,
     isolate: Isolate | bool = False,
 ) -> dict[str, Any]:
     """Describe a run by plain values.
@@ -71,7 +70,7 @@ def describe_run(
         "method": _without_addresses(method),
         "pretrained mixers": [_pretrained(one) for one in _methods(method)],
         "seed": seed,
-        "attendance": repr(attend or Everyone()),
+        "attendance": repr(attend or Attendance()),
         FACTOR: isolate.factor if isinstance(isolate, Isolate) else Isolate().factor if isolate else None,
         "number of nodes": tasks.num_nodes,
         "shapes of the models": [dict(zip(spec.names, map(list, spec.shapes), strict=True)) for spec in data.x.specs],

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from graphcollab.checks import own_filter, warn
-from graphcollab.control import Everyone
-from graphcollab.control.guard import Isolate
+from graphcollab.control import Attendance, Isolate
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
@@ -35,7 +34,6 @@ __all__ = ["choose_threads", "run"]
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
-Attend = Annotated[Everyone | None, "Stragglers(...), Membership(...) or None"]
 SomeTasks = Annotated[Tasks, "Tasks, made by Tasks.from_samples or a partition"]
 
 
@@ -57,7 +55,7 @@ def run(
     resume: bool = True,
     patience: Count | None = None,
     on_nonfinite: Literal["stop", "isolate"] | Isolate = "stop",
-    attend: Attend = None,
+    attend: Attendance | None = None,
     device: torch.device | str = "cpu",
     backend: Literal["auto", "vmap", "loop"] = "auto",
     chunk: Count | None = None,
@@ -102,8 +100,8 @@ def run(
             models; `graphcollab.train.Isolate` says by which bounds, and ``Isolate(factor)`` asks for others. Judging
             takes a gradient and a loss on all training samples a round. A resumed run may begin or cease to isolate,
             but not by another factor.
-        attend: Who takes part in which round, with any method: `graphcollab.control.Stragglers` drops and delays nodes,
-            `graphcollab.control.Membership` lets them join and leave. Default: everyone always does.
+        attend: Who takes part in which round, with any method: `graphcollab.control.Attendance` drops and delays nodes,
+            and lets them join and leave. Default: everyone always does.
         device: Where to compute.
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
         chunk: Rows computed at a time. Default: by rule.

@@ -25,7 +25,7 @@ from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
-from graphcollab.typing import Env, Observer
+from graphcollab.typing import Env
 
 __all__ = ["Session", "evaluate", "out_of_patience", "remember_best"]
 
@@ -231,7 +231,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
     """Return loss and metric of every node's model on its validation and test samples, and what else is known of it.
 
     That is training loss, bytes, messages, and what the run's observers have seen (`Callback.values`). Nodes that did
-    not belong to the collaboration in the last round (`Membership`) have NaN for all but bytes and messages, so that
+    not belong to the collaboration in the last round (`Attendance`) have NaN for all but bytes and messages, so that
     means are over the others.
 
     A node has diverged if its loss or one of its model's predictions is not finite on a split where it has samples;
@@ -270,7 +270,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
     return {name: v if name in SENT else v.masked_fill(~judged, torch.nan) for name, v in values.items()}
 
 
-def _require_new(name: str, value: Tensor, observer: Observer, values: Mapping[str, Tensor], nodes: int) -> None:
+def _require_new(name: str, value: Tensor, observer: Callback, values: Mapping[str, Tensor], nodes: int) -> None:
     """Check what a callback observed: one value per node, under a name that nothing else in the evaluation has."""
     where = f"{type(observer).__name__}.values()[{name!r}]"
     if name in values:

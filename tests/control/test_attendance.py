@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.control import Everyone, Membership, Stragglers
+from graphcollab.control import Attendance
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
 from graphcollab.keyed import keyed_uniform
@@ -41,10 +41,11 @@ def play(scene, method, rounds=1):
     return scene.play(method, rounds)[0]
 
 
-class Away(Everyone):
+class Away(Attendance):
     """Some nodes are away, and some late, in some rounds: {round: (away, late)}."""
 
     def __init__(self, plan):
+        super().__init__()
         object.__setattr__(self, "plan", plan)
 
     def at_work(self, data, env):
@@ -72,7 +73,7 @@ def test_a_late_node_trains_and_listens_but_is_not_heard_by_hand(points):
 
 def test_nodes_join_and_leave_by_hand(points):
     # Node 1 is there in round 1 only. Targets 8 and 0, both at 0.
-    scene = points([[[8.0]], [[0.0]]]).scene.replace(attend=Membership(joins={1: 1}, leaves={1: 2}))
+    scene = points([[[8.0]], [[0.0]]]).scene.replace(attend=Attendance(joins={1: 1}, leaves={1: 2}))
     data, env = scene.begin(mean_of_all())
     assert data.present.tolist() == [True, False]
     seen = []
@@ -87,7 +88,7 @@ def test_nodes_join_and_leave_by_hand(points):
 def test_stragglers_are_drawn_by_seed_node_id_and_round(make_graph):
     data = make_graph([[0.0]] * 500)
     data.node_id = torch.arange(500).flip(0) + 7
-    stragglers, env = Stragglers(drop=0.3, late=0.2), Env(None, None, 5)
+    stragglers, env = Attendance(drop=0.3, late=0.2), Env(None, None, 5)
     data.round = 9
     trains, serves = stragglers.at_work(data, env)
     assert torch.equal(trains, keyed_uniform(5, 121, data.node_id, 9) >= 0.3)
@@ -100,19 +101,19 @@ def test_stragglers_are_drawn_by_seed_node_id_and_round(make_graph):
 
 def test_stragglers_among_members_only(make_graph):
     data, env = make_graph([[0.0]] * 3), Env(None, None, 0)
-    among = Stragglers(among=Membership(joins={0: 4}))
+    among = Attendance(joins={0: 4})
     assert among.members(data, 3).tolist() == [False, True, True]
     assert [mask.tolist() for mask in among.at_work(data, env)] == [[False, True, True]] * 2
 
 
 def test_all_away_and_all_late():
-    scene = Scene.small().replace(attend=Stragglers(drop=1.0))
+    scene = Scene.small().replace(attend=Attendance(drop=1.0))
     start, data = scene.begin(l2c())[0], play(scene, l2c(), 2)
     assert torch.equal(start.x.tensors[0], data.x.tensors[0])
     assert float(data.bytes_sent.sum()) == 0
     settings = {"epochs": 1, "lr": 0.1, "batch_size": 4}
     alone = play(Scene.small(), local(**settings))
-    late = play(Scene.small().replace(attend=Stragglers(late=1.0)), fedavg(**settings))
+    late = play(Scene.small().replace(attend=Attendance(late=1.0)), fedavg(**settings))
     assert torch.equal(alone.x.tensors[0], late.x.tensors[0])  # the server hears from nobody
 
 
@@ -120,13 +121,13 @@ def test_masks_of_client_sampling_survive_the_round():
     scene = Scene.small()
     method = mean_of_all(rewire=SampleNodes(0.5))
     plain, _ = scene.play(method, 3)
-    data, _ = scene.replace(attend=Stragglers(0.5, 0.5)).play(method, 3)
+    data, _ = scene.replace(attend=Attendance(0.5, 0.5)).play(method, 3)
     assert torch.equal(plain.trains, data.trains)
     assert torch.equal(plain.serves, data.serves)
 
 
 def test_clients_are_sampled_among_members():
-    scene = Scene.small().replace(attend=Membership(leaves={0: 1, 1: 1, 2: 1}))
+    scene = Scene.small().replace(attend=Attendance(leaves={0: 1, 1: 1, 2: 1}))
     data, _ = scene.play(mean_of_all(rewire=SampleNodes(0.67)), 3)
     assert not bool(data.trains[:3].any())
     assert int(data.trains.sum()) == 2
@@ -160,7 +161,7 @@ def test_a_node_is_isolated_while_another_is_away(points):
 
 @pytest.mark.parametrize("method", [random_peers(samples=2), dac(samples=2)])
 def test_nobody_draws_or_is_drawn_who_is_not_there(method):
-    scene = Scene.small().replace(attend=Membership(joins={0: 2}, leaves={5: 1}))
+    scene = Scene.small().replace(attend=Attendance(joins={0: 2}, leaves={5: 1}))
     data, env = scene.begin(method)
     for absent in ({0}, {0, 5}, {5}, {5}):
         sender, receiver = data.edge_index[:, data.edge_index[0] != data.edge_index[1]]
@@ -222,7 +223,7 @@ def test_nodes_at_work_pay_for_the_all_reduce_of_encoders():
 
 
 def test_phases_share_one_membership():
-    scene = Scene.small().replace(attend=Membership(joins={0: 3}))
+    scene = Scene.small().replace(attend=Attendance(joins={0: 3}))
     method = Phases(local(lr=0.1), 2, mean_of_all())
     data, env = scene.begin(method)
     start = data.x.tensors[0][0]
@@ -237,19 +238,17 @@ ROUNDS = "a mapping of whole numbers to whole numbers of at least 1"
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stragglers(drop=1.1), r"drop must be a number of at least 0 and at most 1, got 1\.1"),
-        (lambda: Stragglers(late=-0.1), "late must be a number of at least 0 and at most 1"),
-        (lambda: Stragglers(drop=True), "drop must be a number of at least 0 and at most 1"),
-        (lambda: Stragglers(drop="often"), "drop must be a number of at least 0 and at most 1"),
-        (lambda: Stragglers(among=Membership), "among must be"),
-        (lambda: Stragglers(among=Stragglers(0.3)), r"among must be .*, got Stragglers\(drop=0\.3"),
-        (lambda: Membership(joins={1: True}), rf"joins must be {ROUNDS}, got \{{1: True\}}"),
-        (lambda: Membership(joins={"ada": 1}), rf"joins must be {ROUNDS}, got \{{'ada': 1\}}"),
-        (lambda: Membership(leaves={True: 1}), rf"leaves must be {ROUNDS}, got \{{True: 1\}}"),
-        (lambda: Membership(joins={1: 0}), rf"joins must be {ROUNDS}, got \{{1: 0\}}"),
-        (lambda: Membership(leaves={1: 2.5}), rf"leaves must be {ROUNDS}, got \{{1: 2\.5\}}"),
-        (lambda: Membership(joins={1: 5}, leaves={1: 5}), "node 1 joins in round 5 and would leave before"),
-        (lambda: Membership(joins=[3]), rf"joins must be {ROUNDS}, got \[3\]"),
+        (lambda: Attendance(drop=1.1), r"drop must be a number of at least 0 and at most 1, got 1\.1"),
+        (lambda: Attendance(late=-0.1), "late must be a number of at least 0 and at most 1"),
+        (lambda: Attendance(drop=True), "drop must be a number of at least 0 and at most 1"),
+        (lambda: Attendance(drop="often"), "drop must be a number of at least 0 and at most 1"),
+        (lambda: Attendance(joins={1: True}), rf"joins must be {ROUNDS}, got \{{1: True\}}"),
+        (lambda: Attendance(joins={"ada": 1}), rf"joins must be {ROUNDS}, got \{{'ada': 1\}}"),
+        (lambda: Attendance(leaves={True: 1}), rf"leaves must be {ROUNDS}, got \{{True: 1\}}"),
+        (lambda: Attendance(joins={1: 0}), rf"joins must be {ROUNDS}, got \{{1: 0\}}"),
+        (lambda: Attendance(leaves={1: 2.5}), rf"leaves must be {ROUNDS}, got \{{1: 2\.5\}}"),
+        (lambda: Attendance(joins={1: 5}, leaves={1: 5}), "node 1 joins in round 5 and would leave before"),
+        (lambda: Attendance(joins=[3]), rf"joins must be {ROUNDS}, got \[3\]"),
     ],
 )
 def test_bad_settings(make, message):
@@ -258,19 +257,19 @@ def test_bad_settings(make, message):
 
 
 def test_any_integers_may_say_who_joins_when():
-    given = Membership(joins={np.int64(4): np.int64(3)}, leaves={torch.tensor(4): torch.tensor(5)})
-    plain = Membership(joins={4: 3}, leaves={4: 5})
+    given = Attendance(joins={np.int64(4): np.int64(3)}, leaves={torch.tensor(4): torch.tensor(5)})
+    plain = Attendance(joins={4: 3}, leaves={4: 5})
     assert given == plain
     assert repr(given) == repr(plain)  # which a resumed run is told by
 
 
 def test_unknown_nodes_are_named():
     with pytest.raises(ValueError, match=r"nodes \[6, 9\], said to join or leave, do not exist"):
-        Scene.small().replace(attend=Stragglers(among=Membership(joins={9: 1}, leaves={6: 2}))).begin(local())
+        Scene.small().replace(attend=Attendance(joins={9: 1}, leaves={6: 2})).begin(local())
 
 
 def test_members_do_not_depend_on_the_order_of_nodes():
-    membership = Membership(joins={3: 2}, leaves={1: 4})
+    membership = Attendance(joins={3: 2}, leaves={1: 4})
     data = Data(node_id=torch.tensor([3, 1, 2]), isolated=torch.zeros(3).bool())
     assert [membership.members(data, r).tolist() for r in (0, 2, 4)] == [
         [False, True, True],

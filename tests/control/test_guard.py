@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from graphcollab import run
-from graphcollab.control.guard import Isolate, judge
+from graphcollab.control.guard import Isolate, find_diverged
 from graphcollab.methods import cga, cobo, ditto, dpsgd, fc, fedavg, fomo, l2c, local
 from graphcollab.models import MLP
 from graphcollab.tasks import Pool, Split, Tasks
@@ -129,27 +129,27 @@ def begun(loss, targets, weights, factor=10.0):
 def test_the_bound_by_hand():
     # at w = 3: (3 - 1)² = 4 and (3 - 5)² = 4; outputs of zero: 1 and 25
     data, env = begun("mse", [1.0, 5.0], 3.0)
-    assert judge(data, env)[0].loss_bound.tolist() == pytest.approx([40.0, 250.0])
+    assert find_diverged(data, env)[0].loss_bound.tolist() == pytest.approx([40.0, 250.0])
     # of negative losses -3 and 0: 0 + 9 · 3; of those of node 1, -1 and 0: 0 + 9
     data, env = begun(lambda o, t: -(o * t).mean(), [1.0, 1 / 3], 3.0)
-    assert judge(data, env)[0].loss_bound.tolist() == pytest.approx([27.0, 9.0])
+    assert find_diverged(data, env)[0].loss_bound.tolist() == pytest.approx([27.0, 9.0])
     data, env = begun("mse", [0.0, 2.0], 0.0)
-    assert judge(data, env)[0].loss_bound.tolist() == [math.inf, 40.0], "0 at both: there is no bound"
+    assert find_diverged(data, env)[0].loss_bound.tolist() == [math.inf, 40.0], "0 at both: there is no bound"
 
 
 def test_who_is_blamed_by_hand():
     data, env = begun("mse", [1.0, 5.0], 3.0)
     moved = copy.copy(data)
     moved.x = data.x.like([torch.tensor([[8.0], [8.0]]).double()])  # losses 49 > 40, and 9 <= 250
-    judged, why = judge(moved, env)
+    judged, why = find_diverged(moved, env)
     assert why == {0: "its model had a loss of 49 on its own data, above the bound of 40"}
     assert judged.good["x"].part("all").tolist() == [[3.0], [8.0]]
     moved.x = data.x.like([torch.tensor([[-300.0], [3.0]]).double()])  # promised 4 · 303, and the loss grew
-    assert list(judge(moved, env)[1]) == [0]
+    assert list(find_diverged(moved, env)[1]) == [0]
     started = copy.copy(data)  # others have made its model bad: (103 - 1)², and its own update helps: (50 - 1)²
     started.x_start = data.x.like([torch.tensor([[103.0], [3.0]]).double()])
     started.x = data.x.like([torch.tensor([[50.0], [3.0]]).double()])
-    assert judge(started, env)[1] == {}
+    assert find_diverged(started, env)[1] == {}
 
 
 def test_an_update_that_doubles_the_loss_is_forgiven_twice():
@@ -158,7 +158,7 @@ def test_an_update_that_doubles_the_loss_is_forgiven_twice():
     for expected in ([], [], [0]):
         data.x_start = data.x.like([torch.tensor([[3.0], [3.0]]).double()])
         data.x = data.x.like([torch.tensor([[4.0], [3.0]]).double()])  # from 4 to 9: doubled, and by more than 0.4
-        data, why = judge(data, env)
+        data, why = find_diverged(data, env)
         assert list(why) == expected
 
 

@@ -15,19 +15,21 @@ from torch.nn import functional as F
 
 from graphcollab.engine import (
     Context,
-    CrossEntropy,
     FirstView,
+    Loss,
     PrototypeContrast,
     PrototypeUniformity,
     Proximal,
-    SquaredError,
     SupervisedContrast,
-    UserLoss,
+    as_objective,
 )
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec
+
+CROSS_ENTROPY = as_objective("cross_entropy")
+SQUARED_ERROR = as_objective("mse")
 
 NO_OUTPUTS = torch.zeros(0)
 SUPERVISED = [
@@ -38,8 +40,8 @@ SUPERVISED = [
     for normalize in (True, False)
 ]
 ALL = [*SUPERVISED, PrototypeContrast(), PrototypeContrast(normalize=False), PrototypeUniformity(),
-       PrototypeUniformity("exp"), FirstView(CrossEntropy()), FirstView(PrototypeContrast()),
-       CrossEntropy() + 0.5 * SupervisedContrast() + PrototypeContrast(0.5) + 2.0 * PrototypeUniformity()]  # fmt: skip
+       PrototypeUniformity("exp"), FirstView(CROSS_ENTROPY), FirstView(PrototypeContrast()),
+       CROSS_ENTROPY + 0.5 * SupervisedContrast() + PrototypeContrast(0.5) + 2.0 * PrototypeUniformity()]  # fmt: skip
 
 
 def supervised_contrast(vectors, targets, temperature, form, reduction, normalize):
@@ -216,12 +218,12 @@ def test_uniformity_of_the_published_code_by_hand():
 def test_first_view_by_hand():
     """Two views of two samples: errors 1 and 3, then 100 and 100."""
     outputs, targets = torch.tensor([1.0, 3.0, 100.0, 100.0]), torch.zeros(4)
-    assert float(SquaredError()(outputs, targets, Context(None, {}, views=2))) == 5002.5
-    assert float(FirstView(SquaredError())(outputs, targets, Context(None, {}, views=2))) == 5.0
+    assert float(SQUARED_ERROR(outputs, targets, Context(None, {}, views=2))) == 5002.5
+    assert float(FirstView(SQUARED_ERROR)(outputs, targets, Context(None, {}, views=2))) == 5.0
     padded = torch.tensor([0.5, 0.0, 0.5, 0.0])  # of weights that sum to one, as two views have them
-    assert float(FirstView(SquaredError())(outputs, targets, Context(padded, {}, views=2))) == 1.0
-    assert float(FirstView(SquaredError())(outputs, targets, Context(None, {}))) == 5002.5  # there is one view only
-    assert float(FirstView(FirstView(SquaredError()))(outputs, targets, Context(None, {}, views=2))) == 5.0
+    assert float(FirstView(SQUARED_ERROR)(outputs, targets, Context(padded, {}, views=2))) == 1.0
+    assert float(FirstView(SQUARED_ERROR)(outputs, targets, Context(None, {}))) == 5002.5  # there is one view only
+    assert float(FirstView(FirstView(SQUARED_ERROR))(outputs, targets, Context(None, {}, views=2))) == 5.0
 
 
 def test_first_view_cuts_what_belongs_to_samples_and_nothing_else():
@@ -235,11 +237,11 @@ def test_first_view_cuts_what_belongs_to_samples_and_nothing_else():
 
 
 def test_first_view_says_of_itself_what_the_objective_says():
-    for of in (CrossEntropy(), SupervisedContrast(), PrototypeContrast(), Proximal(1.0), UserLoss(F.cross_entropy)):
+    for of in (CROSS_ENTROPY, SupervisedContrast(), PrototypeContrast(), Proximal(1.0), Loss(F.cross_entropy)):
         assert FirstView(of).reads == of.reads
         assert FirstView(of).embeds == of.embeds
     with pytest.raises(ValueError, match="labels from 0 to 4"):
-        FirstView(CrossEntropy()).check(torch.zeros(2, 3), torch.arange(5), "MLP", "train")
+        FirstView(CROSS_ENTROPY).check(torch.zeros(2, 3), torch.arange(5), "MLP", "train")
 
 
 # Gradients, padding, many nodes, both backends
@@ -373,5 +375,5 @@ def test_which_objectives_read_what():
     assert PrototypeContrast().embeds
     assert not PrototypeUniformity().embeds  # of parameters alone
     assert PrototypeUniformity().reads.whole
-    assert (CrossEntropy() + 0.1 * SupervisedContrast()).embeds
+    assert (CROSS_ENTROPY + 0.1 * SupervisedContrast()).embeds
     assert SupervisedContrast().reads.whole  # it compares samples, so it needs all at once

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.engine import Context, CosinePull
+from graphcollab.engine import Context, Proximal
 
 
 def value(theta, anchor, mu=1.0):
     params = {"a": theta[:1], "b": theta[1:]}
-    return CosinePull(mu)(theta, theta, Context(None, params, anchor={"a": anchor[:1], "b": anchor[1:]}))
+    return Proximal(mu, distance="cosine")(
+        theta, theta, Context(None, params, anchor={"a": anchor[:1], "b": anchor[1:]})
+    )
 
 
 def test_by_hand():
@@ -35,7 +37,7 @@ def test_no_pull_where_directions_agree_and_no_nan_at_zero():
 
 def test_an_anchor_is_needed():
     theta = torch.ones(2)
-    with pytest.raises(ValueError, match="CosinePull needs an anchor"):
-        CosinePull(1.0)(theta, theta, Context(None, {"a": theta}))
+    with pytest.raises(ValueError, match="Proximal needs an anchor"):
+        Proximal(1.0, distance="cosine")(theta, theta, Context(None, {"a": theta}))
     with pytest.raises(ValueError, match="give the context a spec"):
-        CosinePull(1.0, "head")(theta, theta, Context(None, {"a": theta}, anchor={"a": theta}))
+        Proximal(1.0, "head", "cosine")(theta, theta, Context(None, {"a": theta}, anchor={"a": theta}))

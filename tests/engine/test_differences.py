@@ -6,10 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import CrossEntropy, LoopBackend, SquaredError, VmapBackend
+from graphcollab.engine import LoopBackend, VmapBackend, as_objective
 from graphcollab.engine.reference import RATE, Reference
 from graphcollab.engine.trial import difference, padding_of
 from graphcollab.stack import ParamSpec
+
+CROSS_ENTROPY = as_objective("cross_entropy")
+SQUARED_ERROR = as_objective("mse")
 
 DRAW = torch.Generator().manual_seed(0)
 SAMPLE = torch.randn(5, 4, generator=DRAW), torch.tensor([0, 1, 2, 0, 1])
@@ -22,7 +25,7 @@ def network():
 
 
 def trial(module, objective=None, sample=SAMPLE):
-    reference = Reference(module, ParamSpec.from_module(module), sample, objective or CrossEntropy())
+    reference = Reference(module, ParamSpec.from_module(module), sample, objective or CROSS_ENTROPY)
     return reference, reference.numbers()
 
 
@@ -32,7 +35,7 @@ def test_numbers_by_hand():
     with torch.no_grad():
         module.weight.fill_(1.0)
     sample = torch.tensor([[1.0], [2.0], [4.0], [0.0], [5.0]]), torch.tensor([3.0, 0.0, 1.0, 0.0, 5.0])
-    reference, numbers = trial(module, SquaredError(), sample)
+    reference, numbers = trial(module, SQUARED_ERROR, sample)
     first, second = 1.0, 1.0 + 0.01 * 2.0  # moved by cos(0) = 1 hundredth of 1 + |w|
     assert reference.flat.flatten().tolist() == pytest.approx([first, second])
     assert numbers["outputs"].tolist() == pytest.approx([4, 0, 4, 5, second, 2 * second])
@@ -115,6 +118,6 @@ def test_padding(module, padding):
 
 
 def test_losses_that_cannot_weigh_are_not_padded():
-    from graphcollab.engine import UserLoss
+    from graphcollab.engine import Loss
 
-    assert padding_of(*trial(nn.Linear(4, 3), UserLoss(nn.functional.cross_entropy))) == "evaluation"
+    assert padding_of(*trial(nn.Linear(4, 3), Loss(nn.functional.cross_entropy))) == "evaluation"

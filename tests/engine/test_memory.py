@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, CrossEntropy, Engine, LocalSteps, Rows, make_plan
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows, as_objective, make_plan
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
+
+CROSS_ENTROPY = as_objective("cross_entropy")
 
 
 class Holds(nn.Module):
@@ -98,7 +100,7 @@ def sample():
 
 
 def plan(module, sample, backend="auto"):
-    return make_plan(module, ParamSpec.from_module(module), sample, CrossEntropy(), backend)
+    return make_plan(module, ParamSpec.from_module(module), sample, CROSS_ENTROPY, backend)
 
 
 @pytest.mark.parametrize("backend", ["auto", "loop"])

@@ -10,16 +10,13 @@ from torch.nn import functional as F
 
 from graphcollab.engine import (
     SGD,
-    BinaryCrossEntropy,
     Context,
-    CrossEntropy,
     LocalSteps,
+    Loss,
     Objective,
     Proximal,
     Reads,
     Rows,
-    SquaredError,
-    UserLoss,
     as_objective,
 )
 from graphcollab.local import Fit
@@ -28,6 +25,9 @@ from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene
 
+CROSS_ENTROPY = as_objective("cross_entropy")
+SQUARED_ERROR = as_objective("mse")
+
 PLAIN = Context(None, {})
 PADDED = Context(torch.tensor([0.5, 0.5, 0.0]), {})
 
@@ -35,11 +35,11 @@ PADDED = Context(torch.tensor([0.5, 0.5, 0.0]), {})
 @pytest.mark.parametrize(
     ("objective", "outputs", "targets", "plain"),
     [
-        (CrossEntropy(), torch.randn(3, 4), torch.tensor([0, 3, 1]), F.cross_entropy),
-        (SquaredError(), torch.randn(3), torch.randn(3), F.mse_loss),
-        (SquaredError(), torch.randn(3, 1), torch.randn(3), lambda o, t: F.mse_loss(o[:, 0], t)),
-        (SquaredError(), torch.randn(3, 2), torch.randn(3, 2), F.mse_loss),
-        (BinaryCrossEntropy(), torch.randn(3), torch.tensor([0, 1, 1]),
+        (CROSS_ENTROPY, torch.randn(3, 4), torch.tensor([0, 3, 1]), F.cross_entropy),
+        (SQUARED_ERROR, torch.randn(3), torch.randn(3), F.mse_loss),
+        (SQUARED_ERROR, torch.randn(3, 1), torch.randn(3), lambda o, t: F.mse_loss(o[:, 0], t)),
+        (SQUARED_ERROR, torch.randn(3, 2), torch.randn(3, 2), F.mse_loss),
+        (as_objective("bce"), torch.randn(3), torch.tensor([0, 1, 1]),
          lambda o, t: F.binary_cross_entropy_with_logits(o, t.float())),
     ],
 )  # fmt: skip
@@ -49,14 +49,14 @@ def test_losses_average_over_the_samples_that_count(objective, outputs, targets,
 
 
 @pytest.mark.parametrize(
-    "objective", [CrossEntropy(), SquaredError(), UserLoss(F.cross_entropy), CrossEntropy() + Proximal(2.0)]
+    "objective", [CROSS_ENTROPY, SQUARED_ERROR, Loss(F.cross_entropy), CROSS_ENTROPY + Proximal(2.0)]
 )
 @pytest.mark.parametrize("padded", [False, True])
 def test_losses_of_many_nodes_are_those_of_each(objective, padded):
     draw = torch.Generator().manual_seed(0)
     outputs = torch.randn(5, 3, 4, generator=draw)
     targets = torch.randn(5, 3, 4, generator=draw)
-    if not isinstance(objective, SquaredError):
+    if objective != SQUARED_ERROR:
         targets = targets.argmax(-1)
     if padded and objective.reads.alike:
         return
@@ -70,7 +70,7 @@ def test_losses_of_many_nodes_are_those_of_each(objective, padded):
 
 def test_squared_error_refuses_silent_broadcasting():
     with pytest.raises(ValueError, match=r"outputs \(3, 2\) and targets \(3,\) must have the same shape"):
-        SquaredError()(torch.zeros(3, 2), torch.zeros(3), PLAIN)
+        SQUARED_ERROR(torch.zeros(3, 2), torch.zeros(3), PLAIN)
 
 
 def test_proximal():
@@ -82,16 +82,16 @@ def test_proximal():
 
 
 def test_sums():
-    both = SquaredError() + UserLoss(lambda o, t: o.sum())
+    both = SQUARED_ERROR + Loss(lambda o, t: o.sum())
     assert float(both(torch.tensor([1.0]), torch.tensor([3.0]), PLAIN)) == 5.0
     assert both.reads == Reads(alike=True)
-    assert (SquaredError() + Proximal(1.0)).reads == Reads(anchor=True, whole=True)
-    assert (SquaredError() + GivenShift()).reads == Reads(whole=True, fields=("node_id", "table"))
+    assert (SQUARED_ERROR + Proximal(1.0)).reads == Reads(anchor=True, whole=True)
+    assert (SQUARED_ERROR + GivenShift()).reads == Reads(whole=True, fields=("node_id", "table"))
 
 
 def test_sums_are_walked():
     pull = Proximal(1.0, "head")
-    assert list((SquaredError() + 2.0 * pull).walk())[1:] == [SquaredError(), 2.0 * pull, pull]
+    assert list((SQUARED_ERROR + 2.0 * pull).walk())[1:] == [SQUARED_ERROR, pull]
     assert dict(pull.agrees) == {"part": "head"}
 
 
@@ -119,33 +119,33 @@ def test_proximal_pulls_its_part_only(make_engine, backend):
         fitted = engine.fit(Rows.own(models), how, seed=0, round_=0, objective=objective, anchor=models)
         return fitted.models.tensors[0]
 
-    pulled = CrossEntropy() + Proximal(0.5, "head")
-    assert torch.equal(after(pulled, 1), after(CrossEntropy(), 1))
-    expected = after(CrossEntropy(), 2)
+    pulled = CROSS_ENTROPY + Proximal(0.5, "head")
+    assert torch.equal(after(pulled, 1), after(CROSS_ENTROPY, 1))
+    expected = after(CROSS_ENTROPY, 2)
     head = models.specs[0].columns("head")
-    expected[:, head] -= 0.1 * 0.5 * (after(CrossEntropy(), 1) - models.tensors[0])[:, head]
+    expected[:, head] -= 0.1 * 0.5 * (after(CROSS_ENTROPY, 1) - models.tensors[0])[:, head]
     torch.testing.assert_close(after(pulled, 2), expected)
 
 
 def test_scaled():
     context = Context(None, {})
     outputs, targets = torch.tensor([[1.0], [3.0]]), torch.zeros(2, 1)
-    assert float((3.0 * SquaredError())(outputs, targets, context)) == 15.0
-    assert float((2 * (SquaredError() + 0.5 * SquaredError()))(outputs, targets, context)) == 15.0
-    rows = (2.0 * SquaredError()).rows(outputs[:, None, 0], targets[:, None, 0], context)
+    assert float((3.0 * SQUARED_ERROR)(outputs, targets, context)) == 15.0
+    assert float((2 * (SQUARED_ERROR + 0.5 * SQUARED_ERROR))(outputs, targets, context)) == 15.0
+    rows = (2.0 * SQUARED_ERROR).rows(outputs[:, None, 0], targets[:, None, 0], context)
     assert rows.tolist() == [2.0, 18.0]
     assert 2.0 * Proximal(1.0) == 2.0 * Proximal(1.0)
     for scale in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="scale must be a finite number"):
-            scale * SquaredError()
+            scale * SQUARED_ERROR
 
 
 def test_scaled_says_of_itself_what_the_term_says():
-    for term in (CrossEntropy(), Proximal(1.0), UserLoss(F.cross_entropy), CrossEntropy() + Proximal(1.0)):
+    for term in (CROSS_ENTROPY, Proximal(1.0), Loss(F.cross_entropy), CROSS_ENTROPY + Proximal(1.0)):
         assert (2.0 * term).reads == term.reads
         assert (2.0 * term).embeds == term.embeds
     with pytest.raises(ValueError, match="labels from 0 to 4"):
-        (2.0 * CrossEntropy()).check(torch.zeros(2, 3), torch.arange(5), "MLP", "train")
+        (2.0 * CROSS_ENTROPY).check(torch.zeros(2, 3), torch.arange(5), "MLP", "train")
 
 
 @dataclass(frozen=True)
@@ -210,13 +210,13 @@ def test_contexts_name_their_tensors():
 @pytest.mark.parametrize(("value", "got"), [(torch.zeros(3), r"\(3,\)"), (1.0, "float")])
 def test_a_users_loss_must_return_one_number(value, got):
     with pytest.raises(TypeError, match=f"scalar tensor.*got {got}"):
-        UserLoss(lambda o, t: value)(torch.zeros(1), torch.zeros(1), PLAIN)
+        Loss(lambda o, t: value)(torch.zeros(1), torch.zeros(1), PLAIN)
 
 
 def test_objectives_by_name():
-    assert as_objective("bce") == BinaryCrossEntropy()
+    assert as_objective("bce") is as_objective("bce")
     own = Proximal(1.0)
     assert as_objective(own) is own
-    assert isinstance(as_objective(F.mse_loss), UserLoss)
+    assert as_objective(F.mse_loss) == Loss(F.mse_loss)
     with pytest.raises(ValueError, match=r"unknown loss 'hinge'; did you mean '.*'\? Known: cross_entropy, mse, bce"):
         as_objective("hinge")

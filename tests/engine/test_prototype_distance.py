@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.engine import Context, CrossEntropy, FirstView, PrototypeDistance, Reads
+from graphcollab.engine import Context, FirstView, PrototypeDistance, Reads, as_objective
+
+CROSS_ENTROPY = as_objective("cross_entropy")
 
 OUTPUTS = torch.zeros(1, 2)
 
@@ -66,7 +68,7 @@ def test_many_nodes_at_once_have_prototypes_of_their_own():
 
 
 def test_it_says_what_it_reads():
-    objective = CrossEntropy() + PrototypeDistance()
+    objective = CROSS_ENTROPY + PrototypeDistance()
     assert objective.reads == Reads(latents=True, fields=("prototypes", "prototype_known"))
     assert objective.embeds
     assert FirstView(PrototypeDistance()).reads == objective.reads

@@ -13,13 +13,13 @@ from graphcollab.engine import (
     SGD,
     AddNoise,
     Context,
-    CrossEntropy,
     Feed,
     FirstView,
     LocalSteps,
     Rows,
     SupervisedContrast,
     Views,
+    as_objective,
 )
 from graphcollab.engine import samples as feed_module
 from graphcollab.local import Fit
@@ -28,8 +28,10 @@ from graphcollab.models import SplitModel
 from graphcollab.tasks import make_schedule
 from graphcollab.testing import Scene
 
+CROSS_ENTROPY = as_objective("cross_entropy")
+
 NOISY = Views(AddNoise(0.5))
-OBJECTIVE = CrossEntropy() + SupervisedContrast(0.5)
+OBJECTIVE = CROSS_ENTROPY + SupervisedContrast(0.5)
 FIT = {"seed": 3, "round_": 2, "batch_size": 3, "epochs": 2}
 
 
@@ -247,7 +249,7 @@ def test_training_is_plain_sgd_on_both_views(make_engine, backend, norm):
 
 
 @pytest.mark.parametrize("norm", ["layer", "batch"])
-@pytest.mark.parametrize("objective", [OBJECTIVE, FirstView(CrossEntropy()) + SupervisedContrast(0.5, "in")], ids=repr)
+@pytest.mark.parametrize("objective", [OBJECTIVE, FirstView(CROSS_ENTROPY) + SupervisedContrast(0.5, "in")], ids=repr)
 def test_neither_backend_nor_chunk_matters(make_engine, norm, objective):
     every = [
         trained(*make_engine(split_model(norm), **settings), objective=objective)
@@ -279,17 +281,17 @@ def test_one_view_without_augmentation_is_no_view(make_engine, backend):
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
 def test_the_same_view_twice_is_the_same_mean(make_engine, backend):
     engine, models = make_engine(backend=backend)
-    plain = trained(engine, models, views=None, objective=CrossEntropy())
-    torch.testing.assert_close(trained(engine, models, Views(count=2), CrossEntropy()), plain)
-    torch.testing.assert_close(trained(engine, models, Views(count=2), FirstView(CrossEntropy())), plain)
+    plain = trained(engine, models, views=None, objective=CROSS_ENTROPY)
+    torch.testing.assert_close(trained(engine, models, Views(count=2), CROSS_ENTROPY), plain)
+    torch.testing.assert_close(trained(engine, models, Views(count=2), FirstView(CROSS_ENTROPY)), plain)
 
 
 def test_views_draw_apart_from_layers(make_engine):
     """The draws of a dropout layer are the same whether samples are augmented or not."""
     module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     engine, models = make_engine(module)
-    plain = trained(engine, models, views=None, objective=CrossEntropy())
-    silent = trained(engine, models, Views(AddNoise(0.0), 1), CrossEntropy())
+    plain = trained(engine, models, views=None, objective=CROSS_ENTROPY)
+    silent = trained(engine, models, Views(AddNoise(0.0), 1), CROSS_ENTROPY)
     assert torch.equal(plain[0], silent[0])
 
 

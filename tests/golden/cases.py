@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import Phases, methods, run
-from graphcollab.control import Membership, Stragglers
+from graphcollab.control import Attendance
 from graphcollab.testing import Scene
 from graphcollab.train import Result
 from tests.methods.quick import EARLY, quick
@@ -37,7 +37,7 @@ PARTS = torch.cat(
 )  # all pairs of 4 nodes, and of 2
 IRREGULAR = torch.tensor([[0, 1, 1, 1, 3, 4], [1, 2, 3, 4, 4, 5]])  # degrees from 1 to 4
 ONE_WAY = torch.tensor([[0, 1, 2, 4], [1, 2, 3, 3]])  # two paths that end in node 3; nobody is heard by node 5
-ELASTIC = Stragglers(drop=0.2, late=0.2, among=Membership(joins={5: 1}, leaves={0: 3}))
+ELASTIC = Attendance(drop=0.2, late=0.2, joins={5: 1}, leaves={0: 3})
 
 Case = Callable[[], Result]
 

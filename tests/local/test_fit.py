@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from graphcollab.engine import SGD, Adam, AdamW, AddNoise, Proximal, SupervisedContrast, Views
-from graphcollab.local import Fit, Mixture
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
@@ -134,9 +134,9 @@ def test_the_tasks_loss_may_judge_the_first_view_only(backend):
 
 
 def test_all_that_it_holds_is_walked():
-    fit = Fit(objective=2.0 * Proximal(1.0), views=Views(AddNoise()), through=Mixture("head"))
+    fit = Fit(objective=2.0 * Proximal(1.0), views=Views(AddNoise()), through="head")
     kinds = [type(piece).__name__ for piece in fit.walk()]
-    assert kinds == ["Fit", "SGD", "Scaled", "Proximal", "Views", "AddNoise", "Mixture"]
+    assert kinds == ["Fit", "SGD", "Sum", "Proximal", "Views", "AddNoise"]
 
 
 @pytest.mark.parametrize("keep_state", [False, True])

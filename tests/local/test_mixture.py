@@ -8,7 +8,7 @@ import torch
 
 from graphcollab.engine import SGD, Adam
 from graphcollab.exchange import Receive
-from graphcollab.local import Fit, Mixture
+from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.testing import Scene, differences
 from graphcollab.weigh import KeepWeights
@@ -17,7 +17,7 @@ ONE_WAY = [[1], [0]]  # node 0 hears node 1
 
 
 def through(eta, steps=1, **settings):
-    fit = Fit(steps=steps, batch_size=1, optimizer=SGD(lr=eta), through=Mixture(), **settings)
+    fit = Fit(steps=steps, batch_size=1, optimizer=SGD(lr=eta), through="all", **settings)
     return Method("phase 2", local=fit, weigh=KeepWeights(), exchange=Receive())
 
 
@@ -55,7 +55,7 @@ def test_without_neighbours_it_is_plain_local_training_bit_for_bit(optimizer, ke
     scene = Scene.small(torch.float32).replace(backend=backend, edge_index=nobody)
     settings = {"epochs": 2, "batch_size": 4, "optimizer": optimizer, "keep_state": keep_state}
     one, _ = scene.play(Method("a", local=Fit(**settings)), rounds=3)
-    two, _ = scene.play(Method("a", Fit(**settings, through=Mixture()), KeepWeights(), Receive()), rounds=3)
+    two, _ = scene.play(Method("a", Fit(**settings, through="all"), KeepWeights(), Receive()), rounds=3)
     del two.received, two.own_share
     assert differences(one, two) == []
 
@@ -70,7 +70,7 @@ def test_nodes_at_rest_keep_their_own_model(points):
 
 def test_what_is_not_mixed_takes_whole_steps():
     scene, alone = Scene.small(shared_head=True), Fit(steps=1, batch_size=4, optimizer=SGD(lr=0.1))
-    method = Method("half", replace(alone, through=Mixture("head")), KeepWeights(), Receive("head"))
+    method = Method("half", replace(alone, through="head"), KeepWeights(), Receive("head"))
     data, env = scene.begin(method)
     data.edge_weight = torch.full((data.num_edges,), 0.1, dtype=torch.float64)
     data = method.exchange.init(data, env)
@@ -86,10 +86,10 @@ def test_what_is_not_mixed_takes_whole_steps():
 
 
 def test_without_the_exchange_nodes_train_alone():
-    one, two = (Scene.small().play(Method("m", Fit(through=through)))[0] for through in (Mixture(), None))
+    one, two = (Scene.small().play(Method("m", Fit(through=through)))[0] for through in ("all", None))
     assert differences(one, two) == []
 
 
 def test_the_part_must_be_the_one_that_is_exchanged():
-    assert dict(Mixture("head").agrees) == {"part": "head"}
-    assert Mixture("head") in Fit(through=Mixture("head")).walk()
+    assert dict(Fit(through="head").agrees) == {"part": "head"}
+    assert dict(Fit().agrees) == {}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphcollab import build_model, load_dataset, run
-from graphcollab.control import Membership, Stragglers
+from graphcollab.control import Attendance
 from graphcollab.methods import cobo, local
 from graphcollab.tasks import permuted_labels
 from graphcollab.weigh import KeepWeights
@@ -135,7 +135,7 @@ def test_a_graph_that_becomes_denser_is_judged_as_it_is(points):
         ({"rho": 0.0}, "rho must be a positive"),
         ({"lr": float("inf")}, "must be finite|lr must be"),
         ({"smoothness": -1.0}, "smoothness must be"),
-        ({"sampling": "never"}, "sampling must be 'constant', 'time', 'mixed', 'all' or a PairSampling"),
+        ({"sampling": "never"}, "sampling must be 'constant', 'time', 'mixed' or 'all'"),
     ],
 )
 def test_it_refuses(settings, message):
@@ -147,7 +147,7 @@ def test_a_node_that_joins_starts_with_its_own_model_and_weight_one_to_all(point
     """Two nodes part while a third is away; it comes with weight 1 to both, and then takes part."""
     targets = [*TWO, [[-1.0, 0.0]]]
     method = cobo(lr=0.1, rho=0.5, gamma=0.1, sampling="all")
-    scene = points(targets).scene.replace(attend=Membership(joins={2: 60}))
+    scene = points(targets).scene.replace(attend=Attendance(joins={2: 60}))
     data, env = scene.begin(method)
     data.x = data.x_init = data.x.like([torch.tensor([[0.0, 3.0], [0.0, 3.0], [5.0, 5.0]], dtype=torch.float64)])
     sender, receiver = data.edge_index
@@ -169,7 +169,7 @@ def test_a_node_that_joins_starts_with_its_own_model_and_weight_one_to_all(point
 
 def test_a_node_that_leaves_pulls_no_more(points):
     method = cobo(lr=0.1, rho=0.5, sampling="all", gamma=1e-9)
-    scene = points(TWO).scene.replace(attend=Membership(leaves={1: 1}))
+    scene = points(TWO).scene.replace(attend=Attendance(leaves={1: 1}))
     data, env = scene.begin(method)
     data.x = data.x_init = data.x.like([torch.tensor([[0.0, 0.0], [2.0, 0.0]], dtype=torch.float64)])
     data = method.play(data, env)
@@ -182,7 +182,7 @@ def test_a_node_that_leaves_pulls_no_more(points):
 
 def test_late_partners_are_not_waited_for(points):
     method = cobo(lr=0.1, rho=0.5, sampling="all")
-    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(attend=Stragglers(late=0.5))
+    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(attend=Attendance(late=0.5))
     data, env = scene.begin(method)
     data = play(method, data, env, 40)
     assert 0 < data.pairs_compared < 40 * 3 / 2  # both are in time in a quarter of the rounds
@@ -204,7 +204,7 @@ def test_digits_with_permuted_labels():
 
 def test_nodes_that_have_not_joined_do_not_count_for_the_step(points):
     # 0.1 · 8 · λ with λ = 2 for the two that are there; with all three it would be 2.4
-    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(attend=Membership(joins={2: 2}))
+    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(attend=Attendance(joins={2: 2}))
     method = cobo(lr=0.1, rho=8.0, gamma=1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

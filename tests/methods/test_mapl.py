@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from graphcollab import load_dataset, local, run
-from graphcollab.engine import AddNoise, CrossEntropy, SupervisedContrast, Views
+from graphcollab.engine import AddNoise, SupervisedContrast, Views, as_objective
 from graphcollab.exchange import NoExchange
 from graphcollab.local import Fit
 from graphcollab.methods import fedavg, mapl
@@ -18,6 +18,8 @@ from graphcollab.models import MLP, SplitModel, small_backbones, split_models, t
 from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import CONTRACT, Scene
 from graphcollab.weigh import ClassifierSimilarity
+
+CROSS_ENTROPY = as_objective("cross_entropy")
 
 QUICK = {"lr": 0.01, "batch_size": 4, "augment": AddNoise(0.1)}
 
@@ -252,7 +254,7 @@ def test_regression_is_refused_before_the_first_round(targets):
 
 def test_a_loss_of_the_tasks_that_reads_latents_is_refused():
     tasks = labelled((0, 1), (0, 1))
-    tasks = replace(tasks, loss=CrossEntropy() + SupervisedContrast())
+    tasks = replace(tasks, loss=CROSS_ENTROPY + SupervisedContrast())
     with pytest.raises(ValueError, match=r"Fit\(objective"):
         run(local(), tasks, models()[:1], rounds=1, seed=0, progress=False)
 

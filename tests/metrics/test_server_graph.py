@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.control import Membership
+from graphcollab.control import Attendance
 from graphcollab.methods import cobo, fedavg, local
 from graphcollab.metrics import adjusted_rand_index, server_graph
 from graphcollab.phases import Phases
@@ -29,7 +29,7 @@ def test_isolated_nodes_share_nothing():
 
 
 def test_nodes_that_have_not_joined_share_nothing():
-    scene = Scene.small().replace(attend=Membership(joins={0: 2}, leaves={1: 1}))
+    scene = Scene.small().replace(attend=Attendance(joins={0: 2}, leaves={1: 1}))
     data, env = scene.begin(fedavg())
     seen = []
     for _ in range(3):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.control import Membership
+from graphcollab.control import Attendance
 from graphcollab.datasets import load_dataset
 from graphcollab.methods import flt, get_method, local
 from graphcollab.metrics import recovery_auc
@@ -144,7 +144,7 @@ def test_nodes_that_join_send_their_centres_then():
     """Node 2 joins in round 1, sends centres in it, and is node 0's neighbour from the next one on; both are alone
     until then, and send no models."""
     method = flt(epochs=1)
-    data, env = scene(attend=Membership(joins={2: 1})).begin(method)
+    data, env = scene(attend=Attendance(joins={2: 1})).begin(method)
     assert pairs(data) == both((1, 3))
     assert data.coded.tolist() == [True, True, False, True]
     assert data.bytes_sent[2] == 0

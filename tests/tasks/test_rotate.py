@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from graphcollab.tasks.rotate import rotate
+from graphcollab.tasks import rotate
 
 
 @pytest.mark.parametrize("angle", [10, 350, 37.5, -10, 190, 89.99, 271])

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphcollab.tasks import concept_shift, covariate_shift, label_shift, rotation_shift
-from graphcollab.tasks.rotate import rotate
+from graphcollab.tasks import concept_shift, covariate_shift, label_shift, rotate, rotation_shift
 
 
 def inputs_of(tasks, split, node):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from graphcollab import ifca, l2c, local, meta_l2c, run
-from graphcollab.engine import SGD, UserLoss, Views
+from graphcollab.engine import SGD, Loss, Views
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
@@ -116,7 +116,7 @@ def augmented(augment):
 
 
 def regular(objective):
-    return Method("own", local=Fit(batch_size=4, objective=UserLoss(objective)))
+    return Method("own", local=Fit(batch_size=4, objective=Loss(objective)))
 
 
 SILENT = {  # runs of which only what is computed differs: (settings there, settings here, message)
@@ -246,7 +246,7 @@ def test_the_same_run_made_anew_is_resumed(tmp_path):
         return nn.functional.cross_entropy(outputs, targets)
 
     def method():  # holds a function, whose text has a place in memory
-        fit = Fit(batch_size=4, optimizer=SGD(lr=0.1), objective=UserLoss(lambda o, t: 0.1 * o.square().mean()))
+        fit = Fit(batch_size=4, optimizer=SGD(lr=0.1), objective=Loss(lambda o, t: 0.1 * o.square().mean()))
         return Method("own", local=fit)
 
     for rounds in (1, 2):

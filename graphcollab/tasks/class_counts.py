@@ -1,25 +1,109 @@
-"""Clusters of nodes that have some classes each, a number of samples of every class (MAPL's scenarios)."""
+"""Nodes that have a number of samples of every class: majority classes, and MAPL's clusters of classes.
+
+Training and validation samples belong to one node each, and what a node gets depends on the seed and the nodes before
+it, not on those behind. Test samples are drawn for every node on its own, so nodes may share some.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor
 
 from graphcollab.keyed import keyed_uniform
-from graphcollab.settings import Count, Natural, Seed, SettingError, checked
-from graphcollab.tasks._deal import assemble, clusters_of, deal_by_class, draw_tests_by_class
-from graphcollab.tasks.partition import Labelled
-from graphcollab.tasks.pool import Pool
+from graphcollab.settings import Count, Fraction, Natural, Seed, SettingError, checked
+from graphcollab.tasks._deal import Labelled, builder, clusters_of, deal_counts
 from graphcollab.tasks.tasks import Tasks
 
 PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
 
-__all__ = ["class_clusters", "class_windows"]
+__all__ = ["class_clusters", "class_windows", "majority_counts", "majority_tasks"]
 
 _COUNT_STREAM = 151
 _SAME, _DRAWN = 300, (100, 300)  # samples of a class, in scenarios 1 and 2, and in 3 and 4
+
+
+@checked
+def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, classes: Count = 10) -> list[int]:
+    """Return how many of N samples are of each class: N p / n of n majority classes, N (1 - p) / (C - n) of others.
+
+    Where these are not whole numbers: the majority has N p samples, rounded to the nearest whole number (half up), the
+    minority the rest, and inside each the classes with the smallest labels get one more where it does not divide
+    evenly. So exactly N come out.
+
+    Args:
+        size: N.
+        majority: The n majority classes.
+        p: Their share of the samples.
+        classes: C.
+
+    Raises:
+        ValueError: If the majority is empty, names a class twice or one that does not exist, or all classes are in the
+            majority and p is not 1.
+
+    Example:
+        >>> majority_counts(10, [0, 3], p=0.7, classes=4)
+        [4, 2, 1, 3]
+    """
+    chosen = sorted(set(majority))
+    if not chosen or len(chosen) < len(majority) or not 0 <= chosen[0] <= chosen[-1] < classes:
+        raise ValueError(
+            f"a majority must be one or more different classes of 0 .. {classes - 1}, got {list(majority)}"
+        )
+    if len(chosen) == classes and p != 1:
+        raise ValueError(f"p must be 1 where all {classes} classes are in the majority, got {p}")
+    out = [0] * classes
+    many = math.floor(size * p + 0.5)
+    for group, total in ((chosen, many), ([c for c in range(classes) if c not in chosen], size - many)):
+        for place, c in enumerate(group):
+            out[c] = total // len(group) + (place < total % len(group))
+    return out
+
+
+@builder
+def majority_tasks(
+    data: Labelled,
+    majorities: Sequence[Sequence[Natural]],
+    p: Fraction = 0.7,
+    train: Count | Sequence[Count] = 1000,
+    val: Natural = 200,
+    test: Natural = 300,
+    seed: Seed = 0,
+    **kwargs: Any,
+) -> Tasks:
+    """Give every node most of its samples from its majority classes and few from the others.
+
+    Section 5.1 of `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning` (Zheng, Ohio State
+    University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
+    other class; p = n / 10 makes all nodes alike. `majority_counts` says how this is rounded. Training, validation and
+    test samples follow the same proportions; the thesis has no validation samples, use ``val=0`` for its setting.
+
+    Args:
+        majorities: Majority classes of every node.
+        p: Share of majority classes.
+        train: N, training samples of a node; one number for all or one per node.
+        test: Test samples of a node.
+
+    Returns:
+        Tasks whose ``cluster`` says which nodes have the same majority classes, numbered as they come.
+
+    Raises:
+        ValueError: If a class has too few samples, sizes are not one per node, or a majority is not possible.
+    """
+    nodes = len(majorities)
+    sizes = [train] * nodes if isinstance(train, int) else list(train)
+    if not nodes or len(sizes) != nodes:
+        raise ValueError(f"each node needs majority classes and a number of samples, got {nodes} and {len(sizes)}")
+    classes = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
+    counts = {
+        name: torch.tensor([majority_counts(n, m, p, classes) for n, m in zip(many, majorities, strict=True)])
+        for name, many in (("train", sizes), ("val", [val] * nodes), ("test", [test] * nodes))
+    }  # [K, C] each
+    numbers: dict[frozenset[int], int] = {}
+    cluster = torch.tensor([numbers.setdefault(frozenset(m), len(numbers)) for m in majorities])
+    return deal_counts(data, **counts, cluster=cluster, seed=seed, **kwargs)
 
 
 @checked
@@ -51,7 +135,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
     return [range(int(piece[0]), int(piece[-1]) + 1 + overlap) for piece in pieces]
 
 
-@checked
+@builder
 def class_clusters(
     data: Labelled,
     scenario: Literal[1, 2, 3, 4] = 1,
@@ -79,9 +163,7 @@ def class_clusters(
     4         overlapping         drawn from 100, …, 299
     ========  ==================  ===========================
 
-    Classes go to clusters in the order of their labels, see `class_windows`. A training or validation sample belongs to
-    one node; what a node gets depends on the seed and the nodes before it, not on those behind. Test samples are drawn
-    for every node on its own, so nodes may share some.
+    Classes go to clusters in the order of their labels, see `class_windows`.
 
     Where clusters overlap, the authors' configuration has 4 of 10 classes in common (0 … 6 and 3 … 9), which is the
     default; a figure in their appendix has 2 (0 … 5 and 4 … 9). Numbers are drawn from [100, 300] in the text and
@@ -89,7 +171,6 @@ def class_clusters(
     samples of each class in common.
 
     Args:
-        data: A dataset with training and test samples.
         scenario: 1, 2, 3 or 4.
         nodes: K. Nodes are ordered cluster by cluster; sizes of clusters differ by at most one.
         clusters: Number of clusters.
@@ -99,20 +180,10 @@ def class_clusters(
         overlap: Classes that neighbouring clusters share in scenarios 2 and 4.
         val: How many of a node's samples of each class are set aside for validation. The paper has none.
         test: Test samples of a node for each of its classes.
-        seed: Seed of the draws.
-        kwargs: ``names``, ``loss``, ``metric`` and other fields of `Tasks`.
 
     Raises:
         ValueError: If ``per_class`` is not as the scenario asks, there are too few nodes or classes for the clusters,
             or a class has too few samples.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> x, y = torch.zeros(60, 1), torch.arange(60) % 5
-        >>> data = SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y)
-        >>> tasks = class_clusters(data, scenario=2, nodes=3, per_class=4, overlap=1, val=1, test=2)
-        >>> tasks.cluster.tolist(), tasks.classes.sum(1).tolist(), tasks.sizes("train").tolist()
-        ([0, 0, 1], [3, 3, 3], [9, 9, 9])
     """
     if nodes < clusters:
         raise ValueError(f"nodes must be at least clusters={clusters}, got {nodes}")
@@ -129,12 +200,11 @@ def class_clusters(
     has = torch.zeros(clusters, count, dtype=torch.bool)
     for c, window in enumerate(windows):
         has[c, labels[list(window)]] = True
-    numbers = _numbers(nodes, count, low, high, seed) * has[cluster]  # [K, C]
-    own, held = deal_by_class(data.train_targets, numbers - val * has[cluster], val * has[cluster], seed)
-    tests = draw_tests_by_class(data.test_targets, test * has[cluster], seed)
-    pools = {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
-    samples = {"train": ("train", own), "val": ("train", held), "test": ("test", tests)}
-    return assemble(pools, samples, cluster, **kwargs)
+    # [K, C]: a whole number from low, …, high - 1 for every node and class that it has
+    drawn = keyed_uniform(seed, _COUNT_STREAM, torch.arange(nodes)[:, None], torch.arange(count))
+    numbers = (low + ((high - low) * drawn).long()) * has[cluster]
+    own = has[cluster]
+    return deal_counts(data, numbers - val * own, val * own, test * own, cluster, seed, **kwargs)
 
 
 def _bounds(scenario: int, per_class: int | tuple[int, int] | None) -> tuple[int, int]:
@@ -149,9 +219,3 @@ def _bounds(scenario: int, per_class: int | tuple[int, int] | None) -> tuple[int
     if not 1 <= low < high:
         raise SettingError("per_class", PER_CLASS, per_class)
     return low, high
-
-
-def _numbers(nodes: int, classes: int, low: int, high: int, seed: int) -> Tensor:
-    """Draw a whole number from low, …, high - 1 for every node and class, [K, C]."""
-    place = torch.arange(nodes)[:, None], torch.arange(classes)
-    return low + ((high - low) * keyed_uniform(seed, _COUNT_STREAM, *place)).long()

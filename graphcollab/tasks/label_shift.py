@@ -1,0 +1,183 @@
+"""Clusters of nodes with classes of their own, and the groups of classes with which this has been published.
+
+The thesis is `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
+(Hagander and Ihre-Thomason, Lund University, 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.keyed import keyed_order
+from graphcollab.settings import Count, Natural, Seed
+from graphcollab.tasks._deal import Labelled, builder, check_clusters, clusters_of, deal, draw_tests, stored_once
+from graphcollab.tasks.tasks import Tasks
+
+__all__ = ["ANIMALS_VEHICLES", "CIFAR100_GROUPS", "FIVE_PAIRS", "disjoint_classes", "label_shift"]
+
+_CLASS_STREAM = 133
+
+ANIMALS_VEHICLES: tuple[tuple[int, ...], ...] = ((2, 3, 4, 5, 6, 7), (0, 1, 8, 9))
+"""CIFAR-10's animals (60 nodes) and vehicles (40 nodes), table A.1."""
+
+FIVE_PAIRS: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+"""Five clusters of two of ten classes, 20 nodes each (section 3.1.2).
+
+The thesis does not say which classes go together; neighbouring labels are a choice of this package.
+"""
+
+_SUPERCLASSES = {
+    "aquatic mammals": "beaver dolphin otter seal whale",
+    "fish": "aquarium_fish flatfish ray shark trout",
+    "flowers": "orchid poppy rose sunflower tulip",
+    "food containers": "bottle bowl can cup plate",
+    "fruit and vegetables": "apple mushroom orange pear sweet_pepper",
+    "household electrical devices": "clock keyboard lamp telephone television",
+    "household furniture": "bed chair couch table wardrobe",
+    "insects": "bee beetle butterfly caterpillar cockroach",
+    "large carnivores": "bear leopard lion tiger wolf",
+    "large man-made outdoor things": "bridge castle house road skyscraper",
+    "large natural outdoor scenes": "cloud forest mountain plain sea",
+    "large omnivores and herbivores": "camel cattle chimpanzee elephant kangaroo",
+    "medium-sized mammals": "fox porcupine possum raccoon skunk",
+    "non-insect invertebrates": "crab lobster snail spider worm",
+    "people": "baby boy girl man woman",
+    "reptiles": "crocodile dinosaur lizard snake turtle",
+    "small mammals": "hamster mouse rabbit shrew squirrel",
+    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
+    "vehicles 1": "bicycle bus motorcycle pickup_truck train",
+    "vehicles 2": "lawn_mower rocket streetcar tank tractor",
+}  # Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009
+
+_FINE_LABEL = {name: label for label, name in enumerate(sorted(" ".join(_SUPERCLASSES.values()).split()))}
+
+_CIFAR100_CLUSTERS = (
+    (
+        "aquatic mammals", "fish", "reptiles", "insects", "large carnivores", "large omnivores and herbivores",
+        "medium-sized mammals", "non-insect invertebrates", "small mammals", "people",
+    ),
+    ("flowers", "food containers", "fruit and vegetables", "trees", "large natural outdoor scenes"),
+    (
+        "household electrical devices", "household furniture", "large man-made outdoor things", "vehicles 1",
+        "vehicles 2",
+    ),
+)  # fmt: skip
+
+CIFAR100_GROUPS: tuple[tuple[int, ...], ...] = tuple(
+    tuple(sorted(_FINE_LABEL[name] for superclass in cluster for name in _SUPERCLASSES[superclass].split()))
+    for cluster in _CIFAR100_CLUSTERS
+)
+"""CIFAR-100's superclasses in three clusters of 50, 25 and 25 fine labels (26, 13 and 13 nodes).
+
+Table A.2, with the superclasses of `Learning Multiple Layers of Features from Tiny Images`
+(Krizhevsky, 2009). Fine labels count the classes in alphabetical order, as the dataset's files do.
+"""
+
+
+@builder
+def label_shift(
+    data: Labelled,
+    groups: Sequence[Sequence[Natural]],
+    nodes: Sequence[Count],
+    train: Count | None = 400,
+    val: Natural = 100,
+    test: Natural | None = None,
+    seed: Seed = 0,
+    **kwargs: Any,
+) -> Tasks:
+    """Give every cluster of nodes samples of its own classes only.
+
+    Sections 3.1.1, 3.1.2 and 3.1.6 of the thesis of Hagander and Ihre-Thomason (2024); `ANIMALS_VEHICLES`,
+    `CIFAR100_GROUPS` and `FIVE_PAIRS` are its groups.
+
+    A node's samples are drawn at random from those of its cluster's classes, without regard to the class, and belong to
+    no other node. Labels stay what they are: a node does not know which classes it has. Samples are stored once and
+    shared by index. What the m-th node of a cluster gets depends on the seed, the cluster's classes and m alone.
+
+    Args:
+        groups: Classes of every cluster; no class may be in two.
+
+    Raises:
+        ValueError: If a class is in two groups or a cluster has too few samples.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> x, y = torch.zeros(40, 1), torch.arange(40) % 4
+        >>> data = SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y)
+        >>> tasks = label_shift(data, groups=[(0, 1, 2), (3,)], nodes=[2, 1], train=8, val=2)
+        >>> tasks.cluster.tolist(), tasks.names[2], tasks.classes[2].tolist()
+        ([0, 0, 1], 'cluster 1, node 2', [False, False, False, True])
+    """
+    check_clusters(nodes, len(groups), "groups of classes")
+    _check_groups(groups)
+    own: list[Tensor] = []
+    held: list[Tensor] = []
+    tests: list[Tensor] = []
+    for c, (group, many) in enumerate(zip(groups, nodes, strict=True)):
+        who = f"cluster {c} (classes {', '.join(map(str, group))})"
+        classes = torch.tensor(list(group))
+        lacking = classes[~torch.isin(classes, data.train_targets)].tolist()
+        if lacking:
+            raise ValueError(
+                f"class {lacking[0]} of cluster {c} has no training samples: leave it out, or use data that has it"
+            )
+        there, judged = (torch.isin(t, classes).nonzero().flatten() for t in (data.train_targets, data.test_targets))
+        shares = deal(there, many, train, val, seed, who)
+        own += shares[0]
+        held += shares[1]
+        tests += draw_tests(judged, c, many, test, seed, who)
+    return stored_once(data, (own, held), tests, clusters_of(nodes), **kwargs)
+
+
+def _check_groups(groups: Sequence[Sequence[int]]) -> None:
+    seen: dict[int, int] = {}
+    for c, group in enumerate(groups):
+        if not len(group):
+            raise ValueError(f"cluster {c} has no classes: name at least one")
+        for label in group:
+            if label in seen:
+                raise ValueError(f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only")
+            seen[label] = c
+
+
+@builder
+def disjoint_classes(
+    data: Labelled,
+    nodes: Sequence[Count] = (6, 6, 7, 7, 8, 8, 9, 9, 10, 10),
+    classes_per_cluster: Count | None = None,
+    train: Count | None = None,
+    val: Natural = 100,
+    test: Natural | None = None,
+    seed: Seed = 0,
+    **kwargs: Any,
+) -> Tasks:
+    """Draw classes for every cluster of nodes and deal all their samples to its nodes: a `label_shift` at random.
+
+    The cross-device task of section 4.2 of `CoBo: Collaborative Learning via Bilevel Optimization
+    <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024), whose setting is the default: on CIFAR-100, 10
+    clusters of 10 classes with 6, 6, 7, 7, …, 10, 10 nodes, 80 in all; it has no validation samples (``val=0``). A
+    cluster's samples are dealt out at random, so nodes of larger clusters have fewer. For clusters of two classes,
+    :func:`graphcollab.datasets.join_datasets` makes 20 classes of MNIST and Fashion-MNIST.
+
+    Args:
+        classes_per_cluster: Classes of every cluster. Default: as many as there are for all clusters alike; classes
+            that remain are left out.
+
+    Raises:
+        ValueError: If there are too few classes for the clusters, or too few samples for the nodes.
+    """
+    classes = data.train_targets.unique()
+    each = len(classes) // max(len(nodes), 1) if classes_per_cluster is None else classes_per_cluster
+    if each < 1 or each * len(nodes) > len(classes):
+        asked = "at least one" if classes_per_cluster is None else f"{classes_per_cluster}"
+        raise ValueError(
+            f"{len(nodes)} clusters with {asked} of {len(classes)} classes each are not possible: use fewer clusters "
+            "or classes, or join datasets by graphcollab.datasets.join_datasets"
+        )
+    drawn = classes[keyed_order(seed, _CLASS_STREAM, classes)][: each * len(nodes)].view(len(nodes), each)
+    groups = drawn.sort(1).values.tolist()
+    return label_shift(data, groups, nodes, train, val, test, seed, **kwargs)
