@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import server_groups
-from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
+from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.exchange.servers import connect_servers, places
 from graphcollab.piece import Field, Rewiring
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
