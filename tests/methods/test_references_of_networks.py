@@ -122,7 +122,7 @@ def project(v):
     raise AssertionError
 
 
-def of_mapl(nodes, start, env, data, rounds=4, warmup=1, tau=0.5, eta=3.0):
+def of_mapl(nodes, start, env, data, rounds=4, warmup=1, tau=0.5, eta=20.0):
     """Algorithm 3; every sample is seen twice, since nothing is augmented."""
     models, count = [start] * len(nodes), len(nodes)
     weights = [[1 / count] * count for _ in nodes]
@@ -264,7 +264,7 @@ def table_of(data):
     return table
 
 
-GRAPH = ClassifierSimilarity(lr=3.0)
+GRAPH = ClassifierSimilarity(lr=20.0)
 MAPL = {**STEP, "lr": 0.01, "augment": None, "warmup": 1, "graph": GRAPH}
 META = {**STEP, "weight_decay": 0.0, "drop_round": 1, "drop_count": 1}
 # method, its plain loops, rounds, the kind of model, and what is compared beside the models that nodes are judged by
@@ -310,7 +310,7 @@ def judged_after_mixing():
         (fedproto(**STEP, lam=0.0), "fedproto"),
         (mapl(**MAPL, temperature=0.1), "mapl"),
         (mapl(**MAPL, uniformity=0.5), "mapl"),
-        (mapl(**{**MAPL, "graph": ClassifierSimilarity(lr=3.0, log_degree=False)}), "mapl"),
+        (mapl(**{**MAPL, "graph": ClassifierSimilarity(lr=20.0, log_degree=False)}), "mapl"),
         (meta_l2c(**META, scale="mean"), "meta_l2c"),
         (meta_l2c(**META, variant="neighbors"), "meta_l2c"),
         (meta_l2c(**{**META, "drop_round": 2}), "meta_l2c"),
