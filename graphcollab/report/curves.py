@@ -101,12 +101,6 @@ def traffic_curves(
 
     Raises:
         ValueError: If there is no graph, or edges do not fit the nodes.
-
-    Example:
-        >>> edge_index, cluster = torch.tensor([[1, 2, 0, 0], [0, 0, 1, 2]]), torch.tensor([0, 0, 1])
-        >>> figure = traffic_curves({"dac": {1: (edge_index, torch.ones(4))}}, cluster)
-        >>> figure.axes[0].lines[0].get_ydata().tolist()
-        [50.0]
     """
     require_some(graphs, "the graph of at least one round of each run", ": record with RecordGraph")
     shares = {name: 100 * cluster_traffic(rounds, cluster, downloaded)[1][None] for name, rounds in graphs.items()}
@@ -188,12 +182,6 @@ def weight_curves(
 
     Raises:
         ValueError: If there is no graph, or edges do not fit the nodes.
-
-    Example:
-        >>> edge_index, cluster = torch.tensor([[1, 2, 0], [0, 0, 1]]), torch.tensor([0, 0, 1])
-        >>> figure = weight_curves({1: (edge_index, torch.tensor([0.5, 0.25, 1.0]))}, cluster)
-        >>> [(line.get_label(), line.get_ydata().tolist()) for line in figure.axes[0].lines]
-        [('own cluster', [0.75]), ('others', [0.0625])]
     """
     if missing is not None:
         graphs = {r: _all_pairs(*graph, len(cluster), missing, f"round {r}: ") for r, graph in graphs.items()}

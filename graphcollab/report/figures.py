@@ -104,16 +104,16 @@ def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title
     panels = figure.subplots(1, len(graphs), squeeze=False, sharey=True)[0]
     for panel, (name, (edge_index, edge_weight)) in zip(panels, graphs.items(), strict=True):
         found = weight_by_overlap(edge_index.cpu(), edge_weight.cpu(), classes.cpu())
-        overlap, mean, std = (values.numpy() for values in (found.overlap, found.mean, found.std))
+        overlap, mean, std, pairs = (values.numpy() for values in found)
         below = std.clip(max=mean.clip(min=0)) if (mean >= 0).all() else std
         panel.errorbar(
             overlap, mean, [below, std], color=COLOURS[0], marker="o", capsize=4, linewidth=1.8, elinewidth=1
         )
-        overall = float((found.mean * found.pairs).sum() / found.pairs.sum())
+        overall = float((mean * pairs).sum() / pairs.sum())
         panel.axhline(overall, color=COLOURS[1], linestyle="--", linewidth=1, label="all pairs")
         panel.set(title=name, xlabel="shared classes\n(number of pairs)", xmargin=0.12)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.set_xticks(overlap, [f"{o}\n({p:,})" for o, p in zip(overlap, found.pairs.tolist(), strict=True)])
+        panel.set_xticks(overlap, [f"{o}\n({p:,})" for o, p in zip(overlap, pairs, strict=True)])
         tidy(panel)
     panels[0].set_ylabel("mixing weight (mean ± std)")
     panels[0].legend(fontsize=9, frameon=False, loc="upper left")

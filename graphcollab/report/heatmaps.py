@@ -106,13 +106,6 @@ def contact_heatmap(
     Raises:
         ValueError: If there is no graph, an edge is out of range, a weight is NaN, or ``order`` or ``cluster`` are not
             for K nodes.
-
-    Example:
-        >>> edge_index = torch.tensor([[1, 0], [0, 1]])
-        >>> graphs = {1: (edge_index, torch.ones(2)), 2: (edge_index, torch.tensor([1.0, 0.0]))}
-        >>> figure = contact_heatmap({"dac": graphs}, num_nodes=2)
-        >>> figure.axes[0].images[0].get_array().filled(0).tolist()
-        [[0.0, 2.0], [1.0, 0.0]]
     """
     one = any(not isinstance(value, Mapping) for value in graphs.values())
     named: Mapping[str, Graphs] = {"": graphs} if one else graphs  # type: ignore[dict-item, assignment]
