@@ -27,6 +27,8 @@ __all__ = [
     "local_only",
 ]
 
+Play = tuple[Data, Env]
+
 # Three and two nodes that all hear each other, and one that hears nobody.
 PARTS = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 4], [1, 2, 0, 2, 0, 1, 4, 3]])
 ONE_WAY = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
@@ -116,14 +118,7 @@ def _with_other_data(scene: Scene, nodes: list[int]) -> Scene:
     return scene.replace(tasks=replace(scene.tasks, pools={"train": Pool(inputs, targets)}))
 
 
-def _same(
-    method: AnyMethod,
-    before: tuple[Data, Env],
-    after: tuple[Data, Env],
-    nodes: list[int],
-    whose: str,
-    sent: bool = True,
-) -> None:
+def _same(method: AnyMethod, before: Play, after: Play, nodes: list[int], whose: str, sent: bool = True) -> None:
     """Require that some nodes have done the same in two plays, bit for bit."""
     found = []
     for data, env in (before, after):
