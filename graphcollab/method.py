@@ -17,11 +17,12 @@ from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
 from graphcollab.control.guard import settle, settle_validation, sift
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
+from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.relation import Relation
-from graphcollab.rewire import EveryRound, Keep
+from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -43,7 +44,7 @@ class Method:
         local: What a node does on its own data.
         weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
         exchange: What is mixed and onto which base.
-        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`EveryRound`).
+        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`ApplyTransform`).
         judge: The models nodes serve and are judged by.
         stop: When a node has learned enough, by a look at its models before and after mixing.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
@@ -58,14 +59,14 @@ class Method:
     local: Local
     weigh: Weigher = field(default_factory=NoWeights)
     exchange: Exchanger = field(default_factory=NoExchange)
-    rewire: Rewiring | BaseTransform = field(default_factory=Keep)
+    rewire: Rewiring | BaseTransform = field(default_factory=Rewiring)
     judge: Judge = field(default_factory=Judge)
     stop: Stop = field(default_factory=Stop)
     prepare: BaseTransform | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.rewire, BaseTransform):
-            object.__setattr__(self, "rewire", EveryRound(self.rewire))
+            object.__setattr__(self, "rewire", ApplyTransform(self.rewire))
         check_settings(self)
         self._check_stop()
         self._check_agreement()
@@ -222,7 +223,7 @@ class Method:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
         data = settle_validation(data, env.plane.gather(losses), env)
-        cotangent = cotangent.masked_fill(env.plane.mine(data.isolated)[:, None], 0)
+        cotangent = cotangent.masked_fill(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 
