@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
