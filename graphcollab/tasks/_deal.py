@@ -47,23 +47,20 @@ def builder(function: Callable[P, R]) -> Callable[P, R]:
 
 @runtime_checkable
 class Labelled(Protocol):
-    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`."""
+    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`.
+
+    Shapes:
+        train_inputs: [N, ...]; train_targets: class labels, [N]; test_inputs: [N', ...]; test_targets: [N'].
+    """
 
     @property
-    def train_inputs(self) -> Tensor:
-        """Training inputs, [N, ...]."""
-
+    def train_inputs(self) -> Tensor: ...
     @property
-    def train_targets(self) -> Tensor:
-        """Class labels of the training inputs, [N]."""
-
+    def train_targets(self) -> Tensor: ...
     @property
-    def test_inputs(self) -> Tensor:
-        """Test inputs, [N', ...]."""
-
+    def test_inputs(self) -> Tensor: ...
     @property
-    def test_targets(self) -> Tensor:
-        """Class labels of the test inputs, [N']."""
+    def test_targets(self) -> Tensor: ...
 
 
 def num_classes(source: Labelled) -> int:

@@ -113,7 +113,14 @@ def label_shift(
         ([0, 0, 1], 'cluster 1, node 2', [False, False, False, True])
     """
     check_clusters(nodes, len(groups), "groups of classes")
-    _check_groups(groups)
+    seen: dict[int, int] = {}
+    for c, group in enumerate(groups):
+        if not len(group):
+            raise ValueError(f"cluster {c} has no classes: name at least one")
+        for label in group:
+            if label in seen:
+                raise ValueError(f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only")
+            seen[label] = c
     own: list[Tensor] = []
     held: list[Tensor] = []
     tests: list[Tensor] = []
@@ -131,17 +138,6 @@ def label_shift(
         held += shares[1]
         tests += draw_tests(judged, c, many, test, seed, who)
     return stored_once(data, (own, held), tests, clusters_of(nodes), **kwargs)
-
-
-def _check_groups(groups: Sequence[Sequence[int]]) -> None:
-    seen: dict[int, int] = {}
-    for c, group in enumerate(groups):
-        if not len(group):
-            raise ValueError(f"cluster {c} has no classes: name at least one")
-        for label in group:
-            if label in seen:
-                raise ValueError(f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only")
-            seen[label] = c
 
 
 @builder
