@@ -14,11 +14,15 @@ from typing import Any
 
 from torch import nn
 
+from graphcollab.models.backbones import (
+    small_backbone,
+    small_backbones,
+    torchvision_backbone,
+    torchvision_backbones,
+)
 from graphcollab.models.classifiers import CNN, MLP, ResNet9, fedavg_cnn, maml_cnn
 from graphcollab.models.layers import replace_batch_norm
-from graphcollab.models.small_backbones import small_backbone, small_backbones
 from graphcollab.models.split_model import SplitModel, split_models
-from graphcollab.models.torchvision_backbones import torchvision_backbone, torchvision_backbones
 from graphcollab.settings import Count, checked, look_up
 
 __all__ = [

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
-from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_ranges, num_classes, stored_apart
+from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_starts, num_classes, stored_apart
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = ["concept_shift", "covariate_shift", "label_permutations", "permuted_labels", "rotate", "rotation_shift"]
@@ -44,11 +44,6 @@ def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor
 
     Raises:
         ValueError: If the inputs are not images, or images that are not square are to be rotated by 90 or 270 degrees.
-
-    Example:
-        >>> rotate(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 90)[0, 0]
-        tensor([[2., 4.],
-                [1., 3.]])
     """
     if images.dim() != 4:
         raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
@@ -172,7 +167,7 @@ def concept_shift(
         ValueError: If shapes of inputs differ or a source has too few samples.
     """
     check_clusters(nodes, len(sources), "sources")
-    starts = [labels.start for labels in label_ranges(sources)]
+    starts = label_starts(sources)
     shares = [
         deal(torch.arange(len(source.train_targets)), many, train, val, seed, f"source {c}")
         for c, (source, many) in enumerate(zip(sources, nodes, strict=True))
