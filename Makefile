@@ -13,7 +13,7 @@ export PIP_NO_INPUT := 1
 
 # The interpreter that builds .venv: python3.11 where there is one, else python3. `make setup PYTHON=...` names another.
 PYTHON ?=
-# Options for examples/train_meta_l2c.py and for pytest.
+# Options for examples/train_meta_l2c.py, for pytest, and for tests/golden/record.py.
 ARGS ?=
 
 VENV := .venv
@@ -26,7 +26,7 @@ EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard exa
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
-	@echo "  ARGS='...' is passed on by demo and test; PYTHON=... names the interpreter that builds $(VENV)."
+	@echo "  ARGS='...' is passed on by demo, test and golden; PYTHON=... names the interpreter that builds $(VENV)."
 	@echo "  Without a GPU, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu makes the download of PyTorch small."
 
 setup: $(VENV)/.package ## build .venv, or what is missing of it
@@ -41,8 +41,8 @@ test: setup ## run the tests and the doctests, one process per core
 check: setup ## run what takes longer than a person waits: tests marked slow
 	@$(PYTEST) -m slow --timeout 2400 $(ARGS)
 
-golden: setup ## record anew the results that tests/golden holds all methods to, and say what moved
-	@OMP_NUM_THREADS=1 $(PY) -m tests.golden.record
+golden: setup ## record what tests/golden lacks; ARGS=pfedsim or ARGS=--all: record that anew, and say what moved
+	@OMP_NUM_THREADS=1 $(PY) -m tests.golden.record $(ARGS)
 
 generate: setup ## write exports, tables and docs/reference.md from what the code declares
 	@$(PY) docs/generate.py

@@ -33,7 +33,6 @@ from graphcollab.metrics import server_graph
 from graphcollab.models import MODELS
 from graphcollab.tasks import disjoint_classes, permuted_labels
 from graphcollab.train import RecordGraph
-from graphcollab.weigh import PairSampling
 
 SAMPLINGS: dict[str, Any] = {"cobo": "constant", "cobo_time": "time", "cobo_mixed": "mixed", "cobo_all": "all"}
 NUMBERS = {"--lrs": [0.3], "--rhos": [0.1], "--gammas": [0.03], "--lambdas": [0.03]}  # ρ, γ of CoBo, λ of Ditto
@@ -84,7 +83,7 @@ def contestants(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     make["fomo"] = partial(methods.fomo, samples=min(5, total - 1), **one)
     make["cga"] = partial(methods.cga, momentum=0.0, **step)
     for name, kind in SAMPLINGS.items():
-        make[name] = partial(methods.cobo, sampling=PairSampling(kind, args.switch, args.decay), **step)
+        make[name] = partial(methods.cobo, sampling=kind, switch=args.switch, decay=args.decay, **step)
     make["oracle"] = partial(methods.fedavg, within="cluster", **one)
     wanted = args.methods or [name for name in make if name not in {"ifca_redrawn", *SAMPLINGS} or name == "cobo"]
     if unknown := sorted(set(wanted) - set(make)):

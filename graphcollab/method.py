@@ -21,7 +21,7 @@ from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.relation import Relation
-from graphcollab.rewire import EveryRound, Keep
+from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -43,7 +43,7 @@ class Method:
         local: What a node does on its own data.
         weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
         exchange: What is mixed and onto which base.
-        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`EveryRound`).
+        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`ApplyTransform`).
         judge: The models nodes serve and are judged by.
         stop: When a node has learned enough, by a look at its models before and after mixing.
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
@@ -58,14 +58,14 @@ class Method:
     local: Local
     weigh: Weigher = field(default_factory=NoWeights)
     exchange: Exchanger = field(default_factory=NoExchange)
-    rewire: Rewiring | BaseTransform = field(default_factory=Keep)
+    rewire: Rewiring | BaseTransform = field(default_factory=Rewiring)
     judge: Judge = field(default_factory=Judge)
     stop: Stop = field(default_factory=Stop)
     prepare: BaseTransform | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.rewire, BaseTransform):
-            object.__setattr__(self, "rewire", EveryRound(self.rewire))
+            object.__setattr__(self, "rewire", ApplyTransform(self.rewire))
         check_settings(self)
         self._check_stop()
         self._check_agreement()

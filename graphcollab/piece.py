@@ -209,7 +209,7 @@ class Exchanger(Piece, ABC):
 
 @dataclass(frozen=True)
 class Rewiring(Piece):
-    """Base of the rewire slot: who listens to whom, and who works, in the next round."""
+    """Base of the rewire slot: who listens to whom, and who works, in the next round. This one changes nothing."""
 
     @property
     def finds_peers(self) -> bool:

@@ -42,6 +42,10 @@ class Relation:
         """Return the relation with senders and receivers exchanged."""
         return replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1])
 
+    def select(self, which: Tensor) -> Relation:
+        """Return the relation with some of its edges, by a mask [E'] or by position."""
+        return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
+
     def to(self, *args: object, **kwargs: object) -> Relation:
         """Move to a device."""
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]

@@ -27,7 +27,7 @@ from graphcollab.engine import SGD, Objective, Proximal, RowOptimizer
 from graphcollab.local import Fit, ProjectedGradient
 from graphcollab.local.combine import Combine
 from graphcollab.piece import Rewiring, Weigher
-from graphcollab.rewire import Keep, NeighborBag
+from graphcollab.rewire import NeighborBag
 from graphcollab.settings import MOST, Real
 from graphcollab.transforms import TopK
 from graphcollab.weigh import CosineWeights, Similarity, Uniform
@@ -45,7 +45,7 @@ SAMPLES: dict[type, Callable[[], Any]] = {
     RowOptimizer: lambda: SGD(lr=0.05),
     Similarity: CosineWeights,
     Weigher: Uniform,
-    Rewiring: Keep,
+    Rewiring: Rewiring,
     Objective: lambda: Proximal(0.1),
     BaseTransform: lambda: TopK(1),
     NeighborBag: NeighborBag,

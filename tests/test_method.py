@@ -15,7 +15,7 @@ from graphcollab.methods import ditto, dpsgd, fedavg, get_method, l2c, local, me
 from graphcollab.phases import Phases
 from graphcollab.piece import Exchanger, Field, Local, Rewiring, Weigher
 from graphcollab.plane import Plane
-from graphcollab.rewire import EveryRound
+from graphcollab.rewire import ApplyTransform
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
@@ -152,7 +152,7 @@ def test_replace_shares_no_state():
 
 def test_a_transform_can_rewire_every_round():
     method = l2c(epochs=1).replace(rewire=TopK(1))
-    assert method.rewire == EveryRound(method.rewire.transform)
+    assert method.rewire == ApplyTransform(method.rewire.transform)
     assert method.replace(name="again").rewire == method.rewire
     data, _ = Scene.small().play(method, rounds=2)
     sender, receiver = data.edge_index

@@ -15,7 +15,16 @@ from graphcollab.keyed import keyed_uniform
 from graphcollab.settings import Count, Fraction, check_settings
 from graphcollab.typing import Env
 
-__all__ = ["Attendance", "attend", "count_messages", "dismiss", "edges_in_use", "has_neighbors", "weights_in_use"]
+__all__ = [
+    "Attendance",
+    "attend",
+    "count_messages",
+    "crossing_edges",
+    "dismiss",
+    "edges_in_use",
+    "has_neighbors",
+    "weights_in_use",
+]
 
 _DROP_STREAM, _LATE_STREAM = 121, 122
 
@@ -129,6 +138,13 @@ def edges_in_use(data: Data) -> Tensor | None:
     return (sender == receiver) | (data.serves[sender] & data.trains[receiver])
 
 
+def crossing_edges(data: Data) -> Tensor:
+    """Return which edges are in use and join two nodes, [E]."""
+    crossing = data.edge_index[0] != data.edge_index[1]
+    in_use = edges_in_use(data)
+    return crossing if in_use is None else crossing & in_use
+
+
 def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Data:
     """Add the messages that this round's exchange sends to ``data.messages_sent`` [K], by sender.
 
@@ -142,10 +158,9 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
         at_server: Who sends to a server, [K]. Default: models travel along the edges.
     """
     if at_server is None:
-        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
-        crossing = (sender != receiver) & (data.edge_weight != 0)
-        crossing = crossing if in_use is None else crossing & in_use
-        sent = torch.bincount(sender[crossing & env.plane.known(receiver)], minlength=data.num_nodes)
+        sender, receiver = data.edge_index
+        used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.known(receiver)
+        sent = torch.bincount(sender[used], minlength=data.num_nodes)
         sent = env.plane.reduce(sent)
     else:
         sent = 2 * at_server.long()

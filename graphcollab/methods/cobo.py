@@ -9,9 +9,9 @@ from graphcollab.exchange import LaplacianPull
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods._method import method
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, Positive
+from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Positive
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import GradientAlignment, PairSampling
+from graphcollab.weigh import GradientAlignment
 
 __all__ = ["cobo"]
 
@@ -27,7 +27,9 @@ def cobo(
     gamma: Positive = 0.01,
     domain: Literal["box", "simplex"] = "box",
     own: bool = False,
-    sampling: Literal["constant", "time", "mixed", "all"] | PairSampling = "constant",
+    sampling: Literal["constant", "time", "mixed", "all"] = "constant",
+    switch: Natural = 80,
+    decay: Positive = 0.5,
     smoothness: NonNegative = 0.0,
     part: str = "all",
     buffers: Buffers = "keep",
@@ -46,10 +48,10 @@ def cobo(
     others. Far from their minima gradients agree and everybody helps everybody; closer to them those of unlike nodes
     turn against each other, and their weight falls to 0.
 
-    Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code
-    (`PairSampling`). Otherwise that code updates the models before the weights and replaces the gradient by a running
-    mean; ``momentum`` is SGD's own, whose state is kept from round to round. Momentum and weight decay do not act on
-    the pull.
+    Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code, see
+    `GradientAlignment`. Otherwise that code updates the models before the weights and replaces the gradient by a
+    running mean; ``momentum`` is SGD's own, whose state is kept from round to round. Momentum and weight decay do not
+    act on the pull.
 
     Args:
         lr: η, the step size of the models, in the step of SGD and in the pull.
@@ -59,20 +61,22 @@ def cobo(
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
         own: On the simplex, let a node's own model take part of the weight, so that it may listen to nobody. The
             authors' code does; the paper does not say.
-        sampling: Which pairs are compared in a round: ``"constant"`` (algorithm 1), ``"time"``, ``"mixed"``, ``"all"``,
-            or a `PairSampling` with its settings.
+        sampling: Which pairs are compared in a round: ``"constant"`` (algorithm 1), ``"time"``, ``"mixed"`` or
+            ``"all"``, see `GradientAlignment`.
+        switch: Rounds with constant probability, for ``"mixed"``. The paper's is 0.2 % of all (80 of its 40,000).
+        decay: How fast the probability falls with ``"time"`` and ``"mixed"``; the paper's is 1.
         smoothness: L of the losses, where it is known, for the warning about the step size.
         part: Part of the model that is compared and pulled.
 
     Raises:
         ValueError: If ``own`` is asked for on the box.
     """
-    pairs = PairSampling(sampling) if isinstance(sampling, str) else sampling
+    weigh = GradientAlignment(gamma, domain, sampling, batch_size, part=part, own=own, switch=switch, decay=decay)
     step = SGD(lr=lr, momentum=momentum, weight_decay=weight_decay)
     return Method(
         "cobo",
         local=Fit(steps=1, batch_size=batch_size, optimizer=step, keep_state=momentum > 0),
-        weigh=GradientAlignment(gamma, domain, pairs, batch_size, part=part, own=own),
+        weigh=weigh,
         exchange=LaplacianPull(part=part, buffers=buffers, scale=lr * rho, lr=lr, smoothness=smoothness),
         prepare=WithSelfLoops() if own else None,
     )

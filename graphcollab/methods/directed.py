@@ -9,7 +9,6 @@ from graphcollab.exchange import NoExchange, Receive
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
-from graphcollab.rewire import EveryRound
 from graphcollab.settings import Count, NonNegative, Real, Share
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
@@ -93,7 +92,7 @@ def directed(
         local=local,
         weigh=trial,
         exchange=NoExchange(shown=part),
-        rewire=EveryRound(Threshold(ANY_WEIGHT)),
+        rewire=Threshold(ANY_WEIGHT),
         prepare=WithSelfLoops(),
     )
     through = replace(local, optimizer=fast, through=part)

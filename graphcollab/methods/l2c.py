@@ -9,7 +9,7 @@ from graphcollab.exchange import AlongEdges, Exchange
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.piece import Rewiring
-from graphcollab.rewire import AtRound, Keep
+from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import Buffers, Count, Natural, NonNegative, Share
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import LearnedLogits
@@ -84,7 +84,7 @@ def update_exchange(variant: Variant, part: str, buffers: Buffers) -> Exchange:
 def drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Rewiring:
     """Return the rewiring that drops every node's weakest neighbours once."""
     if round_ is None:
-        return Keep()
+        return Rewiring()
     if fraction is None and count is None:
         raise ValueError(f"drop_round={round_} needs drop_fraction or drop_count, got neither: give one of them")
-    return AtRound(round_, DropWeakest(count=count, fraction=None if count is not None else fraction))
+    return ApplyTransform(DropWeakest(count=count, fraction=None if count is not None else fraction), at=round_)

@@ -8,7 +8,7 @@ from typing import Unpack
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.methods._peers import patient, peer_method
-from graphcollab.rewire import RandomPeers
+from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers, Count, Natural
 from graphcollab.weigh import PeerWeights
 
@@ -35,5 +35,5 @@ def oracle(
     Args:
         deluded: Nodes (by ``node_id``) that merge with peers of another cluster only, the one after their own.
     """
-    peers = RandomPeers(samples, "cluster", tuple(deluded))
+    peers = PeerSampler(samples, within="cluster", deluded=tuple(deluded))
     return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)

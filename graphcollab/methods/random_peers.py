@@ -7,7 +7,7 @@ from typing import Unpack
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.methods._peers import patient, peer_method
-from graphcollab.rewire import RandomPeers
+from graphcollab.rewire import PeerSampler
 from graphcollab.settings import Buffers, Count
 from graphcollab.weigh import PeerWeights
 
@@ -28,5 +28,5 @@ def random_peers(
     The baseline "random" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
     section 2.4.1. Models are averaged by sample counts, a node's own included.
     """
-    peers = RandomPeers(samples)
+    peers = PeerSampler(samples)
     return patient(peer_method("random_peers", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)

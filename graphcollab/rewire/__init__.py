@@ -6,27 +6,24 @@ from graphcollab.rewire.adaptive import AdaptivePeers
 from graphcollab.rewire.choose_center import ChooseCenter
 from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.greedy import GreedyPeers
-from graphcollab.rewire.sampler import PeerSampler, RandomPeers
-from graphcollab.rewire.scheduled import AtRound, EveryRound, Keep, SampleNodes, sample_nodes
+from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.rewire.scheduled import ApplyTransform, SampleNodes, sample_nodes
 from graphcollab.rewire.task_distances import Encoder, TaskDistances
 from graphcollab.rewire.task_peers import TaskPeers
 from graphcollab.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen, NeighborBag
 
 __all__ = [
     "AdaptivePeers",
-    "AtRound",
+    "ApplyTransform",
     "Candidates",
     "ChooseCenter",
     "CountChosen",
     "Encoder",
-    "EveryRound",
     "FrequentPeers",
     "GreedyPeers",
-    "Keep",
     "KeepChosen",
     "NeighborBag",
     "PeerSampler",
-    "RandomPeers",
     "SampleNodes",
     "TaskDistances",
     "TaskPeers",

@@ -14,190 +14,12 @@ from torch_geometric.utils import scatter
 
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-from graphcollab.rewire.draw import Candidates
-from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.rewire.draw import Candidates, by_receiver, turns
+from graphcollab.rewire.sampler import PeerSampler, nothing_known
 from graphcollab.settings import Count, Positive, Share
 from graphcollab.typing import Env
 
-__all__ = ["AdaptivePeers", "empty_memory", "forget", "priors", "shared", "update_memory"]
-
-
-def empty_memory(count: int, device: torch.device) -> Relation:
-    """Return a memory of K nodes in which nobody knows anybody.
-
-    A memory is a `Relation`: an edge j → i for every peer j that i knows, with two values, [M, 2]: the similarity, and
-    1 where i measured it itself or 0 where it was told.
-    """
-    nothing = torch.empty(2, 0, dtype=torch.int64, device=device)
-    return Relation(nothing, torch.empty(0, 2, dtype=torch.float64, device=device), (count, count))
-
-
-def shared(memory: Relation, share: str) -> Relation:
-    """Return what nodes tell others: what they measured, or all they know."""
-    if share == "all":
-        return memory
-    own = memory.values[:, 1] > 0
-    return Relation(memory.edge_index[:, own], memory.values[own], memory.size)
-
-
-def update_memory(
-    memory: Relation,
-    edge_index: Tensor,
-    score: Tensor,
-    rank: Tensor,
-    two_step: str | None = "most_similar",
-    share: str = "measured",
-) -> Relation:
-    """Return the memory after a round: what was measured, and what the peers that were met told of others.
-
-    A measurement replaces all that was known of a peer; an estimate replaces an earlier estimate, never a measurement.
-    If several peers tell of the same node, the one that is most similar to the listener is believed (of equally similar
-    ones that with the smallest ``node_id``).
-
-    Args:
-        memory: What nodes knew before the round, which is also what they tell.
-        edge_index: Who was met: sender j, receiver i, [2, E], no self-loops.
-        score: Similarity measured by i, [E].
-        rank: Place of every node in the order of ``node_id``, [K].
-        two_step: Whom to believe: the ``"most_similar"`` (the text), the ``"least_similar"`` (the published code), the
-            most similar but no more than it is similar itself (``"bounded"``), or nobody (None). Without a bound a few
-            nodes that have fallen for another cluster recommend that cluster to their own, highly and one node after
-            the other.
-        share: ``"measured"``: nodes tell what they measured, as in the thesis' code, so an estimate is two steps away;
-            ``"all"``: they also pass on what they were told. The default differs from the text, which read literally
-            shares all of s_k and adds to s_i the clients that are not in it.
-
-    Example:
-        Fig. 2.2 of the thesis: 0 meets 1 and 2, to which it has similarity 1 and 10; 1 knows 3, and 2 knows 3 and 4.
-
-        >>> known = Relation(torch.tensor([[3, 3, 4], [1, 2, 2]]), torch.tensor([[9.0, 1], [2, 1], [4, 1]]), (5, 5))
-        >>> met = torch.tensor([[1, 2], [0, 0]])
-        >>> after = update_memory(known, met, torch.tensor([1.0, 10.0]), torch.arange(5))
-        >>> {j: s for j, i, s in zip(*after.edge_index.tolist(), after.values[:, 0].tolist()) if i == 0}
-        {1: 1.0, 2: 10.0, 3: 2.0, 4: 4.0}
-    """
-    many = memory.size[0]
-    measured = torch.stack([score.double(), torch.ones_like(score, dtype=torch.float64)], 1)
-    edges, values = [edge_index, memory.edge_index], [measured, memory.values]
-    if two_step is not None:
-        told = _told(shared(memory, share), edge_index, score.double(), rank, two_step)
-        edges.append(told[0])
-        values.append(told[1])
-    index, value = torch.cat(edges, 1), torch.cat(values)
-    # Of several entries for a pair: this round's measurement, an old one, this round's estimate, an old one.
-    age = torch.cat([torch.full((part.shape[1],), n, device=index.device) for n, part in enumerate(edges)])
-    age = torch.where((age == 1) & (value[:, 1] == 0), 3, age)
-    keep = _first_of(index[1] * many + rank[index[0]], age, 4, many)
-    return Relation(index[:, keep], value[keep], memory.size)
-
-
-def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
-    """Return a memory in which every node keeps only the most similar peers it knows of.
-
-    Args:
-        memory: What nodes know.
-        limit: How many a node keeps; of equally similar ones those with the smaller ``node_id``.
-        rank: Place of every node in the order of ``node_id``, [K].
-
-    Example:
-        >>> known = Relation(torch.tensor([[1, 2, 3], [0, 0, 0]]), torch.tensor([[9.0, 1], [2, 1], [4, 0]]), (4, 4))
-        >>> forget(known, 2, torch.arange(4)).edge_index[0].tolist()
-        [1, 3]
-    """
-    sender, receiver = memory.edge_index
-    order = rank[sender].argsort(stable=True)
-    order = order[memory.values[order, 0].argsort(descending=True, stable=True)]
-    order = order[receiver[order].argsort(stable=True)]
-    degree = torch.bincount(receiver, minlength=memory.size[1])
-    place = torch.arange(len(order), device=order.device) - (degree.cumsum(0) - degree)[receiver[order]]
-    keep = order[place < limit].sort().values
-    return Relation(memory.edge_index[:, keep], memory.values[keep], memory.size)
-
-
-def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_step: str) -> tuple[Tensor, Tensor]:
-    """Return what receivers hear of third nodes: pairs [2, T], each once, and values [T, 2]."""
-    many = known.size[0]
-    sender, receiver = edge_index
-    order = known.edge_index[1].argsort(stable=True)
-    about, value = known.edge_index[0, order], known.values[order, 0]
-    degree = torch.bincount(known.edge_index[1], minlength=many)
-    begin = degree.cumsum(0) - degree
-    length = degree[sender]
-    edge = torch.repeat_interleave(torch.arange(len(sender), device=sender.device), length)  # [T'] who told
-    within = torch.arange(len(edge), device=sender.device) - (length.cumsum(0) - length)[edge]
-    item = begin[sender[edge]] + within
-    third, listener = about[item], receiver[edge]
-    # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
-    turn = rank[sender].argsort(stable=True)
-    turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
-    place = torch.empty_like(turn)
-    place[turn] = torch.arange(len(turn), device=turn.device)
-    order = _first_of(listener * many + third, place[edge], len(sender), many)
-    order = order[third[order] != listener[order]]
-    similarity = value[item[order]]
-    if two_step == "bounded":
-        similarity = torch.minimum(similarity, trust[edge[order]])
-    return torch.stack([third[order], listener[order]]), torch.stack([similarity, torch.zeros_like(similarity)], 1)
-
-
-def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
-    """Return which entry of every pair has the smallest turn, [distinct pairs], in ascending order of the pairs.
-
-    Args:
-        pair: Pair of every entry, a number below K², [N].
-        turn: Its turn, a number below ``turns``, [N]; different within a pair.
-        turns: Number of turns.
-        many: K.
-    """
-    if len(pair) < many * many // 4:
-        order = (pair * turns + turn).argsort()
-        first = torch.ones_like(pair, dtype=torch.bool)
-        first[1:] = pair[order[1:]] != pair[order[:-1]]
-        return order[first]
-    # There are about as many entries as pairs: a table of all pairs is no larger, and much faster than sorting.
-    none = torch.iinfo(torch.int64).max
-    table = torch.full((many * many,), none, device=pair.device)
-    table.scatter_reduce_(0, pair, turn * len(pair) + torch.arange(len(pair), device=pair.device), "amin")
-    return table[table != none] % len(pair)
-
-
-def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tensor, Tensor]:
-    r"""Return how much more likely every known peer is drawn than others, eq. 2.9 and 2.10 of the thesis.
-
-    .. math::
-        p_i(j) = \frac{e^{\tau s_i(j)}}{\sum_l e^{\tau s_i(l)}}
-
-    over the peers l that i knows. The largest similarity is subtracted first, which changes nothing and cannot
-    overflow, whatever τ is (the text subtracts the smallest, which can).
-
-    Args:
-        memory: What nodes know.
-        tau: τ, an inverse temperature.
-        scale: ``"minmax"`` brings the similarities that a node knows to [0, 1] first (all equal: to 0).
-
-    Returns:
-        p of every entry of the memory, [M], and for every node the probability a peer of similarity 0 would have had,
-        in the same measure, [K] (0 for nodes that know nobody).
-
-    Example:
-        >>> edges = torch.tensor([[1, 2, 3, 4], [0, 0, 0, 0]])
-        >>> values = torch.tensor([[2.0, 0], [4, 0], [1, 1], [10, 1]], dtype=torch.float64)
-        >>> p, _ = priors(Relation(edges, values, (5, 5)), tau=1.0)
-        >>> [round(x, 5) for x in p.tolist()]
-        [0.00033, 0.00247, 0.00012, 0.99707]
-    """
-    receiver, similarity, many = memory.edge_index[1], memory.values[:, 0], memory.size[1]
-    zero = torch.zeros(many, dtype=similarity.dtype, device=similarity.device)
-    low, high = (zero.scatter_reduce(0, receiver, similarity, how, include_self=False) for how in ("amin", "amax"))
-    if scale == "minmax":
-        width = (high - low)[receiver]
-        similarity = torch.where(width > 0, (similarity - low[receiver]) / width.where(width > 0, 1.0), 0.0)
-        low, high = zero, (high > low).to(zero.dtype)
-    weight = torch.exp(tau * (similarity - high[receiver]))
-    total = scatter(weight, receiver, dim_size=many)
-    known = total > 0
-    none = torch.where(known, torch.exp((tau * (0 - high)).clamp(max=700)) / total.where(known, 1.0), 0.0)
-    return weight / total[receiver], none
+__all__ = ["AdaptivePeers", "forget", "priors", "update_memory"]
 
 
 @dataclass(frozen=True)
@@ -230,8 +52,9 @@ class AdaptivePeers(PeerSampler):
         limit: Peers that a node remembers at most, the most similar ones; None: all it knows of.
 
     Shapes:
-        Keeps ``memory``, a `Relation` with two values per known pair, see `empty_memory`; writes ``edge_prior`` [E],
-        the probability with which an edge was drawn first.
+        Keeps ``memory``, a `Relation` with an edge j → i for every peer j that i knows and two values, [M, 2]: the
+        similarity, and 1 where i measured it itself or 0 where it was told. Writes ``edge_prior`` [E], the probability
+        with which an edge was drawn first.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -253,7 +76,7 @@ class AdaptivePeers(PeerSampler):
         """Start with a memory in which nobody knows anybody."""
         if "memory" not in data:
             data = copy.copy(data)
-            data.memory = empty_memory(data.num_nodes, data.node_id.device)
+            data.memory = nothing_known(data, 2)
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
@@ -264,7 +87,7 @@ class AdaptivePeers(PeerSampler):
             )
         met = data.scores
         if self.two_step is not None:
-            entries = torch.bincount(shared(data.memory, self.share).edge_index[1], minlength=data.num_nodes)
+            entries = torch.bincount(_shared(data.memory, self.share).edge_index[1], minlength=data.num_nodes)
             entries = env.plane.publish(entries)
             sender, receiver = met.edge_index
             data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
@@ -272,8 +95,7 @@ class AdaptivePeers(PeerSampler):
         rank = Candidates.of(data).rank
         told = data.memory if self.two_step is None else env.plane.told_by(data.memory, data.edge_index)
         known = update_memory(told, met.edge_index, met.values, rank, self.two_step, self.share)
-        own = env.plane.known(known.edge_index[1])
-        data.memory = Relation(known.edge_index[:, own], known.values[own], known.size)
+        data.memory = known.select(env.plane.known(known.edge_index[1]))
         if self.limit is not None:
             data.memory = forget(data.memory, self.limit, rank)
         return data
@@ -297,3 +119,147 @@ class AdaptivePeers(PeerSampler):
         rest = zero + self.epsilon if self.unknown == "zero" else torch.full_like(zero, self.epsilon)
         edge_index, share = self.draw(data, env, round_, None, memory.edge_index, prior + self.epsilon, rest)
         return self.meet(data, env, edge_index, prior=share)
+
+
+def update_memory(
+    memory: Relation,
+    edge_index: Tensor,
+    score: Tensor,
+    rank: Tensor,
+    two_step: str | None = "most_similar",
+    share: str = "measured",
+) -> Relation:
+    """Return the memory after a round: what was measured, and what the peers that were met told of others.
+
+    A measurement replaces all that was known of a peer; an estimate replaces an earlier estimate, never a measurement.
+    If several peers tell of the same node, the one that is most similar to the listener is believed (of equally similar
+    ones that with the smallest ``node_id``).
+
+    Args:
+        memory: What nodes knew before the round, which is also what they tell.
+        edge_index: Who was met: sender j, receiver i, [2, E], no self-loops.
+        score: Similarity measured by i, [E].
+        rank: Place of every node in the order of ``node_id``, [K].
+        two_step: Whom to believe: the ``"most_similar"`` (the text), the ``"least_similar"`` (the published code), the
+            most similar but no more than it is similar itself (``"bounded"``), or nobody (None). Without a bound a few
+            nodes that have fallen for another cluster recommend that cluster to their own, highly and one node after
+            the other.
+        share: ``"measured"``: nodes tell what they measured, so an estimate is two steps away; ``"all"``: they also
+            pass on what they were told.
+
+    Example:
+        Fig. 2.2 of the thesis: 0 meets 1 and 2, to which it has similarity 1 and 10; 1 knows 3, and 2 knows 3 and 4.
+
+        >>> known = Relation(torch.tensor([[3, 3, 4], [1, 2, 2]]), torch.tensor([[9.0, 1], [2, 1], [4, 1]]), (5, 5))
+        >>> met = torch.tensor([[1, 2], [0, 0]])
+        >>> after = update_memory(known, met, torch.tensor([1.0, 10.0]), torch.arange(5))
+        >>> {j: s for j, i, s in zip(*after.edge_index.tolist(), after.values[:, 0].tolist()) if i == 0}
+        {1: 1.0, 2: 10.0, 3: 2.0, 4: 4.0}
+    """
+    many = memory.size[0]
+    measured = torch.stack([score.double(), torch.ones_like(score, dtype=torch.float64)], 1)
+    edges, values = [edge_index, memory.edge_index], [measured, memory.values]
+    if two_step is not None:
+        told = _told(_shared(memory, share), edge_index, score.double(), rank, two_step)
+        edges.append(told[0])
+        values.append(told[1])
+    index, value = torch.cat(edges, 1), torch.cat(values)
+    # Of several entries for a pair: this round's measurement, an old one, this round's estimate, an old one.
+    age = torch.cat([torch.full((part.shape[1],), n, device=index.device) for n, part in enumerate(edges)])
+    age = torch.where((age == 1) & (value[:, 1] == 0), 3, age)
+    keep = _first_of(index[1] * many + rank[index[0]], age, 4, many)
+    return Relation(index, value, memory.size).select(keep)
+
+
+def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
+    """Return a memory in which every node keeps only the most similar peers it knows of.
+
+    Args:
+        memory: What nodes know.
+        limit: How many a node keeps; of equally similar ones those with the smaller ``node_id``.
+        rank: Place of every node in the order of ``node_id``, [K].
+    """
+    sender, receiver = memory.edge_index
+    order = by_receiver(receiver, -memory.values[:, 0], rank[sender])
+    return memory.select(order[turns(receiver[order], memory.size[1]) < limit].sort().values)
+
+
+def _shared(memory: Relation, share: str) -> Relation:
+    """Return what nodes tell others: what they measured, or all they know."""
+    if share == "all":
+        return memory
+    return memory.select(memory.values[:, 1] > 0)
+
+
+def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_step: str) -> tuple[Tensor, Tensor]:
+    """Return what receivers hear of third nodes: pairs [2, T], each once, and values [T, 2]."""
+    many = known.size[0]
+    sender, receiver = edge_index
+    order = known.edge_index[1].argsort(stable=True)
+    about, value = known.edge_index[0, order], known.values[order, 0]
+    degree = torch.bincount(known.edge_index[1], minlength=many)
+    begin = degree.cumsum(0) - degree
+    length = degree[sender]
+    edge = torch.repeat_interleave(torch.arange(len(sender), device=sender.device), length)  # [T'] who told
+    item = begin[sender[edge]] + turns(edge, len(sender))
+    third, listener = about[item], receiver[edge]
+    # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
+    turn = rank[sender].argsort(stable=True)
+    turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
+    place = torch.empty_like(turn)
+    place[turn] = torch.arange(len(turn), device=turn.device)
+    order = _first_of(listener * many + third, place[edge], len(sender), many)
+    order = order[third[order] != listener[order]]
+    similarity = value[item[order]]
+    if two_step == "bounded":
+        similarity = torch.minimum(similarity, trust[edge[order]])
+    return torch.stack([third[order], listener[order]]), torch.stack([similarity, torch.zeros_like(similarity)], 1)
+
+
+def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
+    """Return which entry of every pair (a number below K², [N]) has the smallest turn, in ascending order of pairs.
+
+    Turns are below ``turns``, and different within a pair.
+    """
+    if len(pair) < many * many // 4:
+        order = (pair * turns + turn).argsort()
+        first = torch.ones_like(pair, dtype=torch.bool)
+        first[1:] = pair[order[1:]] != pair[order[:-1]]
+        return order[first]
+    # There are about as many entries as pairs: a table of all pairs is no larger, and much faster than sorting.
+    none = torch.iinfo(torch.int64).max
+    table = torch.full((many * many,), none, device=pair.device)
+    table.scatter_reduce_(0, pair, turn * len(pair) + torch.arange(len(pair), device=pair.device), "amin")
+    return table[table != none] % len(pair)
+
+
+def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tensor, Tensor]:
+    r"""Return how much more likely every known peer is drawn than others, eq. 2.9 and 2.10 of the thesis.
+
+    .. math::
+        p_i(j) = \frac{e^{\tau s_i(j)}}{\sum_l e^{\tau s_i(l)}}
+
+    over the peers l that i knows. The largest similarity is subtracted first, which changes nothing and cannot
+    overflow, whatever τ is (the text subtracts the smallest, which can).
+
+    Args:
+        memory: What nodes know.
+        tau: τ, an inverse temperature.
+        scale: ``"minmax"`` brings the similarities that a node knows to [0, 1] first (all equal: to 0).
+
+    Returns:
+        p of every entry of the memory, [M], and for every node the probability a peer of similarity 0 would have had,
+        in the same measure, [K] (0 for nodes that know nobody).
+    """
+    receiver, similarity, many = memory.edge_index[1], memory.values[:, 0], memory.size[1]
+    zero = torch.zeros(many, dtype=similarity.dtype, device=similarity.device)
+    low, high = (zero.scatter_reduce(0, receiver, similarity, how, include_self=False) for how in ("amin", "amax"))
+    if scale == "minmax":
+        width = (high - low)[receiver]
+        similarity = torch.where(width > 0, (similarity - low[receiver]) / width.where(width > 0, 1.0), 0.0)
+        low, high = zero, (high > low).to(zero.dtype)
+    weight = torch.exp(tau * (similarity - high[receiver]))
+    total = scatter(weight, receiver, dim_size=many)
+    known = total > 0
+    none = torch.where(known, torch.exp((tau * (0 - high)).clamp(max=700)) / total.where(known, 1.0), 0.0)
+    return weight / total[receiver], none

@@ -12,11 +12,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import server_groups
-from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
+from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.exchange.servers import connect_servers, places
 from graphcollab.piece import Field, Rewiring
-from graphcollab.rewire.scheduled import Keep
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 from graphcollab.typing import Env
 
@@ -92,7 +91,7 @@ class ChooseCenter(Rewiring):
     redraws: Natural = 0
     least_share: Share | None = None
     patience: Count = 5
-    also: Rewiring = field(default_factory=Keep)
+    also: Rewiring = field(default_factory=Rewiring)
     incomplete: Incomplete = "refuse"
 
     def __post_init__(self) -> None:

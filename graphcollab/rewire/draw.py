@@ -11,7 +11,9 @@ from torch_geometric.data import Data
 
 from graphcollab.keyed import keyed_uniform
 
-__all__ = ["Candidates", "draw_peers"]
+__all__ = ["Candidates", "by_receiver", "draw_peers", "turns"]
+
+_KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
 
 
 @dataclass(frozen=True)
@@ -98,16 +100,13 @@ class Candidates:
         return self.ranked[self.key[self.begin[receiver] + place] % self.num_nodes]
 
 
-_KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
-
-
 def draw_peers(
     candidates: Candidates,
     receiver: Tensor,
     count: int,
     keys: tuple[int, ...],
     known: Tensor | None = None,
-    rate: Tensor | None = None,
+    rate: Tensor | float = 0.0,
     rest: Tensor | float = 1.0,
 ) -> tuple[Tensor, Tensor]:
     r"""Draw distinct peers for every receiver, one after the other in proportion to their rates.
@@ -123,7 +122,7 @@ def draw_peers(
         count: Peers each of them draws; a receiver with fewer candidates takes all.
         keys: Integers that key the randomness, beside the identities (``node_id`` ranks) of the nodes.
         known: Pairs sender, receiver that have a rate of their own, each once, [2, M].
-        rate: Their rates, not negative, [M].
+        rate: Their rates, not negative, one for all or [M].
         rest: Rate of all other candidates, one for all or per node [K].
 
     Returns:
@@ -138,14 +137,14 @@ def draw_peers(
         ([0, 0, 0, 0, 3, 3, 3, 3], [1, 2, 3, 4], [0.25, 0.25])
     """
     many, rank = candidates.num_nodes, candidates.rank
-    if known is None or rate is None:
-        known, rate = receiver.new_empty(2, 0), torch.empty(0, dtype=torch.float64, device=receiver.device)
+    known = receiver.new_empty(2, 0) if known is None else known
+    rate = torch.as_tensor(rate, dtype=torch.float64, device=receiver.device).expand(known.shape[1])
     rest = torch.as_tensor(rest, dtype=torch.float64, device=receiver.device).expand(many)
     draws = torch.zeros(many, dtype=torch.bool, device=receiver.device).index_fill_(0, receiver, True)
     sender, listener = known
     place = candidates.place(listener, sender)
     fits = (place >= 0) & (sender != listener) & draws[listener]
-    sender, listener, place, rate = sender[fits], listener[fits], place[fits], rate[fits].double()
+    sender, listener, place, rate = sender[fits], listener[fits], place[fits], rate[fits]
     own = candidates.place(receiver, receiver)
     taken = torch.stack([torch.cat([listener, receiver[own >= 0]]), torch.cat([place, own[own >= 0]])])
     excluded = torch.bincount(taken[0], minlength=many)
@@ -162,11 +161,8 @@ def draw_peers(
     senders = torch.cat([sender, candidates.node(who, at)])
     listeners = torch.cat([listener, who])
     rates, times = torch.cat([rate, rest[who]]), torch.cat([wait, late[arrives]])
-    order = times.argsort(stable=True)
-    order = order[listeners[order].argsort(stable=True)]
-    per = torch.bincount(listeners, minlength=many)
-    turn = torch.arange(len(order), device=order.device) - (per.cumsum(0) - per)[listeners[order]]
-    order = order[(turn < count) & torch.isfinite(times[order])]
+    order = by_receiver(listeners, times)
+    order = order[(turns(listeners[order], many) < count) & torch.isfinite(times[order])]
     share = rates[order] / total[listeners[order]]
     return torch.stack([senders[order], listeners[order]]), share
 
@@ -201,10 +197,21 @@ def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, man
 
     With the taken places p_0 < p_1 < … of a receiver, the candidate number r has the place r + #{m: p_m − m ≤ r}.
     """
-    listener, place = taken
-    order = (listener * (many + 1) + place).argsort()
-    listener, place = listener[order], place[order]
-    begin = excluded.cumsum(0) - excluded
-    before = place - (torch.arange(len(place), device=place.device) - begin[listener])
+    listener, place = taken[:, by_receiver(*taken)]
+    before = place - turns(listener, many)
     ahead = torch.searchsorted(listener * (many + 1) + before, receiver * (many + 1) + number, right=True)
-    return number + ahead - begin[receiver]
+    return number + ahead - (excluded.cumsum(0) - excluded)[receiver]
+
+
+def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
+    """Return the order of entries by receiver, of one receiver by ascending keys, the first one first, [N]."""
+    order = torch.arange(len(receiver), device=receiver.device)
+    for key in (*reversed(keys), receiver):
+        order = order[key[order].argsort(stable=True)]
+    return order
+
+
+def turns(receiver: Tensor, many: int) -> Tensor:
+    """Return the place of every entry among its receiver's, [N]; entries are sorted by receiver, below ``many``."""
+    per = torch.bincount(receiver, minlength=many)
+    return torch.arange(len(receiver), device=receiver.device) - (per.cumsum(0) - per)[receiver]

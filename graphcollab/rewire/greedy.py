@@ -14,7 +14,8 @@ from torch_geometric.utils import scatter
 from graphcollab.keyed import keyed_uniform
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-from graphcollab.rewire.sampler import PeerSampler, add_up
+from graphcollab.rewire.draw import by_receiver, turns
+from graphcollab.rewire.sampler import PeerSampler, add_up, nothing_known
 from graphcollab.settings import Fraction, NonNegative
 from graphcollab.typing import Env
 
@@ -64,9 +65,7 @@ class GreedyPeers(PeerSampler):
         """Start with affinities of 0."""
         if "affinity" not in data:
             data = copy.copy(data)
-            nothing = data.edge_index.new_empty(2, 0)
-            none = torch.empty(0, dtype=torch.float64, device=nothing.device)
-            data.affinity = Relation(nothing, none, (data.num_nodes, data.num_nodes))
+            data.affinity = nothing_known(data)
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
@@ -83,17 +82,17 @@ class GreedyPeers(PeerSampler):
         slot = torch.arange(self.samples, device=data.node_id.device)
         uniform = keyed_uniform(env.seed, _EXPLORE_STREAM, data.node_id[:, None], round_, slot)
         best = (uniform >= self.exploration(elapsed)).sum(1)  # [K]: how many are not replaced
-        greedy = _first(self._ranked(data, env, round_), best, many)
-        zero = torch.zeros(greedy.shape[1], dtype=torch.float64, device=greedy.device)
-        anyone, _ = self.draw(data, env, round_, None, greedy, zero, 1.0, turn=2)
+        ranked = self._ranked(data, env, round_)
+        greedy = ranked[:, turns(ranked[1], many) < best[ranked[1]]]
+        anyone, _ = self.draw(data, env, round_, known=greedy, turn=2)
         left = self.samples - torch.bincount(greedy[1], minlength=many)
-        return self.meet(data, env, torch.cat([greedy, _first(anyone, left, many)], 1))
+        anyone = anyone[:, turns(anyone[1], many) < left[anyone[1]]]
+        return self.meet(data, env, torch.cat([greedy, anyone], 1))
 
     def _ranked(self, data: Data, env: Env, round_: int) -> Tensor:
         """Return for every node that draws its peers, the best first, those of the same affinity at random, [2, R]."""
         known, value = data.affinity.edge_index, data.affinity.values
-        zero = torch.zeros_like(value)
-        new, _ = self.draw(data, env, round_, None, known, zero, 1.0, turn=1)
+        new, _ = self.draw(data, env, round_, known=known, turn=1)
         sender, receiver = known
         candidates = self.candidates(data, env)
         there = (candidates.place(receiver, sender) >= 0) & (data.trains & data.present & ~data.isolated)[receiver]
@@ -101,8 +100,7 @@ class GreedyPeers(PeerSampler):
         order = order[candidates.rank[sender[order]].argsort(stable=True)]
         pairs = torch.cat([new, known[:, order]], 1)
         worth = torch.cat([value.new_zeros(new.shape[1]), value[order]])
-        ranked = worth.argsort(descending=True, stable=True)
-        return pairs[:, ranked[pairs[1, ranked].argsort(stable=True)]]
+        return pairs[:, by_receiver(pairs[1], -worth)]
 
 
 def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Relation:
@@ -128,10 +126,3 @@ def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Rel
     share = value / torch.where(total > 0, total, torch.inf)[met[1]]
     crossing = met[0] != met[1]
     return add_up(affinity, met[:, crossing], share[crossing])
-
-
-def _first(pairs: Tensor, count: Tensor, many: int) -> Tensor:
-    """Return the first pairs of every receiver, as many as it may have, [2, R]; pairs are sorted by receiver."""
-    per = torch.bincount(pairs[1], minlength=many)
-    turn = torch.arange(pairs.shape[1], device=pairs.device) - (per.cumsum(0) - per)[pairs[1]]
-    return pairs[:, turn < count[pairs[1]]]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -18,7 +17,7 @@ from graphcollab.settings import Count, Natural
 from graphcollab.transforms import sort_edges
 from graphcollab.typing import Env
 
-__all__ = ["PeerSampler", "RandomPeers", "add_up", "chosen_edges", "connect"]
+__all__ = ["PeerSampler", "add_up", "chosen_edges", "connect", "nothing_known"]
 
 
 def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
@@ -41,10 +40,17 @@ def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
     return sort_edges(data)
 
 
-def chosen_edges(data: Data) -> Tensor:
-    """Return which edges a model was merged along in this round, self-loops left out, [E]."""
+def chosen_edges(data: Data, env: Env) -> Tensor:
+    """Return along which edges nodes that live here have merged a model of another in this round, [E]."""
     sender, receiver = data.edge_index
-    return (data.edge_weight > 0) & (sender != receiver)
+    return (data.edge_weight > 0) & (sender != receiver) & env.plane.known(receiver)
+
+
+def nothing_known(data: Data, *shape: int, dtype: torch.dtype = torch.float64) -> Relation:
+    """Return a relation of no pairs, whose values, [0, ...], have a shape and type."""
+    device, many = data.node_id.device, data.num_nodes
+    nothing = torch.empty(2, 0, dtype=torch.int64, device=device)
+    return Relation(nothing, torch.empty(0, *shape, dtype=dtype, device=device), (many, many))
 
 
 def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
@@ -66,20 +72,30 @@ def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
 
 @dataclass(frozen=True)
 class PeerSampler(Rewiring):
-    """Base of samplers: a round's edges are those along which nodes meet in that round, drawn anew every time.
+    """Nodes meet random peers; and the base of samplers that know better whom to meet.
 
-    The graph that a run starts with says whom nodes may meet; without one everybody may meet everybody, and no pairs
-    are listed. Nodes that do not train draw nobody, but others may meet them. Every node has a self-loop, for the
-    weight of its own model.
+    A round's edges are those along which nodes meet in that round, drawn anew every time. The graph that a run starts
+    with says whom nodes may meet; without one everybody may meet everybody, and no pairs are listed. Nodes that do not
+    train draw nobody, but others may meet them. Every node has a self-loop, for the weight of its own model.
 
     Args:
         samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
+        within: ``"cluster"``: only peers of its own true cluster (an oracle); None: any.
+        deluded: Nodes (by ``node_id``) that meet only peers of another cluster, the one after their own: what happens
+            to a cluster with members who take themselves for somebody else.
 
     Raises:
-        ValueError: If there is only one node.
+        ValueError: If there is only one node, true clusters are needed and not known, or a deluded node does not exist.
     """
 
     samples: Count = 5
+    within: Literal["cluster"] | None = field(default=None, kw_only=True)
+    deluded: tuple[Natural, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.deluded and self.within is None:
+            raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
 
     @property
     def finds_peers(self) -> bool:
@@ -90,6 +106,11 @@ class PeerSampler(Rewiring):
         """Draw the first round's edges."""
         if data.num_nodes == 1:
             raise ValueError("there is only one node, which has nobody to meet: train it by the method local")
+        if self.deluded and int(env.engine.tasks.require_cluster().max()) < 1:
+            raise ValueError("deluded nodes meet another cluster than their own, and these tasks have only one")
+        unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
+        if unknown:
+            raise ValueError(f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")
         return self.propose(self.prepare(data, env), env, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -104,9 +125,9 @@ class PeerSampler(Rewiring):
         """Take in what the round's edges have shown."""
         return data
 
-    @abstractmethod
     def propose(self, data: Data, env: Env, round_: int) -> Data:
-        """Return the graph with the edges of a round."""
+        """Return the graph with the edges of a round: any that are allowed."""
+        return self.meet(data, env, self.draw(data, env, round_)[0])
 
     def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
         """Return the graph with the edges that receivers have drawn, told to all, in place of those it has.
@@ -123,7 +144,11 @@ class PeerSampler(Rewiring):
 
     def candidates(self, data: Data, env: Env) -> Candidates:
         """Return whom nodes may meet."""
-        return Candidates.of(data)
+        if self.within is None:
+            return Candidates.of(data)
+        group = env.engine.tasks.require_cluster()
+        wrong = torch.isin(data.node_id, torch.tensor(self.deluded, dtype=torch.int64, device=group.device))
+        return Candidates.of(data, group, torch.where(wrong, (group + 1) % (group.max() + 1), group))
 
     def draw(
         self,
@@ -132,7 +157,7 @@ class PeerSampler(Rewiring):
         round_: int,
         count: int | None = None,
         known: Tensor | None = None,
-        rate: Tensor | None = None,
+        rate: Tensor | float = 0.0,
         rest: Tensor | float = 1.0,
         turn: int = 0,
     ) -> tuple[Tensor, Tensor]:
@@ -140,48 +165,3 @@ class PeerSampler(Rewiring):
         receiver = env.plane.at_home((data.trains & data.present & ~data.isolated).nonzero().flatten())
         number = self.samples if count is None else count
         return draw_peers(self.candidates(data, env), receiver, number, (env.seed, round_, turn), known, rate, rest)
-
-
-@dataclass(frozen=True)
-class RandomPeers(PeerSampler):
-    """Nodes meet random peers.
-
-    Args:
-        samples: Peers that a node meets in a round.
-        within: ``"cluster"``: only peers of its own true cluster (an oracle); None: any.
-        deluded: Nodes (by ``node_id``) that meet only peers of another cluster, the one after their own: what happens
-            to a cluster with members who take themselves for somebody else.
-
-    Raises:
-        ValueError: If true clusters are needed and not known, or a deluded node does not exist.
-    """
-
-    within: Literal["cluster"] | None = None
-    deluded: tuple[Natural, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.deluded and self.within is None:
-            raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
-
-    def prepare(self, data: Data, env: Env) -> Data:
-        """Check that clusters are known where they are needed."""
-        group = env.engine.tasks.require_cluster() if self.within else None
-        if self.deluded and group is not None and int(group.max()) < 1:
-            raise ValueError("deluded nodes meet another cluster than their own, and these tasks have only one")
-        unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
-        if unknown:
-            raise ValueError(f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")
-        return data
-
-    def candidates(self, data: Data, env: Env) -> Candidates:
-        """Return whom nodes may meet."""
-        if self.within is None:
-            return Candidates.of(data)
-        group = env.engine.tasks.require_cluster()
-        wrong = torch.isin(data.node_id, torch.tensor(self.deluded, dtype=torch.int64, device=group.device))
-        return Candidates.of(data, group, torch.where(wrong, (group + 1) % (group.max() + 1), group))
-
-    def propose(self, data: Data, env: Env, round_: int) -> Data:
-        """Draw any peers."""
-        return self.meet(data, env, self.draw(data, env, round_)[0])

@@ -1,4 +1,4 @@
-"""The rewire slot of methods that find no peers: the graph stays, is transformed, or nodes take turns to work."""
+"""The rewire slot of methods that find no peers: the graph is transformed, or nodes take turns to work."""
 
 from __future__ import annotations
 
@@ -15,56 +15,32 @@ from graphcollab.piece import Rewiring
 from graphcollab.settings import Natural, Share
 from graphcollab.typing import Env
 
-__all__ = ["AtRound", "EveryRound", "Keep", "SampleNodes", "sample_nodes"]
+__all__ = ["ApplyTransform", "SampleNodes", "sample_nodes"]
+
+_SAMPLE_STREAM = 107
 
 
 @dataclass(frozen=True)
-class Keep(Rewiring):
-    """The graph stays as it is."""
-
-
-@dataclass(frozen=True)
-class AtRound(Rewiring):
-    """Apply a transform once, after the exchange of one round.
+class ApplyTransform(Rewiring):
+    """Apply a transform of the graph after the exchange of every round, or of one.
 
     Args:
-        round: Index of the round, from 0 at the method's start; ``AtRound(10, …)`` acts after eleven rounds, as
-            ``t == T_0`` in the L2C paper.
-        transform: Any PyG transform.
+        transform: Any PyG transform; it may read all weights.
+        at: Index of the one round, from 0 at the method's start; 10 acts after eleven rounds, as ``t == T_0`` in the
+            L2C paper. None: every round.
     """
 
-    round: Natural
     transform: BaseTransform
+    at: Natural | None = None
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Transform the graph if it is time."""
-        return _transformed(self.transform, data, env) if data.round - data.phase_start == self.round else data
-
-
-@dataclass(frozen=True)
-class EveryRound(Rewiring):
-    """Apply a transform after the exchange of every round.
-
-    Args:
-        transform: Any PyG transform.
-    """
-
-    transform: BaseTransform
-
-    def __call__(self, data: Data, env: Env) -> Data:
-        """Transform the graph."""
-        return _transformed(self.transform, data, env)
-
-
-def _transformed(transform: BaseTransform, data: Data, env: Env) -> Data:
-    """Return the transformed graph; a transform may read all weights."""
-    data = copy.copy(data)
-    data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
-    transformed: Data = transform(data)
-    return transformed
-
-
-_SAMPLE_STREAM = 107
+        if self.at is not None and data.round - data.phase_start != self.at:
+            return data
+        data = copy.copy(data)
+        data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
+        transformed: Data = self.transform(data)
+        return transformed
 
 
 @dataclass(frozen=True)
@@ -96,10 +72,10 @@ class SampleNodes(Rewiring):
         return data
 
 
-def sample_nodes(fraction: float) -> SampleNodes | Keep:
-    """Return the rewiring under which a share of the nodes works: `SampleNodes`, or `Keep` where the share is 1.
+def sample_nodes(fraction: float) -> Rewiring:
+    """Return the rewiring under which a share of the nodes works: `SampleNodes`, or none where it is 1.
 
     Raises:
         ValueError: If the share is not in (0, 1].
     """
-    return Keep() if fraction == 1 else SampleNodes(fraction)
+    return Rewiring() if fraction == 1 else SampleNodes(fraction)

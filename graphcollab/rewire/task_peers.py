@@ -14,7 +14,6 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.sampler import connect
-from graphcollab.rewire.scheduled import Keep
 from graphcollab.rewire.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.tasks import Tasks
@@ -108,7 +107,7 @@ class TaskPeers(Rewiring):
     threshold: Annotated[float, Real(above=0, infinite=True)] | None = None
     window: tuple[Positive, Positive] = (0.55, 0.85)
     groups: Count | None = None
-    also: Rewiring = field(default_factory=Keep)
+    also: Rewiring = field(default_factory=Rewiring)
     encoder_checksum: str | None = field(default=None, init=False)  # a module's text does not tell its parameters
 
     def __post_init__(self) -> None:

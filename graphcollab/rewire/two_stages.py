@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-from graphcollab.rewire.sampler import PeerSampler, RandomPeers, add_up, chosen_edges
+from graphcollab.rewire.sampler import PeerSampler, add_up, chosen_edges, nothing_known
 from graphcollab.settings import Count
 from graphcollab.typing import Env
 
@@ -20,7 +20,7 @@ __all__ = ["CountChosen", "FrequentPeers", "KeepChosen", "NeighborBag"]
 
 
 @dataclass(frozen=True)
-class CountChosen(RandomPeers):
+class CountChosen(PeerSampler):
     """Nodes meet random peers and count how often each was among those they chose to merge with.
 
     First stage of `Decentralized federated learning of deep neural networks on non-iid data (Onoszko et al., 2021)
@@ -38,15 +38,14 @@ class CountChosen(RandomPeers):
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Start counting."""
-        data = copy.copy(super().prepare(data, env))
-        nothing = data.edge_index.new_empty(2, 0)
-        data.chosen = Relation(nothing, nothing[0], (data.num_nodes, data.num_nodes))
+        data = copy.copy(data)
+        data.chosen = nothing_known(data, dtype=torch.int64)
         data.chosen_rounds = torch.zeros_like(data.node_id)
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
         """Count whom nodes have chosen."""
-        edges = data.edge_index[:, chosen_edges(data) & env.plane.known(data.edge_index[1])]
+        edges = data.edge_index[:, chosen_edges(data, env)]
         data = copy.copy(data)
         data.chosen = add_up(data.chosen, edges, torch.ones_like(edges[0]))
         data.chosen_rounds = data.chosen_rounds + torch.zeros_like(data.node_id).index_fill_(0, edges[1], 1)
@@ -58,7 +57,7 @@ class FrequentPeers(PeerSampler):
     r"""Nodes listen to random ones of the peers that they chose more often than chance would have it.
 
     Second stage of PENS: the neighbours of i are :math:`\{j : c_i(j) > T_1 m / (n_i - 1)\}`, with c the counts of
-    `CountChosen` after T_1 rounds in which the m best were chosen, and n_i − 1 peers it might have met. A node that may
+    `CountChosen`, T_1 the rounds in which i chose the m best, and n_i − 1 peers it might have met. A node that may
     meet no more than m keeps them all; one without such peers goes on alone.
 
     Args:
@@ -83,31 +82,15 @@ class FrequentPeers(PeerSampler):
         counts = data.chosen
         receiver = counts.edge_index[1]
         peers = self.candidates(data, env).peers
-        expected = expected_count(data.chosen_rounds, self.chosen, peers)
+        expected = data.chosen_rounds * self.chosen / peers.clamp(min=1)  # [K]: how often by chance
         often = (counts.values > expected[receiver]) | (peers <= self.chosen)[receiver]
-        data.neighbors = Relation(counts.edge_index[:, often], counts.values[often], counts.size)
+        data.neighbors = counts.select(often)
         return data
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Draw from the neighbours."""
-        edges = data.neighbors.edge_index
-        ones = torch.ones(edges.shape[1], dtype=torch.float64, device=edges.device)
-        return self.meet(data, env, self.draw(data, env, round_, None, edges, ones, 0.0)[0])
-
-
-def expected_count(rounds: int | Tensor, chosen: int, peers: Tensor) -> Tensor:
-    """Return how often a node would have chosen each of its peers by chance.
-
-    Args:
-        rounds: Rounds T_1 of the first stage, or every node's own, [K].
-        chosen: Peers m chosen in each of them.
-        peers: Peers each node might have met, [K].
-
-    Example:
-        >>> expected_count(50, 2, torch.tensor([10])).tolist()
-        [10.0]
-    """
-    return rounds * chosen / peers.clamp(min=1)
+        known = data.neighbors.edge_index
+        return self.meet(data, env, self.draw(data, env, round_, known=known, rate=1.0, rest=0.0)[0])
 
 
 @dataclass(frozen=True)
@@ -133,12 +116,12 @@ class KeepChosen(PeerSampler):
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Add new peers to those chosen."""
         receiver = data.edge_index[1]
-        here = env.plane.known(receiver)
-        chosen = chosen_edges(data) & here
+        chosen = chosen_edges(data, env)
         if "edge_member" in data:
             chose = torch.zeros_like(data.trains).index_fill_(0, receiver[chosen], True)
-            chosen = chosen | (data.edge_member & ~chose[receiver] & here)
-        return _with_new(self, data, env, round_, data.edge_index[:, chosen & data.trains[receiver]])
+            chosen = chosen | (data.edge_member & ~chose[receiver] & env.plane.known(receiver))
+        old = data.edge_index[:, chosen & data.trains[receiver]]
+        return _with_new(self, data, env, round_, old, old)
 
 
 @dataclass(frozen=True)
@@ -147,7 +130,7 @@ class NeighborBag(PeerSampler):
 
     Second stage of PANM: neighbour augmentation based on EM-GMM (NAEM), algorithms 2 and 3 (appendix B) in *With a
     Little Help from My Friends*. In rounds t = τ, 2 τ, … (counted from 1 at the start of the run) a node meets all of
-    its bag and some new peers, and `Augment` sorts them anew; in the others it meets a few of its bag.
+    its bag and some new peers, and `AugmentBags` sorts them anew; in the others it meets a few of its bag.
 
     Args:
         samples: New peers in the rounds that change the bags, l.
@@ -171,21 +154,19 @@ class NeighborBag(PeerSampler):
 
     def prepare(self, data: Data, env: Env) -> Data:
         """Start with the peers chosen last as the bag."""
-        data = copy.copy(data)
         member = data.edge_member if "edge_member" in data else torch.zeros_like(data.edge_index[0]).bool()
-        data.bag = _relation(data.edge_index[:, member & env.plane.known(data.edge_index[1])], data.num_nodes)
-        return data
+        return self._with_bag(data, data.edge_index[:, member & env.plane.known(data.edge_index[1])])
 
     def digest(self, data: Data, env: Env) -> Data:
         """Take over the bags that the round has led to."""
         if not self.augments(data.round):
             return data
-        data = copy.copy(data)
-        member = data.edge_index[:, data.edge_member & env.plane.known(data.edge_index[1])]
+        bag = data.edge_index[:, data.edge_member & env.plane.known(data.edge_index[1])]
         if self.measure == "sample":  # what was not measured stays
-            member = torch.cat([_without(data.bag.edge_index, data.edge_index, data.num_nodes), member], 1)
-        data.bag = _relation(member, data.num_nodes)
-        return data
+            old, many = data.bag.edge_index, data.num_nodes
+            stays = ~torch.isin(old[1] * many + old[0], data.edge_index[1] * many + data.edge_index[0])
+            bag = torch.cat([old[:, stays], bag], 1)
+        return self._with_bag(data, bag)
 
     def augments(self, round_: int) -> bool:
         """Tell whether new peers are considered in a round, counted from 0."""
@@ -196,33 +177,23 @@ class NeighborBag(PeerSampler):
         bag = data.bag.edge_index
         bag = bag[:, ~(data.isolated[bag[0]] | data.isolated[bag[1]])]
         everyone = self.augments(round_) and self.measure == "bag"
-        trains = bag[:, data.trains[bag[1]]]
-        old = trains if everyone else self.draw_from(data, env, round_, bag)
+        old = bag[:, data.trains[bag[1]]] if everyone else self.draw_from(data, env, round_, bag)
         if not self.augments(round_):
             return self.meet(data, env, old, member=torch.ones_like(old[0]).bool())
         return _with_new(self, data, env, round_, old, bag)
 
     def draw_from(self, data: Data, env: Env, round_: int, edge_index: Tensor, turn: int = 0) -> Tensor:
         """Return ``listens`` random ones of every receiver's edges, [2, D]."""
-        ones = torch.ones(edge_index.shape[1], dtype=torch.float64, device=edge_index.device)
-        return self.draw(data, env, round_, self.listens, edge_index, ones, 0.0, turn)[0]
+        return self.draw(data, env, round_, self.listens, edge_index, 1.0, 0.0, turn)[0]
+
+    def _with_bag(self, data: Data, edge_index: Tensor) -> Data:
+        data = copy.copy(data)
+        data.bag = Relation(edge_index, torch.ones_like(edge_index[0]), (data.num_nodes, data.num_nodes))
+        return data
 
 
-def _with_new(
-    sampler: PeerSampler, data: Data, env: Env, round_: int, old: Tensor, apart: Tensor | None = None
-) -> Data:
-    """Connect nodes to old peers, and to new ones that are neither old nor among those to be left ``apart``."""
-    excluded = old if apart is None else apart
-    zero = torch.zeros(excluded.shape[1], dtype=torch.float64, device=excluded.device)
-    new, _ = sampler.draw(data, env, round_, None, excluded, zero, 1.0, turn=1)
+def _with_new(sampler: PeerSampler, data: Data, env: Env, round_: int, old: Tensor, apart: Tensor) -> Data:
+    """Connect nodes to old peers, and to new ones that are not among those to be left ``apart``."""
+    new, _ = sampler.draw(data, env, round_, known=apart, turn=1)
     member = torch.cat([torch.ones_like(old[0]), torch.zeros_like(new[0])]).bool()
     return sampler.meet(data, env, torch.cat([old, new], 1), member=member)
-
-
-def _relation(edge_index: Tensor, many: int) -> Relation:
-    return Relation(edge_index, torch.ones_like(edge_index[0]), (many, many))
-
-
-def _without(edge_index: Tensor, other: Tensor, many: int) -> Tensor:
-    """Return the edges that are not among others."""
-    return edge_index[:, ~torch.isin(edge_index[1] * many + edge_index[0], other[1] * many + other[0])]

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from graphcollab.exchange import NoExchange
 from graphcollab.phases import Phases
-from graphcollab.rewire import Keep
+from graphcollab.piece import Rewiring
 from graphcollab.tasks import Pool
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
 from graphcollab.testing.scene import Scene
@@ -102,7 +102,7 @@ def local_only(method: AnyMethod) -> AnyMethod:
     """Return a method without its collaboration."""
     if isinstance(method, Phases):
         return Phases(local_only(method.method), method.until, local_only(method.next))
-    rewire = Keep() if method.finds_peers else method.rewire
+    rewire = Rewiring() if method.finds_peers else method.rewire
     return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire)
 
 

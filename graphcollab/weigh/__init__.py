@@ -6,7 +6,7 @@ from graphcollab.weigh.classifiers import ClassifierSimilarity, HeadAffinity
 from graphcollab.weigh.double_greedy import DoubleGreedy
 from graphcollab.weigh.first_order_gain import FirstOrderGain
 from graphcollab.weigh.fixed import KeepWeights, Metropolis, NoWeights, SampleCounts, Uniform
-from graphcollab.weigh.gradient_alignment import GradientAlignment, PairSampling
+from graphcollab.weigh.gradient_alignment import GradientAlignment
 from graphcollab.weigh.learned import ChannelAttention, LearnedLogits
 from graphcollab.weigh.peer_weights import AllPeers, AugmentBags, BestPeers, PeerWeights
 from graphcollab.weigh.score_weights import SimilarityWeights, SimplexWeights
@@ -40,7 +40,6 @@ __all__ = [
     "Metric",
     "Metropolis",
     "NoWeights",
-    "PairSampling",
     "PeerWeights",
     "SampleCounts",
     "Similarity",

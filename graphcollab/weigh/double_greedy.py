@@ -13,11 +13,12 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
 from graphcollab.piece import Field
+from graphcollab.rewire.draw import by_receiver, turns
 from graphcollab.settings import Buffers, Count
 from graphcollab.typing import Env
 from graphcollab.weigh.peer_weights import AllPeers
@@ -198,9 +199,5 @@ def _receivers(edges: Tensor, receiver: Tensor, count: int) -> Tensor:
 def _turns(order: Tensor, receiver: Tensor, candidates: Tensor, count: int) -> Tensor:
     """Return the place of every candidate among its receiver's, by ascending ``order``, [E]."""
     some = candidates.nonzero().flatten()
-    some = some[order[some].argsort(stable=True)]
-    some = some[receiver[some].argsort(stable=True)]
-    many = torch.bincount(receiver[some], minlength=count)
-    turn = torch.zeros_like(receiver)
-    turn[some] = torch.arange(len(some), device=some.device) - (many.cumsum(0) - many)[receiver[some]]
-    return turn
+    some = some[by_receiver(receiver[some], order[some])]
+    return torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], count))

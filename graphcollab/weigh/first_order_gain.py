@@ -14,7 +14,7 @@ from torch_geometric.utils import scatter
 from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import buffers_travel, buffers_width
+from graphcollab.exchange.exchange import buffers_travel, buffers_width
 from graphcollab.piece import Field, Weigher
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers

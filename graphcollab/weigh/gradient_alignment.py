@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -12,74 +12,17 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import require_both_ways
-from graphcollab.control.at_work import edges_in_use
+from graphcollab.control.at_work import crossing_edges
 from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
-from graphcollab.piece import Field, Piece, Weigher
+from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Natural, Positive
 from graphcollab.typing import Env
 
-__all__ = ["GradientAlignment", "PairSampling"]
+__all__ = ["GradientAlignment"]
 
-_PAIR_STREAM = 118
-
-
-@dataclass(frozen=True)
-class PairSampling(Piece):
-    r"""Draw pairs independently of each other, with a probability that may fall with time.
-
-    The strategies of `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
-    <https://arxiv.org/abs/2409.05539>`_, section 4.1, for a pair of K nodes in round t (from 1):
-
-    - ``"constant"``: :math:`\min(1, 2 / K)`, in the mean K - 1 pairs a round among all. The paper says 1/n for an
-      ordered pair; a pair and its reverse are the same comparison.
-    - ``"time"``: :math:`t^{-a}`. The paper says O(1/t), a = 1; the authors' code has a = ½, which is the default, since
-      with the other one weights between clusters were still far from 0 after 1,000 rounds.
-    - ``"mixed"``: ``"constant"`` in the first rounds, then ``"time"``.
-    - ``"all"``: 1, which the paper calls no sampling.
-
-    Args:
-        kind: One of these.
-        switch: Rounds of ``"mixed"`` with the constant probability. The paper's is 0.2 % of all, 80 of its 40,000 (the
-            authors' code: 800); the default is that.
-        decay: a, the paper's 1 or the default ½.
-
-    Example:
-        >>> PairSampling("constant").probability(1, 8), PairSampling("time").probability(4, 8)
-        (0.25, 0.5)
-    """
-
-    kind: Literal["constant", "time", "mixed", "all"] = "constant"
-    switch: Natural = 80
-    decay: Positive = 0.5
-
-    def probability(self, round_: int, num_nodes: int) -> float:
-        """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""
-        if self.kind == "all":
-            return 1.0
-        if self.kind == "constant" or (self.kind == "mixed" and round_ <= self.switch):
-            return min(1.0, 2 / num_nodes)
-        return float(round_) ** -self.decay
-
-    def draw(self, low: Tensor, high: Tensor, round_: int, played: int, num_nodes: int, seed: int) -> Tensor:
-        """Return which pairs compare their gradients, a mask [M].
-
-        Args:
-            low: The smaller ``node_id`` of every pair, [M].
-            high: The larger one, [M].
-            round_: Round of the run, from 0.
-            played: Rounds since the method began.
-            num_nodes: K.
-            seed: Seed of the run.
-        """
-        probability = self.probability(played + 1, num_nodes)
-        if probability >= 1:
-            return torch.ones_like(low, dtype=torch.bool)
-        return keyed_uniform(seed, _PAIR_STREAM, low, high, round_) < probability
-
-
-_BATCH_STREAM = 119
+_PAIR_STREAM, _BATCH_STREAM = 118, 119
 
 
 @dataclass(frozen=True)
@@ -87,8 +30,8 @@ class GradientAlignment(Weigher):
     r"""Listen to those whose gradients agree with one's own halfway between the two models.
 
     From `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
-    <https://arxiv.org/abs/2409.05539>`_, eq. 1 and 3. Pairs of nodes drawn by `PairSampling` take a projected gradient
-    step on their weights:
+    <https://arxiv.org/abs/2409.05539>`_, eq. 1 and 3. Some pairs of nodes, drawn anew every round, take a projected
+    gradient step on their weights:
 
     .. math::
         z_{ij} = \tfrac12 (x_i + x_j), \qquad
@@ -107,19 +50,31 @@ class GradientAlignment(Weigher):
     Weights of senders that are not there stay as they are, on the simplex with what they have of the row's sum. A pair
     whose product is not finite keeps its weight. A later phase goes on with the weights of an earlier one.
 
+    A pair of K nodes is drawn in round t (from 1), independently of others, with the probability (section 4.1)
+
+    - ``"constant"``: :math:`\min(1, 2 / K)`, in the mean K - 1 pairs a round among all. The paper says 1/n for an
+      ordered pair; a pair and its reverse are the same comparison.
+    - ``"time"``: :math:`t^{-a}`. The paper says O(1/t), a = 1; the authors' code has a = ½, which is the default, since
+      with the other one weights between clusters were still far from 0 after 1,000 rounds.
+    - ``"mixed"``: ``"constant"`` in the first rounds, then ``"time"``.
+    - ``"all"``: 1, which the paper calls no sampling.
+
     What travels for a pair: the two models (not counted again where the exchange sends them), the gradient of the node
     with the smaller ``node_id``, and one number back.
 
     Args:
         gamma: γ. The paper does not say; 0.01 is the authors' on the box, 0.05 on the simplex.
         domain: ``"box"`` or ``"simplex"``.
-        sampling: Which pairs are compared in a round.
+        sampling: Which pairs are compared in a round: one of these.
         batch_size: Samples in a batch.
         start: Weights on the box at first.
         own: On the simplex, whether self-loops take part in the projection, with p = 0, as in the authors' code;
             otherwise, and on the box, they weigh nothing.
         part: Part of the model in which nodes meet at the midpoint, and whose gradients are compared; the rest is each
             node's own.
+        switch: Rounds of ``"mixed"`` with the constant probability. The paper's is 0.2 % of all, 80 of its 40,000 (the
+            authors' code: 800); the default is that.
+        decay: a.
 
     Shapes:
         Reads ``x_start``; keeps ``edge_alignment`` [E], the weights, and ``pairs_compared``, the number of pairs so far
@@ -129,8 +84,8 @@ class GradientAlignment(Weigher):
         ValueError: If ``own`` is asked for on the box, or an allowed edge has no allowed edge back.
 
     Example:
-        >>> GradientAlignment(sampling=PairSampling("all")).sampling.probability(1, 8)
-        1.0
+        >>> [GradientAlignment(sampling=kind).probability(4, 8) for kind in ("constant", "time", "all")]
+        [0.25, 0.5, 1.0]
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -141,11 +96,13 @@ class GradientAlignment(Weigher):
 
     gamma: Positive = 0.01
     domain: Literal["box", "simplex"] = "box"
-    sampling: PairSampling = field(default_factory=PairSampling)
+    sampling: Literal["constant", "time", "mixed", "all"] = "constant"
     batch_size: Count = 128
     start: Fraction = 1.0
     part: str = "all"
     own: bool = False
+    switch: Natural = 80
+    decay: Positive = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,7 +133,8 @@ class GradientAlignment(Weigher):
         """Draw pairs, compare their gradients, and take the step."""
         data = copy.copy(data)
         sender, receiver = data.edge_index
-        edges = self._draw(data, env)
+        there = data.trains & data.serves
+        edges = (self.drawn(data, env) & (sender != receiver) & there[sender] & there[receiver]).nonzero().flatten()
         if len(edges):
             count = data.num_nodes
             low, high = torch.minimum(sender, receiver)[edges], torch.maximum(sender, receiver)[edges]
@@ -189,14 +147,21 @@ class GradientAlignment(Weigher):
         data.edge_weight = data.edge_alignment
         return self._charge(data, env, pairs) if len(edges) else data
 
-    def _draw(self, data: Data, env: Env) -> Tensor:
-        """Return the edges of the pairs that are compared in this round."""
-        sender, receiver = data.edge_index
-        ends = data.node_id[data.edge_index]
-        played = data.round - data.phase_start
-        drawn = self.sampling.draw(ends.min(0).values, ends.max(0).values, data.round, played, data.num_nodes, env.seed)
-        there = data.trains & data.serves
-        return (drawn & (sender != receiver) & there[sender] & there[receiver]).nonzero().flatten()
+    def probability(self, round_: int, num_nodes: int) -> float:
+        """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""
+        if self.sampling == "all":
+            return 1.0
+        if self.sampling == "constant" or (self.sampling == "mixed" and round_ <= self.switch):
+            return min(1.0, 2 / num_nodes)
+        return float(round_) ** -self.decay
+
+    def drawn(self, data: Data, env: Env) -> Tensor:
+        """Return which edges join pairs that were drawn for the round, [E]; an edge and the one back always agree."""
+        low, high = data.node_id[data.edge_index].sort(0).values
+        probability = self.probability(data.round - data.phase_start + 1, data.num_nodes)
+        if probability >= 1:
+            return torch.ones_like(low, dtype=torch.bool)
+        return keyed_uniform(env.seed, _PAIR_STREAM, low, high, data.round) < probability
 
     def _products(self, data: Data, env: Env, pairs: Tensor) -> Tensor:
         """Return the inner products of pairs [2, M], float64 [M], a chunk of pairs at a time."""
@@ -252,8 +217,8 @@ class GradientAlignment(Weigher):
         """Count the models that the exchange does not send, the gradients, and the numbers back."""
         width = data.x.part(self.part).shape[1]
         count = data.num_nodes
-        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
-        sent = data.edge_weight != 0 if in_use is None else (data.edge_weight != 0) & in_use
+        sender, receiver = data.edge_index
+        sent = crossing_edges(data) & (data.edge_weight != 0)
         both = torch.cat([pairs, pairs.flip(0)], 1)
         beyond = ~torch.isin(both[0] * count + both[1], (sender * count + receiver)[sent])
         data = env.plane.charge(data, both[0, beyond], width)

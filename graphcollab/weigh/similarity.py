@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import parts_apart
 from graphcollab.engine import Rows
 from graphcollab.piece import Piece
+from graphcollab.rewire.draw import by_receiver
 from graphcollab.settings import Buffers, Fraction, Positive, checked
 from graphcollab.typing import Env
 
@@ -315,8 +316,7 @@ def width(data: Data, part: str, stack: int = 0) -> int:
 
 def _median(values: Tensor, receiver: Tensor, count: int) -> Tensor:
     """Return the lower median of every receiver's values, [K]; 1 where it has none."""
-    order = values.argsort()
-    order = order[receiver[order].argsort(stable=True)]
+    order = by_receiver(receiver, values)
     many = torch.bincount(receiver, minlength=count)
     middle = many.cumsum(0) - many + (many - 1).div(2, rounding_mode="floor")
     out, some = values.new_ones(count), many > 0

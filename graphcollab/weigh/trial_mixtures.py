@@ -12,9 +12,10 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.engine import SGD, Engine, LocalSteps, Outputs, RowOptimizer, Rows
+from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
 from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_seed
+from graphcollab.metrics import accuracy
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Share
 from graphcollab.stack import Stacks
@@ -44,7 +45,7 @@ class TrialMixtures(Weigher):
 
     and clips to [0, 1]. With several ``trials``, from other batches, the majority decides. The mixtures are thrown
     away: no model changes. An edge whose p falls below ``minimum`` weighs nothing, and vanishes if the rewiring is
-    ``EveryRound(Threshold(1e-12))``. The neighbours' models are charged, d floats for every edge tried.
+    ``Threshold(1e-12)``. The neighbours' models are charged, d floats for every edge tried.
 
     The thesis leaves these open, and they are chosen here: the size of a step, the clipping, that samples held out
     decide (``split``), that equal results change nothing, and how the p of pairs become the weights of a row:
@@ -185,7 +186,7 @@ class TrialMixtures(Weigher):
         out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.node.device)
         for chunk in engine.predict(rows, self.split):
             classes = self.compare == "metric" and not chunk.targets.is_floating_point()
-            score = _accuracy(chunk) if classes else -engine.losses_of(chunk).double()
+            score = accuracy(chunk.outputs, chunk.targets, chunk.mask) if classes else -engine.losses_of(chunk).double()
             out[chunk.rows] = score.nan_to_num(nan=WORST, neginf=WORST)
         return out
 
@@ -195,11 +196,3 @@ def _only(models: Stacks, stack: int, tensor: Tensor) -> Stacks:
     tensors = [tensor if s == stack else t[:0] for s, t in enumerate(models.tensors)]
     rows = torch.arange(len(tensor), device=tensor.device)
     return Stacks(models.specs, tuple(tensors), tuple(rows if s == stack else rows[:0] for s in range(len(tensors))))
-
-
-def _accuracy(chunk: Outputs) -> Tensor:
-    """Return the share of samples whose class is the one predicted, [r]."""
-    outputs = chunk.outputs if chunk.outputs.dim() > 2 else chunk.outputs[..., None]
-    predicted = outputs.argmax(2) if outputs.shape[2] > 1 else (outputs > 0).long().squeeze(2)
-    right = (predicted == chunk.targets).double().flatten(1).unflatten(1, (chunk.mask.shape[1], -1)).mean(2)
-    return (right * chunk.mask).sum(1) / chunk.mask.sum(1)

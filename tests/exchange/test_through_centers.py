@@ -8,7 +8,7 @@ from graphcollab.exchange import Exchange, ThroughCenters
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import ifca
-from graphcollab.rewire import EveryRound
+from graphcollab.rewire import ApplyTransform
 from graphcollab.stop import EarlyStopping
 from graphcollab.testing import Scene
 from graphcollab.transforms import Ring
@@ -72,7 +72,7 @@ def test_running_statistics(divide, buffers):
 
 
 def test_centres_must_have_been_drawn():
-    method = Method("m", Fit(), exchange=Exchange(route=ThroughCenters()), rewire=EveryRound(Ring()))
+    method = Method("m", Fit(), exchange=Exchange(route=ThroughCenters()), rewire=ApplyTransform(Ring()))
     with pytest.raises(ValueError, match=r"use rewire=ChooseCenter\(\.\.\.\) of the same part"):
         Scene.small().play(method)
 

@@ -1,10 +1,12 @@
 """Record the results that all methods are held to: ``make golden``.
 
-Only a change that is meant to change results may do so; this says which moved, and by how much, for its commit message.
+Only cases that are not there yet are recorded. A change that is meant to change results names those to record anew, as
+in ``make golden ARGS="pfedsim 'cobo/one way'"``; this says what moved, and by how much, for its commit message.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,18 +41,25 @@ def moved(case: str, found: Mapping[str, Tensor], recorded: Mapping[str, Tensor]
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="methods, or cases, to record anew")
+    parser.add_argument("--all", action="store_true", help="record all cases anew")
+    args = parser.parse_args()
+    plays = dict(cases())
+    if unknown := set(args.names) - {name for case in plays for name in (case, case.split("/")[0])}:
+        parser.error(f"there is no method or case named {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
     recorded = load_file(RECORDED) if RECORDED.exists() else {}
-    results: dict[str, Tensor] = {}
-    number = 0
-    for case, play in cases():
-        found = outcome(play)
-        if recorded and (words := moved(case, found, recorded)):
+    there = {name.rpartition("/")[0] for name in recorded}
+    anew = [case for case in plays if args.all or case not in there or {case, case.split("/")[0]} & {*args.names}]
+    results = {name: value for name, value in recorded.items() if name.rpartition("/")[0] in plays.keys() - {*anew}}
+    for case in anew:
+        found = outcome(plays[case])
+        if case in there and (words := moved(case, found, recorded)):
             print(*words, sep="\n")
         results |= {f"{case}/{name}": value for name, value in found.items()}
-        number += 1
     write_whole(RECORDED, save(results))
-    print(f"{number} cases recorded in {RECORDED}")
+    print(f"{len(anew)} of {len(plays)} cases recorded in {RECORDED}")
 
 
 if __name__ == "__main__":

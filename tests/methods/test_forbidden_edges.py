@@ -14,7 +14,7 @@ from graphcollab.method import Method
 from graphcollab.methods import ditto, dpsgd, fedavg, fedproto, flt, ifca, local, meta_l2c, pfedsim
 from graphcollab.metrics import server_graph
 from graphcollab.phases import Phases
-from graphcollab.rewire import EveryRound
+from graphcollab.rewire import ApplyTransform
 from graphcollab.tasks import Pool
 from graphcollab.testing import Scene, check_direction
 from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring, WithSelfLoops
@@ -146,7 +146,7 @@ def test_a_run_without_edges_is_local_training():
 
 def test_a_topology_that_is_drawn_anew_makes_no_forbidden_edge():
     """Every round draws 3 neighbours among all; only those on the ring may be heard."""
-    drawn = dpsgd(weights="uniform").replace(rewire=EveryRound(Compose([RandomRegular(3), WithSelfLoops()])))
+    drawn = dpsgd(weights="uniform").replace(rewire=ApplyTransform(Compose([RandomRegular(3), WithSelfLoops()])))
     scene = Scene.small()
     ring = Ring()(scene.begin(local())[0])
     may = {*zip(*ring.edge_index.tolist(), strict=True)} | {(i, i) for i in range(6)}

@@ -3,18 +3,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.rewire import AtRound, Keep, SampleNodes
+from graphcollab.piece import Rewiring
+from graphcollab.rewire import ApplyTransform, SampleNodes
 from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.transforms import Isolated
 
 
-def test_keep_changes_nothing(make_graph, make_env):
+def test_the_base_changes_nothing(make_graph, make_env):
     data = make_graph([[0.0]])
-    assert Keep().init(data, make_env()) is Keep()(data, make_env()) is data
+    assert Rewiring().init(data, make_env()) is Rewiring()(data, make_env()) is data
 
 
 def test_at_round_acts_once(make_graph, make_env):
-    data, stage = make_graph([[0.0]] * 2, edges=[[0], [1]]), AtRound(3, Isolated())
+    data, stage = make_graph([[0.0]] * 2, edges=[[0], [1]]), ApplyTransform(Isolated(), 3)
     for round_ in range(6):
         data.round = round_
         assert stage(data, make_env()).num_edges == (0 if round_ == 3 else 1)
@@ -25,7 +26,7 @@ def test_at_round_counts_from_the_start_of_the_method(make_graph, make_env):
     data = make_graph([[0.0]] * 2, edges=[[0], [1]], phase_start=5)
     for round_ in range(5, 10):
         data.round = round_
-        assert AtRound(2, Isolated())(data, make_env()).num_edges == (0 if round_ == 7 else 1)
+        assert ApplyTransform(Isolated(), 2)(data, make_env()).num_edges == (0 if round_ == 7 else 1)
 
 
 def test_sampling_draws_the_share_anew_every_round(make_graph, make_env):
@@ -69,7 +70,7 @@ def test_a_draw_is_for_the_next_round(make_graph, make_env):
 
 
 def test_nothing_is_drawn_where_all_nodes_work():
-    assert sample_nodes(1.0) == sample_nodes(1) == Keep()
+    assert sample_nodes(1.0) == sample_nodes(1) == Rewiring()
     assert sample_nodes(0.3) == SampleNodes(0.3)
 
 

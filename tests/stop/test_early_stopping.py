@@ -13,7 +13,7 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.methods import local, oracle, random_peers
 from graphcollab.phases import Phases
-from graphcollab.rewire import RandomPeers
+from graphcollab.rewire import PeerSampler
 from graphcollab.stop import EarlyStopping
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
@@ -92,7 +92,7 @@ def test_stopped_nodes_meet_nobody_but_are_met():
         local=Fit(steps=1),
         weigh=PeerWeights(),
         exchange=Exchange("zero", "x"),
-        rewire=RandomPeers(5),
+        rewire=PeerSampler(5),
         stop=EarlyStopping(1),
     )
     data, env = Scene.small().begin(method)

@@ -7,21 +7,23 @@ import copy
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
 from graphcollab.exchange import LaplacianPull
 from graphcollab.methods import cga, cobo
 from graphcollab.phases import Phases
+from graphcollab.plane import Plane
 from graphcollab.testing import Scene
-from graphcollab.weigh import GradientAlignment, PairSampling
+from graphcollab.typing import Env
+from graphcollab.weigh import GradientAlignment
 
-ALL = PairSampling("all")
 TWO = [[[-1.0, 0.0]], [[1.0, 0.0]]]  # μ of two nodes
 
 
 def weighed(points, x, start=0.5, gamma=0.01, targets=TWO, curvature=None, **settings):
     """Return the graph after weighing nodes that stand at x."""
-    weigh = GradientAlignment(gamma, sampling=ALL, start=start, batch_size=4, **settings)
+    weigh = GradientAlignment(gamma, sampling="all", start=start, batch_size=4, **settings)
     method = cobo().replace(weigh=weigh, exchange=LaplacianPull())
     data, env = points(targets, curvature=curvature).begin(method, x)
     data.x_start = data.x
@@ -123,10 +125,7 @@ def test_weights_on_the_box_stay_symmetric_and_others_stay_as_they_are(points):
 
 def test_only_drawn_pairs_move(points):
     method, data, env = six(points)
-    sender, receiver = data.edge_index
-    drawn = method.weigh.sampling.draw(
-        torch.minimum(sender, receiver), torch.maximum(sender, receiver), 0, 0, 6, env.seed
-    )
+    drawn = method.weigh.drawn(data, env)
     assert 0 < int(drawn.sum()) < len(drawn)
     data.x_start = data.x
     after = method.weigh(data, env).edge_weight
@@ -135,7 +134,7 @@ def test_only_drawn_pairs_move(points):
 
 
 def test_simplex_rows_without_a_drawn_pair_stay_as_they_are(points):
-    method, data, env = six(points, domain="simplex", sampling=PairSampling("time", decay=1.0))
+    method, data, env = six(points, domain="simplex", sampling="time", decay=1.0)
     data = method.play(data, env)  # all pairs in round 1
     torch.testing.assert_close(matrix(data).sum(1), torch.ones(6, dtype=torch.float64))
     untouched = 0
@@ -164,7 +163,7 @@ def test_pairs_with_somebody_late_or_away_are_skipped(points):
 def test_midpoint_batches_are_not_those_of_the_local_step(points):
     targets = [[[float(s), 0.0] for s in range(50)] for _ in range(2)]
     method = cobo(batch_size=1, sampling="all", gamma=1e-6).replace(
-        weigh=GradientAlignment(1e-6, sampling=ALL, start=0.5, batch_size=1)
+        weigh=GradientAlignment(1e-6, sampling="all", start=0.5, batch_size=1)
     )
     data, env = points(targets).begin(method, [[100.0, 0.0], [100.0, 0.0]])
     same = 0
@@ -192,24 +191,30 @@ def test_midpoint_batches_are_not_those_of_the_local_step(points):
     ],
 )
 def test_probabilities(kind, round_, expected):
-    assert PairSampling(kind).probability(round_, 8) == pytest.approx(expected)
+    assert GradientAlignment(sampling=kind).probability(round_, 8) == pytest.approx(expected)
 
 
 def test_the_papers_and_the_published_codes_probabilities():
-    assert PairSampling("mixed", switch=800).probability(900, 8) == pytest.approx(1 / 30)
-    assert PairSampling("mixed", decay=1.0).probability(900, 8) == pytest.approx(1 / 900)
-    assert PairSampling("constant").probability(1, 1) == 1.0
+    assert GradientAlignment(sampling="mixed", switch=800).probability(900, 8) == pytest.approx(1 / 30)
+    assert GradientAlignment(sampling="mixed", decay=1.0).probability(900, 8) == pytest.approx(1 / 900)
+    assert GradientAlignment(sampling="constant").probability(1, 1) == 1.0
 
 
 def test_draws_have_their_probability_and_no_order():
-    low, high = torch.combinations(torch.arange(80)).T
-    sampling = PairSampling("constant")
-    counts = [int(sampling.draw(low, high, t, t, 80, seed=1).sum()) for t in range(200)]
+    pairs, weigh, env = torch.combinations(torch.arange(80)).T, GradientAlignment(), Env(None, Plane(), 1)
+
+    def draw(edges, round_):
+        data = Data(num_nodes=80, edge_index=edges, node_id=torch.arange(80))
+        data.round, data.phase_start = round_, 0
+        return weigh.drawn(data, env)
+
+    counts = [int(draw(pairs, t).sum()) for t in range(200)]
     mean = sum(counts) / 200
     assert abs(mean - 79) < 4 * (79 / 200) ** 0.5 + 1e-9  # binomial: n p = 3160 · 2/80 = 79
-    turned = torch.randperm(len(low), generator=torch.Generator().manual_seed(0))
-    one = sampling.draw(low, high, 3, 3, 80, seed=1)[turned]
-    assert torch.equal(one, sampling.draw(low[turned], high[turned], 3, 3, 80, seed=1))
+    turned = torch.randperm(pairs.shape[1], generator=torch.Generator().manual_seed(0))
+    one = draw(pairs, 3)[turned]
+    assert torch.equal(one, draw(pairs[:, turned], 3))
+    assert torch.equal(one, draw(pairs.flip(0)[:, turned], 3))
 
 
 def test_start_on_the_simplex_is_as_exact_as_the_models():
@@ -283,27 +288,13 @@ def test_gradients_exist_a_chunk_at_a_time(points):
         ({"gamma": float("nan")}, "gamma must be a positive"),
         ({"start": 1.5}, "start must be a number of at least 0 and at most 1"),
         ({"batch_size": 0}, "batch_size must be"),
-    ],
-)
-def test_it_refuses(settings, message):
-    with pytest.raises(ValueError, match=message):
-        GradientAlignment(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kind": "often"}, "kind must be 'constant', 'time', 'mixed' or 'all', got 'often'"),
+        ({"sampling": "often"}, "sampling must be 'constant', 'time', 'mixed' or 'all', got 'often'"),
+        ({"sampling": 3}, "sampling must be 'constant', 'time', 'mixed' or 'all', got 3"),
         ({"switch": -1}, "switch must be"),
         ({"switch": 2.5}, "switch must be"),
         ({"decay": 0.0}, "decay must be"),
     ],
 )
-def test_sampling_refuses(settings, message):
+def test_it_refuses(settings, message):
     with pytest.raises(ValueError, match=message):
-        PairSampling(**settings)
-
-
-def test_sampling_must_be_a_sampling():
-    with pytest.raises(ValueError, match=r"sampling must be .* or a PairSampling, got 3"):
-        cobo(sampling=3)
+        GradientAlignment(**settings)

@@ -7,8 +7,7 @@ from graphcollab.engine import SGD, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.metrics import Accuracy
-from graphcollab.rewire import EveryRound
+from graphcollab.metrics import accuracy
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.transforms import Threshold, WithSelfLoops
@@ -22,7 +21,7 @@ def learn(lr=0.5, **settings):
     """Models stay where they are; mixtures take one step of size ½, half of the way to the node's training target."""
     trial = TrialMixtures(steps=1, batch_size=1, optimizer=SGD(lr=lr), **settings)
     still = Fit(steps=1, batch_size=1, optimizer=SGD(lr=0.0))
-    return Method("learn", still, trial, NoExchange(shown="all"), EveryRound(Threshold(1e-12)), prepare=WithSelfLoops())
+    return Method("learn", still, trial, NoExchange(shown="all"), Threshold(1e-12), prepare=WithSelfLoops())
 
 
 def graph(data):
@@ -135,7 +134,7 @@ def test_metric_is_accuracy_of_classes_and_loss_of_numbers(points):
     rows = Rows.own(data.x)
     expected = torch.zeros(6, dtype=torch.float64)
     for chunk in env.engine.predict(rows, "val"):
-        expected[chunk.rows] = Accuracy().measure(chunk.outputs, chunk.targets, chunk.mask)
+        expected[chunk.rows] = accuracy(chunk.outputs, chunk.targets, chunk.mask)
     by_metric = TrialMixtures(compare="metric")
     torch.testing.assert_close(by_metric._scores(env.engine, rows), expected)
     torch.testing.assert_close(TrialMixtures(compare="loss")._scores(env.engine, rows), -env.engine.loss(rows, "val"))
