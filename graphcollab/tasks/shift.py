@@ -242,14 +242,14 @@ def permuted_labels(
         ValueError: If there are too few samples, more clusters than classes, or ``permutations`` does not hold one
             permutation of all labels for every cluster.
     """
-    check_clusters(nodes, len(nodes if permutations is None else permutations), "label permutations")
     classes = num_classes(data)
-    labels = label_permutations(classes, len(nodes), seed=seed) if permutations is None else permutations
+    labels = label_permutations(classes, max(len(nodes), 1), seed=seed) if permutations is None else permutations
     if labels.dim() != 2 or not torch.equal(labels.sort(1).values, torch.arange(classes).expand(len(labels), -1)):
         raise ValueError(
             f"permutations must be [clusters, classes], with each of the labels 0 .. {classes - 1} once in every row, "
             f"got {labels.tolist() if labels.numel() <= 100 else f'shape {tuple(labels.shape)}'}"
         )
+    check_clusters(nodes, len(labels), "label permutations")
     used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))
     used = used[: round(fraction * len(used))]
     shares = [deal(used, many, train, val, seed, f"cluster {c}", c) for c, many in enumerate(nodes)]

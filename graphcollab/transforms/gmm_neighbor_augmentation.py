@@ -91,9 +91,9 @@ class GMMNeighborAugmentation(Transform):
     ) -> None:
         for name in (score, member):
             if "edge" not in name:
-                hint = f"rename it, for instance to 'edge_{name}'"
                 raise ValueError(
-                    f"GMMNeighborAugmentation: fields of edges have 'edge' in their names, got {name!r}; {hint}"
+                    f"GMMNeighborAugmentation: fields of edges have 'edge' in their names, got {name!r}; rename it, "
+                    f"for instance to 'edge_{name}'"
                 )
         self.score = score
         self.member = member

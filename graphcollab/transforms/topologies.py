@@ -265,12 +265,6 @@ class WithSelfLoops(Transform):
 
     Raises:
         ValueError: If ``edge_index`` is missing or out of range, or an edge field is not aligned with it.
-
-    Example:
-        >>> data = Data(num_nodes=2, edge_index=torch.tensor([[1], [0]]), edge_weight=torch.tensor([0.3]))
-        >>> out = WithSelfLoops(fill_value=0.7)(data)
-        >>> out.edge_index.tolist(), out.edge_weight
-        ([[0, 1, 1], [0, 0, 1]], tensor([0.7000, 0.3000, 0.7000]))
     """
 
     def __init__(self, fill_value: float = 0.0) -> None:
