@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from safetensors.torch import load, save
 from torch import Tensor
 
-from graphcollab.nn import Mixer, Mixers
+from graphcollab.nn import Mixer
 from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.train.result import Finding, History
@@ -27,7 +27,7 @@ SIZES = struct.Struct("<QQ")  # bytes of a block's description and of its tensor
 Track: TypeAlias = tuple[str, str, str | None]
 """A part of a history that grows: name of the field, kind, and key where the field is a mapping of lists."""
 
-_VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, Mixers, History, Finding)}
+_VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, History, Finding)}
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:
