@@ -107,11 +107,9 @@ def users() -> dict[type[Piece], list[str]]:
 def reference() -> str:
     """Return the page of slots, pieces, state, messages, and who knows what."""
     of, known = users(), pieces()
-    bases = {base for one in known for base in one.__mro__[1:]}
     sections = ["# Reference: pieces, state and messages\n\nThis page is generated: `make generate` writes it.\n"]
     for slot, base in [*SLOTS.items(), ("inside other pieces", None)]:
         kinds = [one for one in known if (issubclass(one, base) if base else not issubclass(one, (*SLOTS.values(),)))]
-        kinds = [one for one in kinds if one in of or one not in bases]
         about = f"{capital(summary(base).partition(': ')[2])}.\n\n" if base else ""
         rows = [(f"`{one.__name__}`", summary(one), ", ".join(of.get(one, ["–"]))) for one in kinds]
         if rows:
