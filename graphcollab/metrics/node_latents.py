@@ -43,16 +43,6 @@ def node_latents(
 
     Raises:
         ValueError: If no node has such samples, a model has no latents, or latents of two nodes differ in size.
-
-    Example:
-        >>> from graphcollab.methods import local
-        >>> from graphcollab.models import MLP, SplitModel
-        >>> from graphcollab.testing import Scene
-        >>> model = SplitModel(MLP(4, (6,), 5), (4,), num_classes=3)
-        >>> data, env = Scene.small(torch.float32).replace(modules=[model]).begin(local())
-        >>> values, node, target = node_latents(env.engine, data.x, "train", per_node=4)
-        >>> values.shape
-        torch.Size([24, 5])
     """
     tasks = engine.tasks
     if int(tasks.sizes(split).sum()) == 0:

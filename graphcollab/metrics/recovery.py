@@ -66,11 +66,6 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
 
     Raises:
         ValueError: If shapes do not belong together, an edge is out of range, or a weight is negative or NaN.
-
-    Example:
-        >>> edge_index = torch.tensor([[0, 1, 2], [0, 0, 0]])
-        >>> in_cluster_share(edge_index, torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0, 0, 1]))
-        0.75
     """
     check_edges(edge_index, edge_weight, cluster.numel())
     if bool((edge_weight < 0).any()):
@@ -110,12 +105,6 @@ def adjusted_rand_index(
 
     Raises:
         ValueError: As `recovered_clusters`.
-
-    Example:
-        >>> edge_index = torch.tensor([[1, 0, 3, 2, 2], [0, 1, 2, 3, 0]])
-        >>> weight = torch.tensor([0.9, 1.0, 1.0, 1.0, 0.1])
-        >>> adjusted_rand_index(edge_index, weight, torch.tensor([7, 7, 4, 4]))
-        1.0
     """
     from sklearn.metrics import adjusted_rand_score  # here, since importing it takes long
 

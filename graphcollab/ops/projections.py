@@ -9,10 +9,11 @@ from scipy.optimize import nnls
 from torch import Tensor
 from torch_geometric.utils import scatter
 
+from graphcollab.ops.kernels import column_blocks
+
 __all__ = ["bundle_gram", "bundle_sum", "cone_coefficients", "project_simplex"]
 
 BLOCK_NUMBERS = 2**18  # blocks stay in the cache
-BLOCK_COLUMNS = 128
 ITERATIONS = 30  # for every vector; far more than the active set method needs
 
 
@@ -131,9 +132,7 @@ def bundle_sum(weight: Tensor, own: Tensor, others: Tensor) -> Tensor:
 
 def _blocks(own: Tensor, others: Tensor) -> Iterator[tuple[Tensor, slice]]:
     """Yield all vectors in double precision, [R, m + 1, c], some columns at a time, and which columns these are."""
-    step = max(BLOCK_NUMBERS // max(len(own) * (others.shape[1] + 1), 1), BLOCK_COLUMNS)
-    for start in range(0, own.shape[1], step):
-        columns = slice(start, start + step)
+    for columns in column_blocks(own.shape[1], len(own) * (others.shape[1] + 1), BLOCK_NUMBERS):
         yield torch.cat([own[:, None, columns].double(), others[:, :, columns].double()], 1), columns
 
 
@@ -159,7 +158,7 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
         margin: Lower bound of the coefficients.
 
     Shapes:
-        Output: [R, m], float64. The coefficient of a vector of zeros is the margin.
+        Output: [R, m], float64 on the CPU. The coefficient of a vector of zeros is the margin.
 
     Example:
         >>> cone_coefficients(torch.tensor([[[0.25, -0.25], [-0.25, 0.3125]]]))
@@ -178,7 +177,7 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
         there = (length[r, 1:] > 0).nonzero().flatten()
         found, _ = nnls(vectors[:, 1 + there.numpy()], -vectors[:, 0], maxiter=ITERATIONS * size)
         coefficient[r, there] += torch.from_numpy(found) * length[r, 0] * inverse[r, 1 + there]
-    return coefficient.to(gram.device)
+    return coefficient
 
 
 def _vectors(gram: Tensor) -> Tensor:

@@ -35,12 +35,11 @@ def weight_heatmaps(
 ) -> Figure:
     """Draw K x K heat maps of the mixing weights at several rounds side by side.
 
-    It is Fig. 4 and 5 of
-    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_.
-    A row is a receiver, a column a sender; a pair without an edge stays white. All panels share one colour scale, in
-    which colour follows the square root of the weight, so that uniform weights of many nodes and the few large ones
-    that are learned can both be seen. Where weights are negative, the scale is linear and symmetric about 0 instead.
+    It is Fig. 4 and 5 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
+    2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. A row is a receiver, a column a sender; a pair without an
+    edge stays white. All panels share one colour scale, in which colour follows the square root of the weight, so that
+    uniform weights of many nodes and the few large ones that are learned can both be seen. Where weights are negative,
+    the scale is linear and symmetric about 0 instead.
 
     With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
     as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
@@ -107,20 +106,9 @@ def contact_heatmap(
     Raises:
         ValueError: If there is no graph, an edge is out of range, a weight is NaN, or ``order`` or ``cluster`` are not
             for K nodes.
-
-    Example:
-        >>> edge_index = torch.tensor([[1, 0], [0, 1]])
-        >>> graphs = {1: (edge_index, torch.ones(2)), 2: (edge_index, torch.tensor([1.0, 0.0]))}
-        >>> figure = contact_heatmap({"dac": graphs}, num_nodes=2)
-        >>> figure.axes[0].images[0].get_array().filled(0).tolist()
-        [[0.0, 2.0], [1.0, 0.0]]
     """
-    named: dict[str, Graphs] = {}
-    for key, value in graphs.items():
-        if isinstance(value, Mapping):
-            named[str(key)] = value
-        else:
-            named.setdefault("", {})[key] = value  # type: ignore[index]
+    one = any(not isinstance(value, Mapping) for value in graphs.values())
+    named: Mapping[str, Graphs] = {"": graphs} if one else graphs  # type: ignore[dict-item, assignment]
     require_some(named, "the graph of at least one round of each run", ": record with RecordGraph")
     matrices, unheard = {}, {}
     for name, rounds in named.items():

@@ -24,7 +24,7 @@ from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.identity import describe_run, describe_start, require_same, with_factor
 from graphcollab.train.result import History, Result
-from graphcollab.train.saver import Saver
+from graphcollab.train.saver import Saver, hold_folder
 from graphcollab.train.session import Session
 from graphcollab.train.start import Architecture, Graph, Model, build_graph, build_modules, check_device, check_outputs
 from graphcollab.typing import Env
@@ -91,8 +91,8 @@ def run(
             saved, also after Ctrl-C and before a round that fails.
         resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
             method, seed, data, models (with their layers' settings and code), edges, and versions. On a CPU the result
-            then equals that of an uninterrupted run bit for bit. It may ask for more rounds, but not for fewer than
-            were played. If False, start afresh and remove the checkpoints in the folder.
+            then equals that of an uninterrupted run bit for bit. More rounds may be asked for, but not fewer than were
+            played. If False, start afresh and remove the checkpoints in the folder.
         patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
@@ -135,61 +135,59 @@ def run(
     if patience is not None:
         tasks.require("val", "early stopping needs")
     saver = None if checkpoint is None else Saver(checkpoint, checkpoint_every)
-    device = check_device(device)
-    tasks = tasks.to(device)
-    modules = build_modules(model, seed, device)
-    metric = as_metric(tasks.metric)
-    check_outputs(tasks, modules, metric)
-    data = build_graph(tasks, modules, graph, architecture, method)
-    history = History(tasks.names, metric.name, metric.higher_is_better)
-    saved = saver.resume(device) if saver and resume else None
-    before = saved[2] if saved else {}
-    isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
-    about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
-    if saved:
-        require_same(before, about, str(checkpoint))
-    plans = _plans(before["plans"], backend, chunk) if saved else None
-    specs = [ParamSpec.from_module(module) for module in modules]
-    if tuned and plans is None:
-        plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
-    engine = Engine(
-        tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
-    )
-    callbacks = tuple(callbacks)
-    env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, callbacks)
-    for callback in callbacks:
-        for split in callback.needs:
-            tasks.require(split, f"{type(callback).__name__} needs")
-    method.check(tasks)
-    threads = _threads(before.get("threads"), threads, engine)
-    # a resumed run is started only to be compared; the run that was begun has said what there is to say
-    with same_threads(threads), own_filter("ignore") if saved else nullcontext():
-        data = method.start(data, env)
-    if saver:
-        about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
-    if saved:
-        require_same(before, about, str(checkpoint))
-        data, history, about = saved[0], saved[1], with_factor(before, about)
-        if data.round > rounds:
-            raise ValueError(
-                f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as many "
-                "or more, use another folder, or resume=False to start afresh"
-            )
-    _warn_of_phases(method, rounds)
-    if progress:
-        callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
-    with saver.hold(about) if saver else nullcontext():
+    with nullcontext() if checkpoint is None else hold_folder(checkpoint):
+        device = check_device(device)
+        tasks = tasks.to(device)
+        modules = build_modules(model, seed, device)
+        metric = as_metric(tasks.metric)
+        check_outputs(tasks, modules, metric)
+        data = build_graph(tasks, modules, graph, architecture, method)
+        history = History(tasks.names, metric.name, metric.higher_is_better)
+        saved = saver.resume(device) if saver and resume else None
+        before = saved[2] if saved else {}
+        isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
+        about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
+        if saved:
+            require_same(before, about, str(checkpoint))
+        plans = _plans(before["plans"], backend, chunk) if saved else None
+        specs = [ParamSpec.from_module(module) for module in modules]
+        if tuned and plans is None:
+            plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
+        engine = Engine(
+            tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
+        )
+        callbacks = tuple(callbacks)
+        env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, callbacks)
+        for callback in callbacks:
+            for split in callback.needs:
+                tasks.require(split, f"{type(callback).__name__} needs")
+        method.check(tasks)
+        threads = _threads(before.get("threads"), threads, engine)
+        # a resumed run is started only to be compared; the run that was begun has said what there is to say
+        with same_threads(threads), own_filter("ignore") if saved else nullcontext():
+            data = method.start(data, env)
+        if saver:
+            about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
+        if saved:
+            require_same(before, about, str(checkpoint))
+            data, history, about = saved[0], saved[1], with_factor(before, about)
+            if data.round > rounds:
+                raise ValueError(
+                    f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as "
+                    "many or more, use another folder, or resume=False to start afresh"
+                )
+        _warn_of_phases(method, rounds)
+        if progress:
+            callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
+        if saver:
+            saver.begin(about, afresh=not resume)
         return Session(
             method, modules, env, data, history, rounds, threads, metric, evaluate_every, patience, callbacks, saver
         ).play()
 
 
 def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) -> list[Plan]:
-    """Return the plans of the run that is resumed; another way of computing would give other last bits.
-
-    Raises:
-        ValueError: If another way was asked for.
-    """
+    """Return the plans of the run that is resumed; another way of computing would give other last bits."""
     plans = [Plan(**plan) for plan in stored]
     for plan in plans:
         if backend not in ("auto", plan.backend) or chunk not in (None, plan.chunk):
@@ -201,11 +199,7 @@ def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) ->
 
 
 def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
-    """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule.
-
-    Raises:
-        ValueError: If others were asked for than the run began with.
-    """
+    """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule."""
     if stored is not None and wanted not in (None, stored):
         raise ValueError(
             f"the run began with threads={stored} and cannot be resumed with {wanted}, which would give other last "

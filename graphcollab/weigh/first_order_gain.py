@@ -13,6 +13,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import edges_in_use
+from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.exchange.exchange import buffers_travel, buffers_width
 from graphcollab.piece import Field, Weigher
@@ -129,7 +130,7 @@ class FirstOrderGain(Weigher):
             halo = env.plane.halo(data.x.part(self.part), edge_index)
             distance = halo.put(_manhattan(own, halo.rows, halo.edge_index), edge_index.shape[1])
         length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)
-        length = env.plane.here(length, data.num_nodes)[receiver]
+        length = env.plane.here(length.cpu(), data.num_nodes)[receiver]
         apart = distance > ROUNDING * torch.finfo(own.dtype).eps * length
         fall = before.double() - after.double()
         gain = fall / distance
@@ -161,10 +162,10 @@ def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
 
 def _manhattan(a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
     """Return ‖a_i − b_j‖₁ for every edge j → i, [E], float64, a block of edges at a time."""
-    sender, receiver = edge_index
+    sender, receiver = beside(edge_index, a)
     out = torch.zeros(len(sender), dtype=torch.float64, device=a.device)
     step = max(BLOCK_NUMBERS // max(a.shape[1], 1), 1)
     for start in range(0, len(sender), step):
         take = slice(start, start + step)
         out[take] = (a[receiver[take]] - b[sender[take]]).abs().sum(1, dtype=torch.float64)
-    return out
+    return out.cpu()

@@ -173,8 +173,8 @@ class GradientAlignment(Weigher):
                 rows, seed=seed, round_=data.round, batch_size=self.batch_size, part=self.part
             )[1]
 
-        out = torch.empty(pairs.shape[1], dtype=torch.float64, device=pairs.device)
-        for place in torch.arange(pairs.shape[1], device=pairs.device).split(chunk):
+        found = []
+        for place in torch.arange(pairs.shape[1]).split(chunk):
             both = torch.cat([pairs[:, place], pairs[:, place].flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
             half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
             rows = Rows(data.x_start, both[0], both.T, half, self.part)
@@ -182,8 +182,8 @@ class GradientAlignment(Weigher):
             # the gradient of the first travels to the second, which tells the product
             travels = env.plane.tell(both_gradients, rows.node, pairs[:, place].flip(0).flatten())
             one, other = travels.chunk(2)
-            out[place] = (one * other).sum(1, dtype=torch.float64)
-        return env.plane.tell(out, pairs[1])
+            found.append((one * other).sum(1, dtype=torch.float64))
+        return env.plane.tell(torch.cat(found).cpu(), pairs[1])
 
     def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
         """Return the weights after the step on some edges, [E]."""
