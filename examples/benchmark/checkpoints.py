@@ -22,7 +22,7 @@ import torch
 
 from graphcollab import cobo, linear_regression_tasks, run
 from graphcollab.train import load_checkpoint
-from graphcollab.train.saver import Saver
+from graphcollab.train.saver import Saver, hold_folder
 
 SHOWN = (10, 100, 1000, 10_000)
 
@@ -70,7 +70,7 @@ def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int) 
         list[float](),
         [0, 0],
     )  # each of two checkpoints appends to a history of its own
-    with saver.hold({}):
+    with hold_folder(folder):
         for round_ in range(1, saves + 1):
             data = data.clone()
             data.round = round_

@@ -189,14 +189,13 @@ class History:
 
     def to_csv(self, path: str | Path) -> Path:
         """Write one line per evaluation and node, whole or not at all."""
-        fields = sorted(self.values)
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
+        fields, text = sorted(self.values), io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["round", "node", *fields])
         for t, round_ in enumerate(self.rounds):
-            for k, name in enumerate(self.names):
-                writer.writerow([round_, name, *(repr(float(self.values[f][t][k])) for f in fields)])
-        return write_whole(path, table.getvalue().encode())
+            rows = zip(self.names, *(self.values[name][t].tolist() for name in fields), strict=True)
+            writer.writerows([round_, *row] for row in rows)
+        return write_whole(path, text.getvalue().encode())
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ class Result:
 
     Args:
         method: The method.
-        data: The state after the last round.
+        data: The state after the last round, or with early stopping the best one.
         history: Values per node and round.
         tasks: The nodes' data.
         modules: One module per architecture.
