@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,14 +55,9 @@ def start_round(data: Data, fields: Collection[Field]) -> Data:
 
 
 def end_round(data: Data, fields: Collection[Field], reads: Collection[str], last: Data, rested: Tensor) -> Data:
-    """Return the graph without the round's models, but those that nodes are judged by.
+    """Return the graph without the round's models, but those that the judge ``reads``.
 
-    Args:
-        data: The graph after the round.
-        fields: What the method's pieces keep.
-        reads: What nodes are judged by.
-        last: The graph after the round before.
-        rested: Nodes that did not train; they are judged by what they were judged by before, [K].
+    Nodes that ``rested`` [K] are judged by what they were judged by after the ``last`` round.
     """
     large = [field for field in (*LOOP, *fields) if field.lifetime == "round" and field.kind in ("models", "rows")]
     data = _without(data, [field for field in large if field.name not in reads])
@@ -78,15 +74,20 @@ def end_phase(data: Data, before: Collection[Field], after: Collection[Field]) -
 
 def to_device(data: Data, fields: Collection[Field], device: torch.device) -> Data:
     """Return the graph with rows and replicated parameters on a device; the control plane stays on the CPU."""
-    data, fields = copy.copy(data), [*LOOP, *fields]
-    for name in [*data.keys()]:
-        covering = [field for field in fields if field.covers(name)]
-        field = next((field for field in covering if field.name == name), covering[0])
-        if field.kind in ("models", "rows", "per_sample", "replicated"):
-            value = data[name]
+    return Data(**_moved(data.to_dict(), [*LOOP, *fields], device))
+
+
+def _moved(values: Mapping[str, Any], fields: Collection[Field], device: torch.device) -> dict[str, Any]:
+    """Move what is declared to be moved; in what is not declared, such as the best state, look for fields."""
+    moved = dict(values)
+    for name, value in values.items():
+        covering = sorted((field for field in fields if field.covers(name)), key=lambda field: field.name != name)
+        if not covering and isinstance(value, Mapping):
+            moved[name] = _moved(value, fields, device)
+        elif covering and covering[0].kind in ("models", "rows", "per_sample", "replicated"):
             many = isinstance(value, Mapping)
-            data[name] = {key: some.to(device) for key, some in value.items()} if many else value.to(device)
-    return data
+            moved[name] = {key: some.to(device) for key, some in value.items()} if many else value.to(device)
+    return moved
 
 
 def _without(data: Data, fields: Collection[Field], kept: Collection[Field] = ()) -> Data:

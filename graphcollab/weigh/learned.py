@@ -16,8 +16,7 @@ from torch_geometric.utils import scatter, softmax
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.engine import Adam, RowOptimizer
-from graphcollab.nn.mixer import Mixer
-from graphcollab.nn.mixers import Mixers
+from graphcollab.nn import Mixer
 from graphcollab.ops import edge_products
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count
@@ -57,15 +56,8 @@ class LearnedLogits(Weigher):
 
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
 
-    @property
-    def learns(self) -> bool:
-        """They do."""
-        return True
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Validation samples, to learn from."""
-        return ("val",)
+    learns: ClassVar[bool] = True
+    needs: ClassVar[tuple[str, ...]] = ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start from equal weights."""
@@ -134,8 +126,8 @@ class ChannelAttention(Weigher):
         frozen: Use the encoders as they are; nodes then need no validation samples.
 
     Shapes:
-        Keeps ``mixer`` (`Mixers`, if there are several components) and one ``mixer_<slot>`` per slot of the optimiser;
-        writes ``edge_weight`` [E].
+        Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the
+        optimiser; writes ``edge_weight`` [E].
 
     Raises:
         ValueError: If frozen encoders are asked for without pretrained ones, or encoders are trained and edges given
@@ -143,7 +135,7 @@ class ChannelAttention(Weigher):
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
-        Field("mixer", "replicated", "encoders: a `Mixer`, or `Mixers`, of every component its own", "run"),
+        Field("mixer", "replicated", "encoders: a `Mixer`, of every component its own", "run"),
         Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
     )
@@ -158,6 +150,8 @@ class ChannelAttention(Weigher):
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
 
+    shared: ClassVar[tuple[str, ...]] = ("part",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.frozen and self.pretrained is None:
@@ -167,11 +161,6 @@ class ChannelAttention(Weigher):
     def learns(self) -> bool:
         """Whether the encoders are trained."""
         return not self.frozen
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part that is compared is the part that is mixed."""
-        return {"part": self.part}
 
     @property
     def beyond_edges(self) -> bool:
@@ -202,7 +191,7 @@ class ChannelAttention(Weigher):
         data.mixer = mixer.to(data.x.device, data.x.dtype)
         if self.learns:
             require_both_ways(data, env, "nodes train encoders together with those they hear", by_path=True)
-            data.mixer = Mixers.shared(data.mixer, without_the_alone(components(data)))
+            data.mixer = data.mixer.for_groups(without_the_alone(components(data)))
         for slot in self.optimizer.slots if self.learns else ():
             data[f"mixer_{slot}"] = data.mixer.with_tensors(
                 {n: torch.zeros_like(t) for n, t in data.mixer.tensors.items()}
@@ -241,7 +230,7 @@ class ChannelAttention(Weigher):
         params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
         mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         weight, _ = self._attend(mixer, before, env)
-        group = data.mixer.group if isinstance(data.mixer, Mixers) else torch.zeros_like(data.node_id)
+        group = torch.zeros_like(data.node_id) if data.mixer.group is None else data.mixer.group
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
         gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
@@ -268,7 +257,7 @@ class ChannelAttention(Weigher):
         """Return every node's change since the run's start, [K, P_part]."""
         return data.x.part(self.part) - data.x_init.part(self.part)
 
-    def _attend(self, mixer: Mixer | Mixers, data: Data, env: Env) -> tuple[Tensor, int]:
+    def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
         """Return the softmax over every receiver's edges of the codes' inner products, [E], and the length of a code.
 
         Changes travel and are encoded where they arrive.
