@@ -8,7 +8,7 @@ from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.greedy import GreedyPeers
 from graphcollab.rewire.sampler import PeerSampler
 from graphcollab.rewire.scheduled import ApplyTransform, SampleNodes, sample_nodes
-from graphcollab.rewire.task_distances import Encoder, TaskDistances
+from graphcollab.rewire.task_distances import Encoder
 from graphcollab.rewire.task_peers import TaskPeers
 from graphcollab.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen, NeighborBag
 
@@ -25,7 +25,6 @@ __all__ = [
     "NeighborBag",
     "PeerSampler",
     "SampleNodes",
-    "TaskDistances",
     "TaskPeers",
     "sample_nodes",
 ]

@@ -12,9 +12,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-from graphcollab.rewire.draw import Candidates, by_receiver, turns
+from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.sampler import PeerSampler, nothing_known
 from graphcollab.settings import Count, Positive, Share
 from graphcollab.typing import Env

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.keyed import keyed_uniform
+from graphcollab.ops.by_receiver import by_receiver, turns
 
-__all__ = ["Candidates", "by_receiver", "draw_peers", "turns"]
+__all__ = ["Candidates", "draw_peers"]
 
 _KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
 
@@ -201,17 +202,3 @@ def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, man
     before = place - turns(listener, many)
     ahead = torch.searchsorted(listener * (many + 1) + before, receiver * (many + 1) + number, right=True)
     return number + ahead - (excluded.cumsum(0) - excluded)[receiver]
-
-
-def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
-    """Return the order of entries by receiver, of one receiver by ascending keys, the first one first, [N]."""
-    order = torch.arange(len(receiver), device=receiver.device)
-    for key in (*reversed(keys), receiver):
-        order = order[key[order].argsort(stable=True)]
-    return order
-
-
-def turns(receiver: Tensor, many: int) -> Tensor:
-    """Return the place of every entry among its receiver's, [N]; entries are sorted by receiver, below ``many``."""
-    per = torch.bincount(receiver, minlength=many)
-    return torch.arange(len(receiver), device=receiver.device) - (per.cumsum(0) - per)[receiver]

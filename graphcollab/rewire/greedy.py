@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.keyed import keyed_uniform
+from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-from graphcollab.rewire.draw import by_receiver, turns
 from graphcollab.rewire.sampler import PeerSampler, add_up, nothing_known
 from graphcollab.settings import Fraction, NonNegative
 from graphcollab.typing import Env

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.ops import matching_distances
 from graphcollab.tasks import Tasks
 
-__all__ = ["Encoder", "Reduce", "TaskDistances", "center_distances", "code_centers"]
+__all__ = ["Encoder", "Reduce", "center_distances", "code_centers"]
 
 Encoder = Callable[[Tensor], Tensor]
 """Turns samples [n, ...] into codes [n, D]."""
@@ -27,24 +27,6 @@ _CLUSTER_STREAM = 130
 _LIMIT = threading.Lock()
 RESTARTS = 10  # k-means keeps the best of so many; with one alone, nodes with the same task seem far apart
 BATCH = 1024
-
-
-class TaskDistances(NamedTuple):
-    """Distances between the nodes' tasks.
-
-    Args:
-        distance: Root mean square distance of matched centres.
-        published: The same on the scale of the authors' code, which divides by the number of matched centres n where a
-            root mean square divides by √n.
-        spacing: Root mean square distance of a centre to the nearest other one of its own node; NaN if no node has two.
-
-    Shapes:
-        distance, published: [K, K].
-    """
-
-    distance: Tensor
-    published: Tensor
-    spacing: float
 
 
 @torch.no_grad()
@@ -88,7 +70,7 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
     return padded
 
 
-def center_distances(centers: Tensor, reduce: Reduce | None = None) -> TaskDistances:
+def center_distances(centers: Tensor, reduce: Reduce | None = None) -> tuple[Tensor, Tensor, float]:
     """Return the distances between nodes, given their centres.
 
     Args:
@@ -96,14 +78,19 @@ def center_distances(centers: Tensor, reduce: Reduce | None = None) -> TaskDista
         reduce: What the server makes of all centres together before it compares them: ``"pca"`` takes the two principal
             components. Default: nothing.
 
+    Returns:
+        The root mean square distances of matched centres, [K, K]; the same on the scale of the authors' code, which
+        divides by the number of matched centres n where a root mean square divides by √n, [K, K]; and the root mean
+        square distance of a centre to the nearest other one of its own node, NaN if no node has two.
+
     Raises:
         ValueError: If there are codes of another length than others, or what ``reduce`` returns is not one finite row
             per centre.
 
     Example:
         >>> centers = torch.tensor([[[0.0], [4.0]], [[4.0], [1.0]], [[4.0], [torch.nan]]])
-        >>> distances = center_distances(centers)
-        >>> distances.published.square(), distances.spacing
+        >>> distance, published, spacing = center_distances(centers)
+        >>> published.square(), spacing
         (tensor([[0.0000, 0.2500, 0.0000],
                 [0.2500, 0.0000, 0.0000],
                 [0.0000, 0.0000, 0.0000]], dtype=torch.float64), 3.5355339059327378)
@@ -114,7 +101,7 @@ def center_distances(centers: Tensor, reduce: Reduce | None = None) -> TaskDista
     distance = matching_distances(points, sizes)
     matched = torch.minimum(sizes[:, None], sizes)
     spacing = torch.stack([_spacing(own) for own in points.split(sizes.tolist())])
-    return TaskDistances(distance, distance / matched.sqrt(), float(spacing.nanmean().sqrt()))
+    return distance, distance / matched.sqrt(), float(spacing.nanmean().sqrt())
 
 
 def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -> Tensor:

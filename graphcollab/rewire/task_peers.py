@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.sampler import connect
-from graphcollab.rewire.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
+from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
@@ -92,8 +92,8 @@ class TaskPeers(Rewiring):
     Example:
         >>> x, y = torch.tensor([[0.0], [1.0], [8.0], [9.0]]), torch.tensor([0, 1, 2, 3])
         >>> tasks = Tasks.from_samples([(x[:2], y[:2]), (x[:2] + 0.1, y[:2]), (x[2:], y[2:])], val_fraction=0.0)
-        >>> distances = TaskPeers().distances(tasks)
-        >>> distances.distance[0], round(distances.spacing, 6)
+        >>> distance, _, spacing = TaskPeers().distances(tasks)
+        >>> distance[0], round(spacing, 6)
         (tensor([0.0000, 0.1000, 8.0000], dtype=torch.float64), 1.0)
     """
 
@@ -135,16 +135,12 @@ class TaskPeers(Rewiring):
         there = env.attend.members(data, data.round)
         return self._connect(data, env, there) if bool((there & ~data.isolated & ~data.coded).any()) else data
 
-    def distances(self, tasks: Tasks, seed: Seed = 0) -> TaskDistances:
-        """Return the distances between nodes, for example to choose a threshold.
-
-        Args:
-            tasks: The nodes' data.
-            seed: Seed of the run.
-        """
+    def distances(self, tasks: Tasks, seed: Seed = 0) -> tuple[Tensor, Tensor, float]:
+        """Return √n d, d and the distance of a node's own centres, of which r is made: to choose a threshold."""
         order = tasks.ids.argsort()
-        found, place = center_distances(self._centers(tasks, order, seed), self.reduce), order.argsort().cpu()
-        return TaskDistances(found.distance[place][:, place], found.published[place][:, place], found.spacing)
+        place = order.argsort().cpu()
+        distance, published, spacing = center_distances(self._centers(tasks, order, seed), self.reduce)
+        return distance[place][:, place], published[place][:, place], spacing
 
     def _centers(self, tasks: Tasks, nodes: Tensor, seed: int) -> Tensor:
         return code_centers(tasks.select(nodes), self.encoder, self.centers, seed)
@@ -167,26 +163,26 @@ class TaskPeers(Rewiring):
         for p in part[nodes].unique():
             some = (part[nodes] == p).nonzero().flatten()
             may = _may_hear(data, nodes[some])
-            near = self._near(center_distances(centers[some.to(centers.device)], self.reduce), (may | may.T).cpu())
+            near = self._near(*center_distances(centers[some.to(centers.device)], self.reduce), (may | may.T).cpu())
             edges.append(nodes[some][(near.to(may.device) & may).nonzero().T.flip(0)])
         data = connect(data, torch.cat(edges, 1))
         data.coded = known
         return data
 
-    def _near(self, distances: TaskDistances, pairs: Tensor) -> Tensor:
+    def _near(self, distance: Tensor, published: Tensor, spacing: float, pairs: Tensor) -> Tensor:
         """Return whose tasks are near, A [n, n]; ``pairs`` [n, n] are those among which a gap is looked for."""
-        count = len(distances.distance)
+        count = len(distance)
         if self.groups is not None:
-            group = _groups(distances.distance, min(self.groups, count))
+            group = _groups(distance, min(self.groups, count))
             return group[:, None] == group
         if self.threshold is not None:
-            return distances.published < self.threshold
-        if not distances.spacing > 0 and count > 1:
+            return published < self.threshold
+        if not spacing > 0 and count > 1:
             raise ValueError(
                 "no node has two centres that differ, so there is nothing to measure distances by: give threshold=..., "
                 "groups=... or centers=2"
             )
-        ratio = distances.distance / distances.spacing
+        ratio = distance / spacing
         first, second = torch.triu_indices(count, count, 1)
         looked_at = pairs[first, second]
         return ratio < _widest_gap(ratio[first, second][looked_at], *self.window)

@@ -13,12 +13,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.control.at_work import edges_in_use, has_neighbors
+from graphcollab.control.at_work import crossing_edges, has_neighbors
 from graphcollab.ops import project_simplex
+from graphcollab.ops.by_receiver import shares
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
-from graphcollab.weigh.fixed import require_self_loops
+from graphcollab.weigh.fixed import Uniform, require_self_loops
 
 __all__ = ["ClassifierSimilarity", "HeadAffinity", "affinity_weights", "check_head", "head_cosines"]
 
@@ -44,15 +45,14 @@ def check_head(data: Data, part: str) -> int:
 def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Tensor:
     """Return the cosine of the classifiers at the two ends of every edge, [E], float64.
 
+    It is 0 where a classifier is zero or not finite.
+
     Args:
         data: The graph.
         env: What pieces may use.
         part: The classifier, one linear layer.
         per_class: Mean over the classes of the cosines of their weight vectors, without the bias, instead of the cosine
             of the whole part. A class whose weights are zero counts as 0.
-
-    Returns:
-        0 where a classifier is zero or not finite.
     """
     rows, edge_index = data.x.part(part), data.edge_index
     if not per_class:
@@ -65,20 +65,13 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
 def affinity_weights(values: Tensor, receiver: Tensor, num_nodes: int) -> Tensor:
     r"""Return pFedSim's weights of similarities, :math:`-\log(1 - s)` over its sum for every receiver.
 
-    Args:
-        values: s of every edge, from 0 to less than 1; every receiver has one that is not 0.
-        receiver: The edges' receivers.
-        num_nodes: K.
-
-    Shapes:
-        values, receiver, output: [E].
+    The similarities, [E], are at least 0 and less than 1; every receiver has one that is not 0.
 
     Example:
         >>> affinity_weights(torch.tensor([0.9999, 0.5, 0.0]), torch.tensor([0, 0, 0]), 1)
         tensor([0.9300, 0.0700, 0.0000])
     """
-    affinity = -torch.log1p(-values)
-    return affinity / scatter(affinity, receiver, dim_size=num_nodes)[receiver]
+    return shares(-torch.log1p(-values), receiver, num_nodes)
 
 
 @dataclass(frozen=True)
@@ -111,10 +104,6 @@ class HeadAffinity(Weigher):
 
     Raises:
         ValueError: If the classifier is not one linear layer that all nodes have in common, or a node has no self-loop.
-
-    Example:
-        >>> HeadAffinity(cap=0.99)
-        HeadAffinity(part='backbone', head='head', cap=0.99)
     """
 
     travels: ClassVar[str] = "the classifier, up to the server"
@@ -147,10 +136,7 @@ class HeadAffinity(Weigher):
         """Return the weights of the round's edges."""
         sender, receiver = data.edge_index
         alike = head_cosines(data, env, self.head, per_class=True).clamp(0, self.cap)
-        in_use = edges_in_use(data)
-        if in_use is not None:
-            alike = alike.masked_fill(~in_use, 0)
-        alike = alike.masked_fill(sender == receiver, self.cap)
+        alike = alike.masked_fill(~crossing_edges(data), 0).masked_fill(sender == receiver, self.cap)
         return affinity_weights(alike, receiver, data.num_nodes)
 
 
@@ -210,10 +196,6 @@ class ClassifierSimilarity(Weigher):
     Shapes:
         Keeps ``edge_share`` [E], the weights, and ``edge_confidence`` [E], γ of every edge's sender; writes
         ``edge_weight`` [E]. Every neighbour sends its classifier, charged P_head floats.
-
-    Example:
-        >>> ClassifierSimilarity(rule="sign", lr=0.1).steps
-        1
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -243,12 +225,10 @@ class ClassifierSimilarity(Weigher):
         data = copy.copy(data)
         sender, receiver = data.edge_index
         if "edge_share" not in data:
-            count = torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)
-            data.edge_share = 1 / count[receiver]
+            data.edge_share = Uniform().weights(data, env)
         samples = env.engine.tasks.sizes("train").double()
         samples = samples if self.confidence else torch.ones_like(samples)
-        total = scatter(samples[sender], receiver, dim_size=data.num_nodes)
-        data.edge_confidence = samples[sender] / total[receiver]
+        data.edge_confidence = shares(samples[sender], receiver, data.num_nodes)
         data.edge_weight = data.edge_share
         return data
 
@@ -256,8 +236,7 @@ class ClassifierSimilarity(Weigher):
         """Compare classifiers and take the steps."""
         sender, receiver = data.edge_index
         loop = sender == receiver
-        there = edges_in_use(data)
-        there = torch.ones_like(loop) if there is None else there & data.trains[receiver]
+        there = data.trains[receiver] & (data.serves[sender] | loop)
         cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
         fixed = scatter(data.edge_share.double().masked_fill(there, 0), receiver, dim_size=data.num_nodes)
         moving = there.nonzero().flatten()
@@ -275,11 +254,7 @@ class ClassifierSimilarity(Weigher):
         return env.plane.charge(data, sender[there & ~loop], data.x.part(self.head).shape[1])
 
     def gradient(self, weight: Tensor, cost: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-        """Return the gradient of every node's loss with respect to its weights.
-
-        Shapes:
-            weight, cost (μ₁ γ s) and output: [E]; ``edge_index``: [2, E].
-        """
+        """Return the gradient of every node's loss with respect to its weights, [E]; the cost is μ₁ γ s, [E]."""
         sender, receiver = edge_index
         out = cost.clone()
         if self.norm == "l2":

@@ -10,15 +10,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter
 
 from graphcollab.engine import Rows
 from graphcollab.exchange.buffers import buffers_travel
 from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
+from graphcollab.ops.by_receiver import by_receiver, receives, shares, turns
 from graphcollab.piece import Field
-from graphcollab.rewire.draw import by_receiver, turns
 from graphcollab.settings import Buffers, Count
 from graphcollab.typing import Env
 from graphcollab.weigh.peer_weights import AllPeers
@@ -133,7 +132,7 @@ class DoubleGreedy(AllPeers):
         """Return the validation losses of the average over every receiver's members, [K]; infinite if not finite."""
         sender, receiver = data.edge_index
         count = env.engine.tasks.sizes("train")[sender].to(data.x.dtype).masked_fill(~members, 0)
-        weight = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+        weight = shares(count, receiver, data.num_nodes)
         models = data.x
         for part, halo in sent.items():
             models = models.with_part(part, mix(halo.rows, halo.take(weight), halo.edge_index, data.x.num_nodes))
@@ -184,16 +183,11 @@ def double_greedy(
         share = torch.where(gain + relief > 0, gain / (gain + relief), 1.0)
         added = visited & (uniform < share[receiver])
         inside, complement = inside | added, complement & ~(visited & ~added)
-        adds, drops = (_receivers(edges, receiver, len(loss)) for edges in (added, visited & ~added))
+        adds, drops = (receives(edges, receiver, len(loss)) for edges in (added, visited & ~added))
         loss, bound = torch.where(adds, joined, loss), torch.where(drops, left, bound)
         better = loss < least
         best, least = torch.where(better[receiver], inside, best), torch.where(better, loss, least)
     return best if safe else inside
-
-
-def _receivers(edges: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return which nodes receive along some edges, [K]."""
-    return torch.zeros(count, dtype=torch.bool, device=receiver.device).index_fill_(0, receiver[edges], True)
 
 
 def _turns(order: Tensor, receiver: Tensor, candidates: Tensor, count: int) -> Tensor:

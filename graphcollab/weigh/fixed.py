@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.ops.by_receiver import receives, shares
 from graphcollab.piece import Weigher
 from graphcollab.typing import Env
 
@@ -31,8 +32,7 @@ class SampleCounts(Weigher):
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return sample counts, normalised per receiver."""
         sender, receiver = data.edge_index
-        count = env.engine.tasks.sizes("train")[sender].to(data.x.tensors[0].dtype)
-        return count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+        return shares(env.engine.tasks.sizes("train")[sender].to(data.x.dtype), receiver, data.num_nodes)
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,14 @@ class Uniform(Weigher):
 class Metropolis(Weigher):
     """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
 
-    They are symmetric, so rows and columns sum to 1.
+    They are symmetric, so rows and columns sum to 1. d counts neighbours without self-loops (Xiao, Boyd, Kim 2007).
 
-    d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The graph must be undirected with a self-loop
-    everywhere.
+    Raises:
+        ValueError: If the graph is not undirected. It should have a self-loop everywhere.
     """
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that the graph is undirected.
-
-        Raises:
-            ValueError: If some edge has no counterpart.
-        """
+        """Check that every edge has one back."""
         sender, receiver = data.edge_index
         there = (sender * data.num_nodes + receiver).sort().values
         back = (receiver * data.num_nodes + sender).sort().values
@@ -92,19 +88,9 @@ class KeepWeights(Weigher):
 
 
 def require_self_loops(data: Data, env: Env, what: str) -> None:
-    """Check that every node hears itself.
-
-    Args:
-        data: The graph.
-        env: What pieces may use.
-        what: What needs it, to begin a sentence with.
-
-    Raises:
-        ValueError: If a node has no self-loop; it is named.
-    """
+    """Check that every node hears itself; else raise a ``ValueError`` that begins with ``what`` needs it."""
     sender, receiver = data.edge_index
-    heard = torch.zeros(data.num_nodes, dtype=torch.bool, device=sender.device)
-    heard[sender[sender == receiver]] = True
-    if not bool(heard.all()):
-        node = env.engine.tasks.names[int((~heard).nonzero()[0])]
+    lacking = ~receives(sender == receiver, receiver, data.num_nodes)
+    if bool(lacking.any()):
+        node = env.engine.tasks.names[int(lacking.nonzero()[0])]
         raise ValueError(f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()")

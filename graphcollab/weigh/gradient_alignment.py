@@ -16,6 +16,7 @@ from graphcollab.control.at_work import crossing_edges
 from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
+from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Natural, Positive
 from graphcollab.typing import Env
@@ -192,7 +193,7 @@ class GradientAlignment(Weigher):
         if self.domain == "box":
             return weight.index_copy(0, edges, moved.clamp(0, 1))
         there = (data.trains & data.serves)[sender] | (sender == receiver)
-        row = torch.zeros_like(data.trains).index_fill(0, receiver[edges], True)[receiver] & self._free(data)
+        row = receives(edges, receiver, data.num_nodes)[receiver] & self._free(data)
         moving = (row & there).nonzero().flatten()
         fixed = scatter(weight.double().masked_fill(~(row & ~there), 0), receiver, dim_size=data.num_nodes)
         target = weight.index_copy(0, edges, moved)[moving]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.at_work import edges_in_use
+from graphcollab.control.at_work import crossing_edges
 from graphcollab.exchange.buffers import buffers_width
 from graphcollab.piece import Field, Piece, Weigher
 from graphcollab.relation import Relation
@@ -166,8 +166,7 @@ class PeerWeights(Weigher):
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``."""
         sender, receiver = data.edge_index
-        in_use, crossing = edges_in_use(data), sender != receiver
-        met = crossing if in_use is None else crossing & in_use
+        met = crossing_edges(data)
         data = copy.copy(data)
         data.edge_chosen = met
         looked = met if self.merge.reads_scores else self.choose.looks_at(data)
@@ -181,7 +180,7 @@ class PeerWeights(Weigher):
             data.edge_score = score.new_full(sender.shape, torch.nan)
             data.edge_score[looked] = score.masked_fill(~here, torch.nan)
         data = self.choose(data, env)
-        kept = (data.edge_chosen | ~crossing) & env.plane.known(receiver)
+        kept = (data.edge_chosen | (sender == receiver)) & env.plane.known(receiver)
         weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
         data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
         data.edge_weight[kept] = weight

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.ops import project_simplex
+from graphcollab.ops.by_receiver import receives, shares
 from graphcollab.piece import Weigher
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.typing import Env
@@ -100,10 +101,10 @@ class SimilarityWeights(Weigher):
         else:
             amount = torch.exp(self.tau * (value - greatest))
         if self.own == "most":
-            nothing = (greatest == 0) & ~_at_receiver(loop, receiver, many)  # all that are heard are unlike
+            nothing = (greatest == 0) & ~receives(loop, receiver, many)[receiver]  # all that are heard are unlike
             amount = amount.masked_fill(loop | nothing, 1.0)
         if isinstance(self.own, str):
-            return amount / scatter(amount, receiver, dim_size=many)[receiver]
+            return shares(amount, receiver, many)
         total = scatter(amount.masked_fill(loop, 0), receiver, dim_size=many)[receiver]
         own = torch.full_like(amount, self.own).masked_fill(total == 0, 1.0)  # where(…, own, 1.0) would be float32
         return torch.where(loop, own, (1 - self.own) * amount / total.where(total > 0, 1.0))
@@ -175,14 +176,8 @@ class SimplexWeights(Weigher):
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the round's edges."""
         sender, receiver = data.edge_index
-        count = env.engine.tasks.sizes("train")[sender].double()
-        share = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+        share = shares(env.engine.tasks.sizes("train")[sender].double(), receiver, data.num_nodes)
         score = data.edge_score.double().masked_fill(sender == receiver, 1.0)
         if self.snap is not None:
             score = torch.where(score > self.snap, 1.0, score)
         return project_simplex(share + score / (2 * self.alpha), receiver, data.num_nodes)
-
-
-def _at_receiver(edges: Tensor, receiver: Tensor, many: int) -> Tensor:
-    """Return for every edge whether its receiver has one of some edges, [E]."""
-    return (torch.bincount(receiver[edges], minlength=many) > 0)[receiver]

@@ -16,8 +16,8 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
 from graphcollab.engine import Rows
+from graphcollab.ops.by_receiver import by_receiver
 from graphcollab.piece import Piece
-from graphcollab.rewire.draw import by_receiver
 from graphcollab.settings import Buffers, Fraction, Positive, checked
 from graphcollab.typing import Env
 

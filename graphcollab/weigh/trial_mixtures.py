@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.control.at_work import edges_in_use
+from graphcollab.control.at_work import crossing_edges
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
 from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_seed
@@ -125,9 +125,7 @@ class TrialMixtures(Weigher):
     def __call__(self, data: Data, env: Env) -> Data:
         """Try every edge in use, adjust its p, and set ``edge_weight``."""
         sender, receiver = data.edge_index
-        in_use = edges_in_use(data)
-        tried = sender != receiver if in_use is None else (sender != receiver) & in_use
-        edges = tried.nonzero().flatten()
+        edges = crossing_edges(data).nonzero().flatten()
         data = copy.copy(data)
         if len(edges):
             sent = env.plane.halo(data.x.part(self.part), data.edge_index)
