@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -68,10 +69,6 @@ class ChooseCenter(Rewiring):
         ValueError: If there are more centres than nodes, ``least_share`` is above an equal one, the centres given do
             not fit, are not finite or not all different (nobody could choose the second of two), or nodes that are
             connected may not hear each other.
-
-    Example:
-        >>> ChooseCenter(clusters=4, redraws=10).redraws
-        10
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -144,7 +141,6 @@ class ChooseCenter(Rewiring):
 
     def _begin(self, data: Data, env: Env, group: Tensor) -> Centers:
         """Return the centres to start from; where others are drawn, every group of nodes has those that suit it."""
-        wanted = self.least_share or 0.5 / self.clusters
         groups = max(int(group.max()) + 1, 1)
         best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
         if not self.redraws:
@@ -160,7 +156,7 @@ class ChooseCenter(Rewiring):
             for part, rows in centers.items():
                 before = best[part].view(groups, *rows.shape)  # [G, C, P]
                 best[part] = torch.where(better[:, None, None], rows, before).flatten(0, 1)
-            most, done = torch.where(better, share, most), done | (share >= wanted)
+            most, done = torch.where(better, share, most), done | (share >= (self.least_share or 0.5 / self.clusters))
             if bool(done.all()):
                 break
         return best
@@ -226,12 +222,10 @@ def _check_centers(centers: Tensor, clusters: int) -> None:
     bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()
     if len(bad):
         raise ValueError(f"centers must be finite: centre {int(bad[0])} has numbers that are not")
-    for first in range(clusters):
-        same = (centers[first + 1 :] == centers[first]).all(1).nonzero().flatten()
-        if len(same):
+    for first, second in itertools.combinations(range(clusters), 2):
+        if torch.equal(centers[first], centers[second]):
             raise ValueError(
-                f"centers must all be different: {first} and {first + 1 + int(same[0])} are the same, and nobody would "
-                "choose the second"
+                f"centers must all be different: {first} and {second} are the same, and nobody would choose the second"
             )
 
 

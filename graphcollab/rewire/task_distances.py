@@ -86,14 +86,6 @@ def center_distances(centers: Tensor, reduce: Reduce | None = None) -> tuple[Ten
     Raises:
         ValueError: If there are codes of another length than others, or what ``reduce`` returns is not one finite row
             per centre.
-
-    Example:
-        >>> centers = torch.tensor([[[0.0], [4.0]], [[4.0], [1.0]], [[4.0], [torch.nan]]])
-        >>> distance, published, spacing = center_distances(centers)
-        >>> published.square(), spacing
-        (tensor([[0.0000, 0.2500, 0.0000],
-                [0.2500, 0.0000, 0.0000],
-                [0.0000, 0.0000, 0.0000]], dtype=torch.float64), 3.5355339059327378)
     """
     there = ~centers[..., 0].isnan()
     sizes = there.sum(1).cpu()
@@ -112,10 +104,10 @@ def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -
         pieces = [encoder(inputs[some]) for some in index.split(BATCH)]
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(f"the encoder cannot take {inputs.dtype} of shape {[*inputs.shape[1:]]}: {error}") from error
-    for piece, some in zip(pieces, index.split(BATCH), strict=True):
-        if not isinstance(piece, Tensor) or piece.dim() != 2 or len(piece) != len(some):
+    for piece, some in zip(pieces, map(len, index.split(BATCH)), strict=True):
+        if not isinstance(piece, Tensor) or piece.dim() != 2 or len(piece) != some:
             shape = tuple(piece.shape) if isinstance(piece, Tensor) else type(piece).__name__
-            raise ValueError(f"the encoder must turn {len(some)} samples into codes [{len(some)}, D], got {shape}")
+            raise ValueError(f"the encoder must turn {some} samples into codes [{some}, D], got {shape}")
     codes = torch.cat(pieces).double().cpu()
     if not bool(torch.isfinite(codes).all()):
         raise ValueError(f"the encoder's codes of the samples of {name!r} are not finite")

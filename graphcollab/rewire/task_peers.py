@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import zlib
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -85,9 +84,8 @@ class TaskPeers(Rewiring):
         Keeps ``coded`` [K], who has sent its centres. Sets ``edge_index``, with a self-loop at every node.
 
     Raises:
-        TypeError: If the encoder is no function.
-        ValueError: If a setting is out of its range, both a threshold and groups are asked for, there are fewer nodes
-            than groups, no node has two centres and no threshold was given, or an edge that is given has no path back.
+        ValueError: If both a threshold and groups are asked for, there are fewer nodes than groups, no node has two
+            centres and no threshold was given, or an edge that is given has no path back.
 
     Example:
         >>> x, y = torch.tensor([[0.0], [1.0], [8.0], [9.0]]), torch.tensor([0, 1, 2, 3])
@@ -108,7 +106,6 @@ class TaskPeers(Rewiring):
     window: tuple[Positive, Positive] = (0.55, 0.85)
     groups: Count | None = None
     also: Rewiring = field(default_factory=Rewiring)
-    encoder_checksum: str | None = field(default=None, init=False)  # a module's text does not tell its parameters
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +115,6 @@ class TaskPeers(Rewiring):
             raise ValueError(f"groups={self.groups} needs no threshold, got {self.threshold}: leave one of the two out")
         if isinstance(self.encoder, nn.Module):
             object.__setattr__(self, "encoder", copy.deepcopy(self.encoder).eval())
-            object.__setattr__(self, "encoder_checksum", _checksum(self.encoder))
 
     def init(self, data: Data, env: Env) -> Data:
         """Look at the tasks and connect the nodes."""
@@ -191,14 +187,12 @@ class TaskPeers(Rewiring):
 def _may_hear(data: Data, nodes: Tensor) -> Tensor:
     """Return which of some nodes may hear which others, receivers in rows, [n, n]."""
     count, there = len(nodes), ~data.isolated[nodes]
+    may = torch.ones(count, count, dtype=torch.bool, device=nodes.device).fill_diagonal_(False)
     if "allowed" in data:
         place = torch.full_like(data.node_id, -1).index_copy_(0, nodes, torch.arange(count, device=nodes.device))
         sender, receiver = place[data.allowed.edge_index]
         inside = (sender >= 0) & (receiver >= 0)
-        may = torch.zeros(count, count, dtype=torch.bool, device=nodes.device)
-        may[receiver[inside], sender[inside]] = True
-    else:
-        may = ~torch.eye(count, dtype=torch.bool, device=nodes.device)
+        may = torch.zeros_like(may).index_put_((receiver[inside], sender[inside]), may.new_ones(()))
     return may & there & there[:, None]
 
 
@@ -219,15 +213,6 @@ def _groups(distance: Tensor, count: int) -> Tensor:
         return torch.ones(1, dtype=torch.int64)
     tree = linkage(squareform(distance.numpy()), "average")
     return torch.from_numpy(fcluster(tree, count, "maxclust")).long()
-
-
-def _checksum(module: nn.Module) -> str:
-    """Return a checksum of a module's parameters and buffers."""
-    value = 0
-    for tensor in module.state_dict().values():
-        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        value = zlib.crc32(content.numpy().data, value)
-    return f"{value:08x}"
 
 
 def _size(encoder: Encoder | None) -> int:

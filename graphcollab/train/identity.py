@@ -176,6 +176,8 @@ def _tensors(value: object, name: str) -> Iterator[tuple[str, str]]:
     """
     if isinstance(value, Tensor):
         yield name, checksum(value)
+    elif isinstance(value, nn.Module):
+        yield name, checksum(*value.state_dict().values())
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from _tensors(getattr(value, field.name), f"{name}.{field.name}".lstrip("."))
