@@ -19,7 +19,7 @@ from graphcollab.ops.by_receiver import shares
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
-from graphcollab.weigh.fixed import Uniform, require_self_loops
+from graphcollab.weigh.formulas import Uniform, require_self_loops
 
 __all__ = ["ClassifierSimilarity", "HeadAffinity", "affinity_weights", "check_head", "head_cosines"]
 

@@ -136,17 +136,14 @@ class GradientAlignment(Weigher):
         sender, receiver = data.edge_index
         there = data.trains & data.serves
         edges = (self.drawn(data, env) & (sender != receiver) & there[sender] & there[receiver]).nonzero().flatten()
-        if len(edges):
-            count = data.num_nodes
-            low, high = torch.minimum(sender, receiver)[edges], torch.maximum(sender, receiver)[edges]
-            key, pair = (low * count + high).unique(return_inverse=True)
-            pairs = torch.stack([key // count, key % count])
-            product = self._products(data, env, pairs)
-            product = product.masked_fill(~product.isfinite(), 0)
-            data.edge_alignment = self._step(data, edges, product[pair].to(data.edge_alignment.dtype))
-            data.pairs_compared = data.pairs_compared + pairs.shape[1]
-        data.edge_weight = data.edge_alignment
-        return self._charge(data, env, pairs) if len(edges) else data
+        if not len(edges):
+            data.edge_weight = data.edge_alignment
+            return data
+        pairs, pair = data.edge_index[:, edges].sort(0).values.unique(dim=1, return_inverse=True)
+        product = self._products(data, env, pairs).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        data.edge_weight = data.edge_alignment = self._step(data, edges, product[pair].to(data.x.dtype))
+        data.pairs_compared = data.pairs_compared + pairs.shape[1]
+        return self._charge(data, env, pairs)
 
     def probability(self, round_: int, num_nodes: int) -> float:
         """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""
@@ -174,17 +171,15 @@ class GradientAlignment(Weigher):
                 rows, seed=seed, round_=data.round, batch_size=self.batch_size, part=self.part
             )[1]
 
-        out = torch.empty(pairs.shape[1], dtype=torch.float64, device=pairs.device)
-        for place in torch.arange(pairs.shape[1], device=pairs.device).split(chunk):
-            both = torch.cat([pairs[:, place], pairs[:, place].flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
+        products = []
+        for some in pairs.split(chunk, 1):
+            both = torch.cat([some, some.flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
             half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
             rows = Rows(data.x_start, both[0], both.T, half, self.part)
-            both_gradients = env.plane.at_data(rows, gradients)
             # the gradient of the first travels to the second, which tells the product
-            travels = env.plane.tell(both_gradients, rows.node, pairs[:, place].flip(0).flatten())
-            one, other = travels.chunk(2)
-            out[place] = (one * other).sum(1, dtype=torch.float64)
-        return env.plane.tell(out, pairs[1])
+            one, other = env.plane.tell(env.plane.at_data(rows, gradients), both[0], both[1]).chunk(2)
+            products.append((one * other).sum(1, dtype=torch.float64))
+        return env.plane.tell(torch.cat(products), pairs[1])
 
     def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
         """Return the weights after the step on some edges, [E]."""
@@ -211,8 +206,8 @@ class GradientAlignment(Weigher):
 
     def _free(self, data: Data) -> Tensor:
         """Return which edges may weigh something, [E]."""
-        sender, receiver = data.edge_index
-        return torch.ones_like(sender, dtype=torch.bool) if self.own else sender != receiver
+        different = data.edge_index[0] != data.edge_index[1]
+        return torch.ones_like(different) if self.own else different
 
     def _charge(self, data: Data, env: Env, pairs: Tensor) -> Data:
         """Count the models that the exchange does not send, the gradients, and the numbers back."""

@@ -19,7 +19,7 @@ from graphcollab.settings import Buffers, Count
 from graphcollab.transforms import GMMNeighborAugmentation, select_edges
 from graphcollab.transforms._edges import neighbor_rank
 from graphcollab.typing import Env
-from graphcollab.weigh.fixed import SampleCounts
+from graphcollab.weigh.formulas import SampleCounts
 from graphcollab.weigh.similarity import Similarity, width
 
 __all__ = ["AllPeers", "AugmentBags", "BestPeers", "PeerWeights"]
@@ -90,15 +90,13 @@ class AugmentBags(AllPeers):
             return data
         sender, receiver = data.edge_index
         measured = ~data.edge_score.isnan()
-        met = select_edges(data, measured)
         members = data.edge_member.clone()
-        members[measured] = GMMNeighborAugmentation(drop=False)(met).edge_member
+        members[measured] = GMMNeighborAugmentation(drop=False)(select_edges(data, measured)).edge_member
         data = copy.copy(data)
         data.edge_member = members
         taken = self.bag.draw_from(data, env, data.round, data.edge_index[:, members], turn=2)
         many = data.num_nodes
-        taken_here = torch.isin(receiver * many + sender, taken[1] * many + taken[0])
-        data.edge_chosen = data.edge_chosen & taken_here
+        data.edge_chosen = data.edge_chosen & torch.isin(receiver * many + sender, taken[1] * many + taken[0])
         return data
 
 
@@ -148,19 +146,14 @@ class PeerWeights(Weigher):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Splits that the pieces read."""
-        return tuple(dict.fromkeys(split for piece in self._pieces() for split in piece.needs))
-
-    @property
     def agrees(self) -> dict[str, object]:
         """What is merged."""
         return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Let the pieces begin."""
-        for piece in self._pieces():
-            data = piece.init(data, env)
+        for piece in (self.metric, self.choose, self.merge):
+            data = data if piece is None else piece.init(data, env)
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -204,6 +197,3 @@ class PeerWeights(Weigher):
                 beyond += max(statistics - merged * mixed, 0)
                 data = env.plane.charge(data, sender[some][where], beyond, at=receiver[some][where])
         return data
-
-    def _pieces(self) -> tuple[Similarity | AllPeers | Weigher, ...]:
-        return (*(() if self.metric is None else (self.metric,)), self.choose, self.merge)

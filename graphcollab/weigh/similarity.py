@@ -40,19 +40,14 @@ LEAST = 1e-12  # distances and losses below it count as this much, so that their
 class Similarity(Piece):
     """Base of similarity metrics: a subclass scores edges, and says what must travel for it.
 
-    How scores become weights is not its business: `PeerWeights` measures, charges, and lets another piece weigh.
-
     Shapes:
         Reads the models ``x`` (after the local update), ``x_start`` (before it) and ``x_init``.
 
     Example:
         >>> class SameSign(Similarity):
-        ...     def scores(self, data: Data, env: object, edge_index: Tensor) -> Tensor:
-        ...         positive = data.x > 0
-        ...         return (positive[edge_index[0], 0] == positive[edge_index[1], 0]).double()
-        >>> data = Data(x=torch.tensor([[1.0], [2.0], [-3.0]]))
-        >>> SameSign().scores(data, None, torch.tensor([[1, 2], [0, 0]])).tolist()
-        [1.0, 0.0]
+        ...     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
+        ...         positive = data.x.part("all")[:, 0] > 0
+        ...         return (positive[edge_index[0]] == positive[edge_index[1]]).double()
     """
 
     travels: ClassVar[str] = "the part that is compared, along every edge"
@@ -141,15 +136,12 @@ class CosineUpdates(Similarity):
     part: str = "all"
 
     def payload(self, data: Data) -> int:
-        """Return P_part where the last updates are compared: a model does not tell from where its node set out.
-
-        The change since the start follows from the model, as all nodes start from the same one.
-        """
+        """Return P_part with α > 0: a model tells its change since the start, which is common, and not the last one."""
         return width(data, self.part) if self.alpha > 0 else 0
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the mix of cosines."""
-        total = torch.zeros(edge_index.shape[1], dtype=torch.float64, device=edge_index.device)
+        total = torch.zeros_like(edge_index[0], dtype=torch.float64)
         for share, since in ((self.alpha, "x_start"), (1 - self.alpha, "x_init")):
             if share:
                 change = data.x.part(self.part) - data[since].part(self.part)
@@ -253,9 +245,10 @@ class InverseLoss(Similarity):
 
     def statistics(self, data: Data, stack: int) -> int:
         """Return how many numbers of running statistics travel with a model that is judged."""
-        return width(data, "buffers", stack) if self._whole(data) and "buffers" in data.x.specs[stack].parts else 0
+        own = self._own_statistics(data) and "buffers" in data.x.specs[stack].parts
+        return width(data, "buffers", stack) if own else 0
 
-    def _whole(self, data: Data) -> bool:
+    def _own_statistics(self, data: Data) -> bool:
         """Tell whether models are judged with their own running statistics."""
         return self.buffers == "average" or len(data.x.specs) > 1
 
@@ -266,8 +259,8 @@ class InverseLoss(Similarity):
         count = tasks.sizes(self.split)[receiver]
         if bool((count == 0).any()):
             tasks.require(self.split, "InverseLoss scores other nodes' models on")
-        plain = self._whole(data)
-        rows = Rows(data.x, receiver, sender) if plain else Rows.with_part_of(data.x, receiver, sender, "all")
+        own = self._own_statistics(data)
+        rows = Rows(data.x, receiver, sender) if own else Rows.with_part_of(data.x, receiver, sender, "all")
         loss = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split)).double()
         if bool((loss < 0).any()):
             edge = int((loss < 0).nonzero()[0])
