@@ -17,7 +17,7 @@ def consecutive(index: Tensor) -> slice | None:
     if not len(index):
         return slice(0, 0)
     first, last = int(index[0]), int(index[-1])
-    if last - first != len(index) - 1 or not bool((index.diff() == 1).all()):
+    if first < 0 or last - first != len(index) - 1 or not bool((index.diff() == 1).all()):
         return None
     return slice(first, last + 1)
 

@@ -17,6 +17,7 @@ from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
 from graphcollab.control.guard import settle, settle_validation, sift
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
+from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
@@ -222,7 +223,7 @@ class Method:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
         data = settle_validation(data, env.plane.gather(losses), env)
-        cotangent = cotangent.masked_fill(env.plane.mine(data.isolated)[:, None], 0)
+        cotangent = cotangent.masked_fill(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.device import beside, pick
 from graphcollab.engine import Engine, Rows
 from graphcollab.keyed import keyed_bits, keyed_order
 from graphcollab.stack import Stacks
@@ -56,7 +57,7 @@ def draw_centers(
         keys = seed, _DRAW_STREAM, attempt, center
         moved = []
         for t, piece in enumerate(pieces):
-            moved.append(piece[keyed_order(*keys, t, torch.arange(len(piece), device=row.device))])
+            moved.append(piece[beside(keyed_order(*keys, t, torch.arange(len(piece))), piece)])
         return torch.cat(moved)
 
     centers = torch.stack([row if c == attempt == 0 else shuffled(c) for c in range(count)])
@@ -77,7 +78,7 @@ def take_centers(models: Stacks, centers: Mapping[str, Tensor], place: Tensor) -
         place: Every node's centre, [K], or a single number.
     """
     for part, rows in centers.items():
-        rows = rows[place[models.nodes]] if place.dim() else rows[place].expand(models.num_nodes, -1)
+        rows = pick(rows, place[models.nodes]) if place.dim() else rows[int(place)].expand(models.num_nodes, -1)
         models = models.with_part(part, rows)
     return models
 
@@ -108,7 +109,7 @@ def center_losses(
     engine = env.engine if samples is None else _on_samples(env.engine, samples, env.seed, round_)
     count = len(next(iter(centers.values()))) if count is None else count
     losses = []
-    for center in torch.arange(count, device=data.node_id.device):
+    for center in torch.arange(count):
         place = center if first is None else first + center
         losses.append(engine.loss(Rows.own(take_centers(data.x, centers, place)), "train"))
     return env.plane.gather(torch.stack(losses, 1).nan_to_num(nan=torch.inf))
@@ -117,13 +118,13 @@ def center_losses(
 def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:
     """Return the engine with a few of every node's training samples, drawn without replacement."""
     tasks, split = engine.tasks, engine.tasks.splits["train"]
-    place = torch.arange(int(split.sizes.max()), device=tasks.device)
+    place = torch.arange(int(split.sizes.max()))
     bits = keyed_bits(seed, _SAMPLE_STREAM, tasks.ids[:, None], round_, place)  # [K, n]
     bits = bits.masked_fill(place >= split.sizes[:, None], torch.iinfo(torch.int64).max)
     position = bits.argsort(dim=1, stable=True)[:, :count]
     taken = split.sizes.clamp(max=count)
-    index = split.gather(torch.arange(len(taken), device=tasks.device), position)
-    index = index[torch.arange(position.shape[1], device=tasks.device) < taken[:, None]]
+    index = split.gather(torch.arange(len(taken)), position)
+    index = index[torch.arange(position.shape[1]) < taken[:, None]]
     few = Split(split.pool, index, torch.cat([taken.new_zeros(1), taken.cumsum(0)]))
     engine = copy.copy(engine)
     engine.tasks = replace(tasks, splits={**tasks.splits, "train": few})

@@ -3,61 +3,35 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.device import beside
 from graphcollab.exchange.route import AlongEdges, Route, Ways
-from graphcollab.piece import Exchanger
-from graphcollab.settings import Buffers, Positive
+from graphcollab.ops import laplacian_bound, laplacian_radius
+from graphcollab.piece import Exchanger, Field
+from graphcollab.settings import Buffers, NonNegative, Positive
+from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["Exchange", "NoExchange"]
+__all__ = ["Exchange", "LaplacianPull", "buffers_travel", "buffers_width"]
 
 
-@dataclass(frozen=True)
-class NoExchange(Exchanger):
-    """Nodes keep what they learned themselves.
+def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
+    """Tell whether buffers are averaged: that is asked for, and every architecture has some."""
+    return buffers == "average" and all("buffers" in spec.parts for spec in models.specs)
 
-    Args:
-        shown: Part of the model that travels along the edges all the same, for others to look at: the weigher compares
-            it, and counts it. A run without a graph then has all pairs. None: nothing travels.
 
-    Example:
-        >>> NoExchange().along_edges, NoExchange(shown="head").part
-        (False, 'head')
-    """
-
-    shown: str | None = None
-
-    @property
-    def part(self) -> str:
-        """Part of the model that is looked at."""
-        return self.shown or "all"
-
-    @property
-    def along_edges(self) -> bool:
-        """Whether models travel."""
-        return self.shown is not None
-
-    @property
-    def agrees(self) -> Mapping[str, object]:
-        """The part, if some is shown."""
-        return {} if self.shown is None else {"part": self.shown}
-
-    def __call__(self, data: Data, env: Env) -> Data:
-        """Leave every model as it is."""
-        return data
-
-    def at_server(self, data: Data) -> Tensor | None:
-        """Nobody sends anything to a server."""
-        return None if self.along_edges else torch.zeros_like(data.trains)
+def buffers_width(models: Stacks, buffers: Buffers) -> int:
+    """Return how many numbers of buffers travel with every model that is exchanged."""
+    return models.part("buffers").shape[1] if buffers_travel(models, buffers) else 0
 
 
 @dataclass(frozen=True)
@@ -75,12 +49,11 @@ class Exchange(Exchanger):
 
     The route says who hears whom, with which weights, and who pays:
 
-    - `AlongEdges`: nodes hear their neighbours, with the weigher's weights.
+    - `AlongEdges`: nodes hear their neighbours, with the weigher's weights. `AtServer`: a server does the mixing.
     - `ThroughServer`: all nodes of a server get one average. Base, message and a are averaged alike, so with a server's
       step size s it is ``Exchange("x_start", "update", scale=s)``: from the mean of the models that the round began
       with.
     - `ThroughCenters`: so do the nodes of every cluster, and the servers keep the averages.
-    - `AtServer`: as `AlongEdges`, but a server does the mixing. `NeighborhoodMeans`: it does so for nodes at rest too.
 
     Args:
         base: b.
@@ -99,10 +72,6 @@ class Exchange(Exchanger):
 
     Raises:
         ValueError: If a part is named twice.
-
-    Example:
-        >>> Exchange(part="head").along_edges
-        True
     """
 
     base: Literal["zero", "x", "x_start", "update"] = "zero"
@@ -173,7 +142,7 @@ class Exchange(Exchanger):
         sent.x = data.x_local
         gradient = env.plane.products(cotangent, _term(sent, self.message, self.part), data.edge_index)
         if self.against is not None:
-            own = env.plane.gather((cotangent * _term(sent, self.against, self.part)).sum(1))
+            own = env.plane.gather((cotangent * _term(sent, self.against, self.part)).sum(1).cpu())
             gradient = gradient - own[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)
@@ -210,8 +179,81 @@ class Exchange(Exchanger):
         if against is not None:
             total = scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
             total = env.plane.mine(total if ways.home is None else total[ways.home])
-            mixed = torch.addcmul(mixed, _term(data, against, part), total[:, None].to(mixed.dtype), value=-1)
+            total = beside(total[:, None].to(mixed.dtype), mixed)
+            mixed = torch.addcmul(mixed, _term(data, against, part), total, value=-1)
         return mixed if base == "zero" else mixed + _term(data, base, part)
+
+
+@dataclass(frozen=True)
+class LaplacianPull(Exchange):
+    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large.
+
+    From `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
+    <https://arxiv.org/abs/2409.05539>`_, eq. 2 and 4:
+
+    .. math::
+        x_i \leftarrow x_i - \eta \rho \sum_k w_{ik} (x_i^0 - x_k^0), \qquad X \leftarrow X - \eta\rho\, L_w X^0
+
+    with :math:`x^0` the models at the round's start and x those after the local step of size η. The step is stable if
+    :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
+    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run whose step is outside that bound warns, once, with
+    the number. Nodes that are late or away pull at nobody.
+
+    Args:
+        scale: ηρ.
+        lr: η, the local step's.
+        smoothness: L, where it is known. Default: 0, with which only the pull's own part is judged.
+    """
+
+    base: Literal["zero", "x", "x_start", "update"] = "x"
+    message: Literal["x", "x_start", "update"] = "x_start"
+    against: Literal["x", "x_start", "update"] | None = "x_start"
+    scale: Positive = 5e-4
+    lr: Positive = 0.01
+    smoothness: NonNegative = 0.0
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("pull_warned", "scalar", "whether the warning about the step size has been given"),
+    )
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check the part, and the step size on the graph as it is at first."""
+        data = copy.copy(super().init(data, env))
+        data.pull_warned = False
+        return self._check_step(data, env)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Pull, and count the models that travelled."""
+        return super().__call__(self._check_step(data, env), env)
+
+    def _check_step(self, data: Data, env: Env) -> Data:
+        """Warn, once in a run, if the step size is outside the bound."""
+        rho = self.scale / self.lr
+
+        def reach(eigenvalue: float) -> float:
+            return self.lr * self.smoothness + self.scale * eigenvalue
+
+        if data.pull_warned:
+            return data
+        sender, receiver = data.edge_index
+        known = env.plane.tell(data.edge_weight, receiver)
+        if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
+            return data
+        weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0)
+        largest = laplacian_radius(data.edge_index, weight, data.num_nodes)
+        if reach(largest) < 2:
+            return data
+        warnings.warn(
+            f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {rho:g} · {largest:g}) = "
+            f"{reach(largest):.3g} is not below 2, the bound of stability (λ: the largest eigenvalue of the graph's "
+            f"Laplacian): models may diverge; use rho below {max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a "
+            "smaller lr",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        data = copy.copy(data)
+        data.pull_warned = True
+        return data
 
 
 def _term(data: Data, name: str, part: str) -> Tensor:

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.allowed import components, without_the_alone
-from graphcollab.control.at_work import edges_in_use, has_neighbors, weights_in_use
-from graphcollab.exchange.servers import SERVER, connect_servers
-from graphcollab.piece import Field, Piece
+from graphcollab.control.at_work import edges_in_use, weights_in_use
+from graphcollab.device import beside, pick
+from graphcollab.piece import Piece
 from graphcollab.typing import Env
 
-__all__ = ["AlongEdges", "AtServer", "Route", "Ways"]
+__all__ = ["AlongEdges", "Route", "Ways"]
 
 
 class Ways(NamedTuple):
@@ -49,13 +48,13 @@ class Ways(NamedTuple):
         if self.home is None:
             return sums
         home = env.plane.mine(self.home)
-        return sums.expand(len(home), -1) if self.places == 1 else sums[home]
+        return sums.expand(len(home), -1) if self.places == 1 else pick(sums, home)
 
     def unless_kept(self, env: Env, new: Tensor, old: Tensor) -> Tensor:
         """Return new rows [k, P], but the old ones of nodes that keep theirs."""
         if self.keeps is None or (self.places == 1 and not bool(self.keeps.any())):
             return new
-        return torch.where(env.plane.mine(self.keeps)[:, None], old, new)
+        return torch.where(beside(env.plane.mine(self.keeps)[:, None], old), old, new)
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,11 @@ class Route(Piece, ABC):
     """Whether models are mixed along the graph's edges."""
     shares_base: ClassVar[bool] = False
     """Whether the base of an exchange is mixed like its message, since a place belongs to many nodes."""
-    serves_rest: ClassVar[bool] = False
-    """Whether nodes at rest are given models too."""
+
+    @property
+    def serves_rest(self) -> bool:
+        """Whether nodes at rest are given models too."""
+        return False
 
     def parts(self, part: str) -> list[str]:
         """List the parts of a model that travel one by one, of the part that is exchanged."""
@@ -130,12 +132,7 @@ class AlongEdges(Route):
 
     def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return the edges' weights, with those of senders at rest given to others."""
-        in_use = edges_in_use(data)
-        if pulls and in_use is not None:
-            keeps: Tensor | None = ~data.trains
-            weight = data.edge_weight.masked_fill(~in_use | ~data.trains[data.edge_index[1]], 0)
-        else:
-            weight, keeps = weights_in_use(data, in_use)
+        weight, keeps = self._weights(data, pulls)
         loop = data.edge_index[0] == data.edge_index[1]
         return (weight.masked_fill(loop, 0) if self.neighbors_only else weight), keeps
 
@@ -144,22 +141,8 @@ class AlongEdges(Route):
         weight, keeps = self.shares(data, pulls)
         return Ways(data.edge_index, weight, data.num_nodes, keeps=keeps)
 
-
-@dataclass(frozen=True)
-class AtServer(AlongEdges):
-    """Models are mixed along the graph's edges, but at a server that all of them go up to.
-
-    The server knows the weights, so a node sends its model once, whoever is to hear it, and gets one mixture back.
-    Nodes at work (those that both train and serve) pay for both, if they have a neighbour; edges cost nothing.
-    """
-
-    keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
-    travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and a mixture down"
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Connect every node that may have neighbours to the server."""
-        return connect_servers(data, env, without_the_alone(components(data, mutual=False)))
-
-    def at_server(self, data: Data) -> Tensor:
-        """Nodes at work that have neighbours."""
-        return data.trains & data.serves & has_neighbors(data)
+    def _weights(self, data: Data, pulls: bool) -> tuple[Tensor, Tensor | None]:
+        in_use = edges_in_use(data)
+        if not pulls or in_use is None:
+            return weights_in_use(data, in_use)
+        return data.edge_weight.masked_fill(~in_use | ~data.trains[data.edge_index[1]], 0), ~data.trains

@@ -1,18 +1,28 @@
-"""Servers, and the links of nodes to them."""
+"""Routes that lead through servers, and the links of nodes to them."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import scatter
 
+from graphcollab.control.allowed import components, server_groups, without_the_alone
+from graphcollab.control.at_work import has_neighbors
+from graphcollab.device import beside
+from graphcollab.exchange.route import AlongEdges, Route, Ways
+from graphcollab.keyed import keyed_bits
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
+from graphcollab.settings import Incomplete
 from graphcollab.typing import Env
 
-__all__ = ["SERVER", "connect_servers", "linked", "per_server", "places", "sends_to_server"]
+__all__ = ["SERVER", "AtServer", "ThroughCenters", "ThroughServer", "connect_servers", "places"]
 
 SERVER = Field("server", "relation", "every node's link to its server; a node that is alone has none")
 
@@ -34,24 +44,224 @@ def connect_servers(data: Data, env: Env, place: Tensor, count: int | None = Non
     return data
 
 
-def linked(data: Data) -> Tensor:
-    """Return which nodes have a server, [K]."""
-    nobody = torch.zeros_like(data.trains)
-    return nobody.index_fill_(0, data.server.edge_index[0], True) if "server" in data else nobody
-
-
-def sends_to_server(data: Data) -> Tensor:
-    """Return the nodes at work (those that both train and serve) that have a server, [K]."""
-    return data.trains & data.serves & linked(data)
-
-
 def places(server: Relation) -> Tensor:
     """Return every node's server, [K]; -1 if it has none."""
     node, place = server.edge_index
     return torch.full((server.size[0],), -1, device=place.device).index_copy_(0, node, place)
 
 
-def per_server(values: Tensor, server: Relation) -> Tensor:
-    """Return the sums of the links' values [L] for every server."""
-    total = torch.zeros(server.size[1], dtype=values.dtype, device=values.device)
-    return total.index_add_(0, server.edge_index[1], values)
+@dataclass(frozen=True)
+class AtServer(AlongEdges):
+    r"""Models are mixed along the graph's edges, but at a server that all of them go up to.
+
+    The server knows the weights, so a node sends its model once, whoever is to hear it, and gets one mixture back.
+    Nodes at work (those that both train and serve) pay for both, if they have a neighbour; edges cost nothing.
+
+    Args:
+        for_rest: Nodes at rest get a mixture too, and are judged by it. All are weighted means over the nodes S at work
+
+            .. math::
+                x_i \leftarrow \frac{\sum_{j \in S} w_{ij} x_j}{\sum_{j \in S} w_{ij}}
+
+            with the node itself among them where it has a self-loop, and a node of whose neighbours none is at work
+            keeps its model. Nodes with the same neighbours and weights share a mean: it is computed once, so their
+            models are equal bit for bit, and what is computed grows with the number of different neighbourhoods and not
+            with that of edges.
+    """
+
+    for_rest: bool = False
+
+    keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
+    travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and a mixture down"
+
+    @property
+    def serves_rest(self) -> bool:
+        """What the setting says."""
+        return self.for_rest
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Connect every node that may have neighbours to the server."""
+        return connect_servers(data, env, without_the_alone(components(data, mutual=False)))
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have neighbours."""
+        return data.trains & data.serves & has_neighbors(data)
+
+    def ways(self, data: Data, pulls: bool = False) -> Ways:
+        """Return the edges; for nodes at rest too, those of one node of every neighbourhood."""
+        if not self.for_rest:
+            return super().ways(data, pulls)
+        sender, receiver = data.edge_index
+        share, keeps = self.shares(data, pulls)
+        group = _alike(data, share)
+        first = scatter(torch.arange(len(group), device=group.device), group, reduce="min")  # [G]
+        speaks = first[group[receiver]] == receiver
+        edges = torch.stack([sender[speaks], group[receiver[speaks]]])
+        return Ways(edges, share[speaks], len(first), group, keeps)
+
+    def _weights(self, data: Data, pulls: bool) -> tuple[Tensor, Tensor | None]:
+        if not self.for_rest:
+            return super()._weights(data, pulls)
+        sender, receiver = data.edge_index
+        weight = data.edge_weight.masked_fill(~(data.trains & data.serves)[sender], 0)
+        total = scatter(weight, receiver, dim_size=data.num_nodes)
+        keeps = (total <= 0) | data.isolated
+        return (weight / total.masked_fill(keeps, 1)[receiver]).masked_fill(keeps[receiver], 0), keeps
+
+
+@dataclass(frozen=True)
+class ThroughServer(Route):
+    """Models go up to a server, and their average comes down to every node.
+
+    A bipartite graph in place of a complete one, so the cost is K d and not K² d. Weights are normalised over the nodes
+    at work (those that both train and serve). A server that hears from nobody changes nothing. A node that sends is
+    charged d floats up and d down; the others get the average only to be judged by it.
+
+    Where edges were given, every connected component has a server of its own, and all its nodes must be allowed to hear
+    each other. A node without neighbours, or the only one of its cluster, has no server: it sends nothing and keeps
+    what it has learned.
+
+    Args:
+        weights: ``"counts"``: a node counts by its training samples; ``"uniform"``: all nodes count alike.
+        within: ``"cluster"``: every true cluster has a server of its own (an oracle); None: there is one for all.
+        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component are averaged although not all of them
+            are allowed to hear each other. Edges that go one way only, from one component to another, are not used.
+
+    Raises:
+        ValueError: If true clusters are needed and not known, or nodes that are connected may not hear each other.
+    """
+
+    weights: Literal["counts", "uniform"] = "counts"
+    within: Literal["cluster"] | None = None
+    incomplete: Incomplete = "refuse"
+
+    along_edges: ClassVar[bool] = False
+    shares_base: ClassVar[bool] = True
+    serves_rest: ClassVar[bool] = True
+    beyond_edges: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
+    travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and the average down"
+
+    def parts(self, part: str) -> list[str]:
+        """A server may average parts that do not lie side by side."""
+        return part.split("+")
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Connect every node to its server."""
+        within = env.engine.tasks.require_cluster() if self.within else None
+        return connect_servers(data, env, server_groups(data, env, within, self.incomplete))
+
+    def ways(self, data: Data, pulls: bool = False) -> Ways:
+        """Return the links to servers."""
+        weight, total = _link_weights(data, self.weights)
+        home = places(data.server)
+        keeps = (home < 0) | (total[home] == 0) | data.isolated
+        return Ways(data.server.edge_index, weight, data.server.size[1], home, keeps)
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have a server."""
+        return _sends(data)
+
+
+@dataclass(frozen=True)
+class ThroughCenters(Route):
+    r"""Models go up to the centre that their node has chosen (`ChooseCenter`), and move it.
+
+    From `An Efficient Framework for Clustered Federated Learning (Ghosh et al., NeurIPS 2020)
+    <https://arxiv.org/abs/2006.04088>`_, algorithm 1, with S_j the nodes at work that chose centre j, m nodes at work
+    in all, and x_i what node i made of θ_j: by model averaging, or by gradient averaging, where x_i is one step
+    :math:`\theta_j - \gamma g_i` away,
+
+    .. math::
+        \theta_j \leftarrow \frac{1}{|S_j|} \sum_{i \in S_j} x_i \qquad \text{or} \qquad
+        \theta_j \leftarrow \theta_j + \frac{1}{m} \sum_{i \in S_j} (x_i - \theta_j)
+        = \theta_j - \frac{\gamma}{m} \sum_{i \in S_j} g_i
+
+    Both are a step from θ_j towards the mean of what came: a whole one, or :math:`|S_j| / m` of one. A centre that
+    nobody at work has chosen stays. Every node then holds the centre it had chosen, until it chooses again. A node that
+    sends is charged all C centres down and d floats up. Where edges were given, all of this holds for every connected
+    component by itself, see `ChooseCenter`.
+
+    Args:
+        weights: ``"uniform"``: all nodes count alike; ``"counts"``: by their training samples.
+        divide: ``"cluster"``: model averaging; ``"all"``: gradient averaging, which divides by all nodes. Buffers are
+            averaged under either form.
+    """
+
+    weights: Literal["counts", "uniform"] = "uniform"
+    divide: Literal["all", "cluster"] = "cluster"
+
+    along_edges: ClassVar[bool] = False
+    shares_base: ClassVar[bool] = True
+    serves_rest: ClassVar[bool] = True
+    beyond_edges: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = (
+        SERVER,
+        Field("centers", "replicated", "the servers' models by part, [C, P_part] each, component by component", "run"),
+        Field("center_count", "scalar", "C"),
+    )
+    travels: ClassVar[str] = "nodes at work: 4 · (C + 1) · P bytes, all C centres down and one model up"
+
+    def ways(self, data: Data, pulls: bool = False) -> Ways:
+        """Return the links to centres.
+
+        Raises:
+            ValueError: If there are no centres, since no `ChooseCenter` has drawn them.
+        """
+        if "centers" not in data:
+            raise ValueError("ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part")
+        home = places(data.server)
+        weight, _ = _link_weights(data, self.weights)
+        return Ways(data.server.edge_index, weight, data.server.size[1], home, data.isolated | (home < 0))
+
+    def land(self, data: Data, sums: Mapping[str, Tensor]) -> tuple[Data, Mapping[str, Tensor]]:
+        """Move the centres towards what came, and keep them."""
+        _, total = _link_weights(data, self.weights)
+        heard = (total > 0).to(total.dtype)
+        groups = total.view(-1, data.center_count)  # of connected components
+        share = (groups / groups.sum(1, keepdim=True).clamp(min=torch.finfo(total.dtype).tiny)).flatten()
+        centers = {}
+        for part, mean in sums.items():
+            step = share if self.divide == "all" and part != "buffers" else heard
+            centers[part] = torch.lerp(data.centers[part], mean, beside(step[:, None], mean))
+        data = copy.copy(data)
+        data.centers = centers
+        return data, centers
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have a centre."""
+        return _sends(data)
+
+    def comes_down(self, data: Data) -> int:
+        """All centres: a node tries each of them before it chooses."""
+        return int(data.center_count)
+
+
+def _sends(data: Data) -> Tensor:
+    """Return the nodes at work that have a server, [K]."""
+    linked = places(data.server) >= 0 if "server" in data else torch.zeros_like(data.trains)
+    return data.trains & data.serves & linked
+
+
+def _link_weights(data: Data, weights: str) -> tuple[Tensor, Tensor]:
+    """Return what every link counts for in its server's average, [L], and what servers have heard in all, [S].
+
+    Links of nodes at rest count for nothing; those of a server that hears from others sum to 1.
+    """
+    count = torch.ones_like(data.server.values) if weights == "uniform" else data.server.values
+    node, place = data.server.edge_index
+    sent = count * (data.trains & data.serves)[node]
+    total = sent.new_zeros(data.server.size[1]).index_add_(0, place, sent)
+    return sent / total[place].clamp(min=torch.finfo(sent.dtype).tiny), total
+
+
+def _alike(data: Data, weight: Tensor) -> Tensor:
+    """Number the nodes such that those with the same neighbours and weights have the same number, [K].
+
+    A node's neighbours are told by the sum of 64 random bits per neighbour and weight, modulo 2⁶⁴. Of a million
+    different neighbourhoods, two have the same sum with a probability of 3 · 10⁻⁸.
+    """
+    sender, receiver = data.edge_index
+    bits = keyed_bits(sender, weight.double().view(torch.int64))
+    total = torch.zeros(data.num_nodes, dtype=torch.int64, device=bits.device).index_add_(0, receiver, bits)
+    return total.unique(return_inverse=True)[1]

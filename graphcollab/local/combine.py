@@ -11,6 +11,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside
 from graphcollab.ops import bundle_gram, bundle_sum, cone_coefficients
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, Fraction, NonNegative, Real
@@ -146,10 +147,10 @@ class ProjectedGradient(Combine):
                 over layers, weighted by their sizes.
         """
         sizes = list(sizes) if self.per_layer else [own.shape[1]]
-        directions, total = [], own.new_zeros(len(own), others.shape[1] + 1, dtype=torch.float64)
+        directions, total = [], torch.zeros(len(own), others.shape[1] + 1, dtype=torch.float64)
         for mine, theirs in zip(own.split(sizes, 1), others.split(sizes, 2), strict=True):
             u = cone_coefficients(bundle_gram(mine, theirs), self.margin)
             coefficient = torch.cat([torch.ones_like(u[:, :1]), u], 1)
-            directions.append(bundle_sum(coefficient, mine, theirs))
+            directions.append(bundle_sum(beside(coefficient, mine), mine, theirs))
             total += coefficient * mine.shape[1]
         return torch.cat(directions, 1), total / own.shape[1]

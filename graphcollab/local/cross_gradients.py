@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
+from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer
 from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit
@@ -103,9 +104,10 @@ class CrossGradients(Local):
         """Ask the neighbours, and take the round's step."""
         taken, gradients = self._own_gradients(data, env)
         own = gradients.part(self.part)
-        finite = env.plane.gather(torch.isfinite(_squares(own)))
+        finite = env.plane.gather(torch.isfinite(_squares(own)).cpu())
         taken.bad_step = taken.bad_step.masked_fill((taken.bad_step < 0) & ~finite, 0)
-        direction, share, weight = own.clone(), own.new_ones(data.num_nodes), data.edge_weight.to(own.dtype)
+        direction, weight = own.clone(), data.edge_weight.to(own.dtype)
+        share = torch.ones(data.num_nodes, dtype=own.dtype)
         sender, receiver = data.edge_index
         weight = weight.masked_fill(data.trains[receiver], 0)
         sizes = [math.prod(shape) for shape in data.x.specs[0].part_layout(self.part)]
@@ -117,13 +119,13 @@ class CrossGradients(Local):
             for edges in _by_receiver(receiver, asked, chunk):
                 nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
                 here = env.plane.known(nodes)
-                finite = torch.isfinite(_squares(others))
+                finite = torch.isfinite(_squares(others)).cpu()
                 bad[edges[~finite & here[:, None]]] = True
-                fine = finite.all(1) & here
-                nodes, edges, others = nodes[fine], edges[fine], others[fine]
-                place = data.x.place(nodes)
+                fine = (finite.all(1) & here).nonzero().flatten()
+                nodes, edges, others = nodes[fine], edges[fine], pick(others, fine)
+                place = beside(data.x.place(nodes), own)
                 direction[place], coefficient = self.combine(own[place], others, sizes)
-                coefficient = coefficient.to(own.dtype)
+                coefficient = coefficient.cpu().to(own.dtype)
                 share[nodes], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
             return env.plane.tell(bad, receiver).nonzero().flatten()
 
@@ -153,10 +155,11 @@ class CrossGradients(Local):
         taken.train_loss, taken.bad_step = data.train_loss.clone(), torch.full_like(data.node_id, -1)
         for s, where, row in data.x.locate(nodes) if len(nodes) else ():
             mine, width = nodes[where], data.x.specs[s].num_parameters
-            loss, gradients[s][row, :width], buffers = self._gradient(Rows.own(data.x, mine), data, env)
+            place = beside(row, data.x.tensors[s])
+            loss, gradients[s][place, :width], buffers = self._gradient(Rows.own(data.x, mine), data, env)
             if buffers is not None and buffers.shape[1]:
                 models[s] = models[s].clone()
-                models[s][row, width:] = buffers
+                models[s][place, width:] = buffers
             taken.train_loss[mine] = loss.to(data.train_loss.dtype)
             taken.bad_step[mine[~torch.isfinite(loss)]] = 0
         taken.bad_step = env.plane.publish(taken.bad_step)
@@ -198,15 +201,16 @@ class CrossGradients(Local):
         models, state = list(taken.x.tensors), {slot: list(s.tensors) for slot, s in data.fit_state.items()}
         for s, (spec, members) in enumerate(zip(data.x.specs, data.x.members, strict=True)):
             rows = data.trains[members].nonzero().flatten()
-            width, new = spec.num_parameters, models[s][rows]
-            moved = {slot: many[s][rows] for slot, many in state.items()}
+            place = beside(rows, models[s])
+            width, new = spec.num_parameters, models[s][place]
+            moved = {slot: many[s][place] for slot, many in state.items()}
             moments = {slot: [m[:, :width]] for slot, m in moved.items()}
-            gradient = direction.tensors[s][rows, :width]
-            self.optimizer.update([new[:, :width]], [gradient], moments, data.fit_step[members[rows]])
-            models[s] = models[s].index_copy(0, rows, new)
+            gradient, taken_steps = direction.tensors[s][place, :width], beside(data.fit_step[members[rows]], new)
+            self.optimizer.update([new[:, :width]], [gradient], moments, taken_steps)
+            models[s] = models[s].index_copy(0, place, new)
             for slot, m in moved.items():
-                state[slot][s] = state[slot][s].index_copy(0, rows, m)
-            lost = members[rows[~torch.isfinite(new.sum(1))]]
+                state[slot][s] = state[slot][s].index_copy(0, place, m)
+            lost = members[rows[~torch.isfinite(new.sum(1)).cpu()]]
             lost = lost[taken.bad_step[lost] < 0]
             taken.bad_step = taken.bad_step.index_fill(0, lost, 1)
         taken.bad_step = env.plane.publish(taken.bad_step)

@@ -135,8 +135,9 @@ class Fit(LocalSteps, Local):
             step = data.fit_step[nodes]
         scale = None
         if self.through is not None and "received" in data:
-            own, share = data.x.part(self.through), env.plane.mine(data.own_share)[:, None]
-            mixed = torch.where(env.plane.mine(data.trains)[:, None], share * own + data.received, own)
+            own = data.x.part(self.through)
+            share, trains = (beside(env.plane.mine(data[name])[:, None], own) for name in ("own_share", "trains"))
+            mixed = torch.where(trains, share * own + data.received, own)
             data.x, scale = data.x.with_part(self.through, mixed), {self.through: data.own_share[nodes]}
         fitted = env.engine.fit(
             Rows.own(data.x, nodes),

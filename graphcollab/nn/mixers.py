@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside, pick
 from graphcollab.nn.mixer import Mixer
 from graphcollab.stack import ParamSpec
 
@@ -92,9 +93,9 @@ class Mixers:
         """Encode changes of some nodes' models [k, P_part] as [k, D], every node's by its own mixer. Default: all."""
         group = self.group if nodes is None else self.group[nodes]
         rows = [(group == g).nonzero().flatten() for g in range(len(self.mixers))]
-        codes = [mixer.encode(change[some], spec, part) for mixer, some in zip(self.mixers, rows, strict=True)]
+        codes = [mixer.encode(pick(change, some), spec, part) for mixer, some in zip(self.mixers, rows, strict=True)]
         zeros = codes[0].new_zeros(len(change), codes[0].shape[1])
-        return zeros.index_copy(0, torch.cat(rows), torch.cat(codes))
+        return zeros.index_copy(0, beside(torch.cat(rows), change), torch.cat(codes))
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -117,9 +118,9 @@ class Mixers:
         )
 
     def to(self, *args: object, **kwargs: object) -> Mixers:
-        """Move to a device."""
+        """Move the encoders to a device."""
         moved = tuple(one.to(*args, **kwargs) for one in self.mixers)
-        return replace(self, mixers=moved, group=self.group.to(next(iter(moved[0].tensors.values())).device))
+        return replace(self, mixers=moved)
 
     def cpu(self) -> Mixers:
         """Move to the CPU, as ``Data.cpu`` asks."""

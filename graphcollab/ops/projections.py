@@ -159,7 +159,7 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
         margin: Lower bound of the coefficients.
 
     Shapes:
-        Output: [R, m], float64. The coefficient of a vector of zeros is the margin.
+        Output: [R, m], float64 on the CPU. The coefficient of a vector of zeros is the margin.
 
     Example:
         >>> cone_coefficients(torch.tensor([[[0.25, -0.25], [-0.25, 0.3125]]]))
@@ -178,7 +178,7 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
         there = (length[r, 1:] > 0).nonzero().flatten()
         found, _ = nnls(vectors[:, 1 + there.numpy()], -vectors[:, 0], maxiter=ITERATIONS * size)
         coefficient[r, there] += torch.from_numpy(found) * length[r, 0] * inverse[r, 1 + there]
-    return coefficient.to(gram.device)
+    return coefficient
 
 
 def _vectors(gram: Tensor) -> Tensor:

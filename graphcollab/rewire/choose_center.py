@@ -13,8 +13,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import server_groups
-from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.device import beside
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
+from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.exchange.servers import connect_servers, places
 from graphcollab.piece import Field, Rewiring
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
@@ -130,7 +131,7 @@ class ChooseCenter(Rewiring):
         centers = data.centers if self.centers is None and known == wanted else self._begin(data, env, group)
         data = copy.copy(data)
         data.center_count = self.clusters
-        data.unused = {"rounds": torch.zeros(many, dtype=torch.int64, device=data.x.device), "said": False}
+        data.unused = {"rounds": torch.zeros(many, dtype=torch.int64), "said": False}
         return self._choose(data, env, centers, group, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -155,7 +156,7 @@ class ChooseCenter(Rewiring):
             better = ~done & (share > most)
             for part, rows in centers.items():
                 before = best[part].view(groups, *rows.shape)  # [G, C, P]
-                best[part] = torch.where(better[:, None, None], rows, before).flatten(0, 1)
+                best[part] = torch.where(beside(better[:, None, None], rows), rows, before).flatten(0, 1)
             most, done = torch.where(better, share, most), done | (share >= (self.least_share or 0.5 / self.clusters))
             if bool(done.all()):
                 break

@@ -30,12 +30,12 @@ class Callback:
     is evaluated, ``on_evaluate``; then ``on_stop`` and ``on_end``. It calls callbacks as they were given, then the
     progress bar; a checkpoint comes after all of them. Only ``on_stop`` goes the other way: the last state is saved
     before anything is put back.
+
+    Attributes:
+        needs: Splits that every node must have samples in.
     """
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Splits that every node must have samples in."""
-        return ()
+    needs: tuple[str, ...] = ()
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         """Called before the first round that is played (after a resume: of those left)."""
@@ -125,9 +125,9 @@ class RecordGraph(Callback):
         if self.rounds is not None and data.round not in self.rounds:
             return
         edge_index, edge_weight = last_graph(data)
-        history.graphs[data.round] = (edge_index.cpu(), edge_weight.cpu())
+        history.graphs[data.round] = edge_index.cpu(), edge_weight.cpu()
         if self.scores and "scores" in data and data.round not in history.scores:
-            history.scores[data.round] = (data.scores.edge_index.cpu(), data.scores.values.cpu())
+            history.scores[data.round] = data.scores.edge_index.cpu(), data.scores.values.cpu()
 
 
 class HistoryLog(Callback):
@@ -174,9 +174,9 @@ class TensorBoardLog(Callback):
     def on_evaluate(self, data: Data, history: History) -> None:
         """Write the last evaluation."""
         for name in history.values:
-            for kind, value in history.summary(name).items():
-                if kind in ("mean", "worst10", "std"):
-                    self.writer.add_scalar(f"{name}/{kind}", value, data.round)
+            summary = history.summary(name)
+            for kind in ("mean", "worst10", "std"):
+                self.writer.add_scalar(f"{name}/{kind}", summary[kind], data.round)
 
     def on_end(self, data: Data, history: History) -> None:
         """Flush and close."""
@@ -192,10 +192,7 @@ class WatchMerging(Callback):
     `graphcollab.report.merge_curves`, and `HealthCheck` warns where it keeps hurting.
     """
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Validation samples."""
-        return ("val",)
+    needs = ("val",)
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         """Go on from the values of the last round, which a resumed history has."""
@@ -236,7 +233,8 @@ class ProbeSimilarity(Callback):
 
     Args:
         metric: What is measured.
-        nodes: Who measures, by position. Default: all, which takes K² measurements.
+        nodes: Who measures, by position. Default: all, which takes K² measurements. A node that a run does not have is
+            a ValueError at its start.
         rounds: Rounds, counted from 1. Default: every round.
     """
 
@@ -245,19 +243,11 @@ class ProbeSimilarity(Callback):
         self, metric: Similarity, nodes: Collection[Natural] | None = None, rounds: Collection[Count] | None = None
     ) -> None:
         self.metric, self.nodes, self.rounds = metric, None if nodes is None else list(nodes), rounds
+        self.needs = metric.needs
         self.found: tuple[Tensor, Tensor] | None = None
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Splits that the metric reads."""
-        return self.metric.needs
-
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Check that the nodes exist.
-
-        Raises:
-            ValueError: If one does not.
-        """
+        """Check that the nodes exist."""
         self.found = None
         unknown = [k for k in self.nodes or () if k >= data.num_nodes]
         if unknown:

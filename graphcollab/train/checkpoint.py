@@ -52,15 +52,7 @@ Loaded = tuple[Data, History, dict[str, Any]]
 
 
 def write_checkpoint(folder: Path, data: Data, history: History, about: Mapping[str, Any], journal: Journal) -> None:
-    """Write the state and the manifest into a folder; the history has been written.
-
-    Args:
-        folder: The new folder; it holds the history's file, flushed.
-        data: The state after a round.
-        history: What happened so far.
-        about: What the run is, as plain values; a resumed run must be the same.
-        journal: What the history's file holds.
-    """
+    """Write the state and the manifest into a folder, which holds the history's file already, flushed."""
     tensors: dict[str, Tensor] = {}
     state = encode({name: data[name] for name in sorted(data.keys())}, "data", tensors)
     rest = encode(journal.rest(history), "history", tensors)
@@ -80,23 +72,29 @@ def write_checkpoint(folder: Path, data: Data, history: History, about: Mapping[
 
 def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
     """Read a checkpoint as `load_checkpoint` does; nothing is decoded before all checksums were found right."""
-    content = _manifest(path)
+    if path.is_file():
+        raise ValueError(f"{path} is no checkpoint; a checkpoint ({FORMAT} {VERSION}) is a folder with a {MANIFEST}")
+    if not path.is_dir():
+        raise FileNotFoundError(f"there is no checkpoint at {path}")
+    _require_version(path)
     try:
+        head, _, text = (path / MANIFEST).read_bytes().partition(b"\n")
+        _require(head + b"\n" == _head(text), MANIFEST)
+        content = json.loads(text)
         tensors: dict[str, Tensor] = {}
         for part in content["parts"]:
             file = path / _plain(part["name"])
             with file.open("rb") as opened:
-                _require(file, file.stat().st_size, hashlib.file_digest(opened, "sha256").hexdigest(), part)
+                _require(hashlib.file_digest(opened, "sha256").hexdigest() == part["sha256"], file.name)
             with safe_open(file, "pt") as stored:
                 # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
                 tensors |= {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
         log = content["log"]
         with (path / _plain(log["name"])).open("rb") as opened:
             grown = opened.read(log["length"])
-        _require(path / log["name"], len(grown), hashlib.sha256(grown).hexdigest(), log)
+        _require(hashlib.sha256(grown).hexdigest() == log["sha256"], log["name"])
         journal, history = Journal.read(grown, log["tracks"], decode(content["history"], tensors))
-        data = Data(**decode(content["data"], tensors))
-        return (data, history, dict(content["about"])), journal
+        return (Data(**decode(content["data"], tensors)), history, dict(content["about"])), journal
     except OSError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     except DAMAGES as error:
@@ -176,25 +174,6 @@ def remove_checkpoint(path: Path) -> None:
         path.unlink()
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    """Return what a checkpoint's manifest says, once its checksum was found right."""
-    if path.is_file():
-        raise ValueError(f"{path} is no checkpoint; a checkpoint ({FORMAT} {VERSION}) is a folder with a {MANIFEST}")
-    if not path.is_dir():
-        raise FileNotFoundError(f"there is no checkpoint at {path}")
-    try:
-        head, _, text = (path / MANIFEST).read_bytes().partition(b"\n")
-    except OSError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if head + b"\n" == _head(text):
-        try:
-            return dict(json.loads(text))
-        except DAMAGES as error:
-            raise ValueError(f"{path} is damaged: its manifest cannot be read ({type(error).__name__})") from error
-    _require_version(path)
-    raise ValueError(f"{path} is damaged: the checksum of its manifest does not fit")
-
-
 def _require_version(path: Path) -> None:
     """Check that a checkpoint does not say that it is of another version; what cannot be read says nothing."""
     try:
@@ -211,17 +190,13 @@ def _require_version(path: Path) -> None:
 
 
 def _head(text: bytes) -> bytes:
-    """Return a manifest's first line."""
     digest = hashlib.sha256(f"{FORMAT} {VERSION}\n".encode() + text).hexdigest()
     return f"{FORMAT} {VERSION} {digest}\n".encode()
 
 
-def _require(file: Path, length: int, digest: str, wanted: Mapping[str, Any]) -> None:
-    """Check that a file is what the manifest says."""
-    if length != wanted["length"]:
-        raise ValueError(f"{file.name} has {length} bytes and should have {wanted['length']}")
-    if digest != wanted["sha256"]:
-        raise ValueError(f"the checksum of {file.name} does not fit")
+def _require(fits: bool, name: str) -> None:
+    if not fits:
+        raise ValueError(f"the checksum of {name} does not fit")
 
 
 def _plain(name: str) -> str:

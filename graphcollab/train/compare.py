@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from graphcollab.checks import warn
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.settings import Seed, checked
 from graphcollab.tasks import Tasks
-from graphcollab.train.comparison import Comparison, Trial
+from graphcollab.train.comparison import COLUMNS, Comparison, Trial
 from graphcollab.train.identity import OtherRunError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
@@ -45,9 +45,8 @@ def compare(
 
     A trial that fails (a node's loss or prediction is not finite, or anything else goes wrong) counts as the worst: a
     setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
-    failures and fewer isolated nodes. It is warned of at once, with method, setting and seed, and
-    shown as failed in tables; all other trials go on. An error before anything is finished is raised, unless it is that
-    a model diverged.
+    failures and fewer isolated nodes. It is warned of at once, with method, setting and seed, and shown as failed in
+    tables; all other trials go on. An error before anything is finished is raised, unless it is that a model diverged.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
@@ -64,70 +63,60 @@ def compare(
             goes on where it was.
 
     Raises:
-        ValueError: If a grid names no method or has nothing to try, seeds are missing or double,
-            or there are no test data to compare on or no validation data to choose on or for a method that needs them.
+        ValueError: If a grid names no method or has nothing to try, seeds are missing or double, or there are no test
+            data to compare on or no validation data to choose on or for a method that needs them.
         TypeError: If a method does not take a setting of its grid.
         NonFiniteLossError: If all trials of all methods fail, the first error.
         FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
         OtherRunError: If a trial's folder is of another run.
         KeyboardInterrupt: At Ctrl-C, after the round.
     """
-    grids, seeds = dict(grids or {}), list(seeds)
-    points = _check(methods, grids, graphs or {}, seeds)
+    grids, graphs, seeds = dict(grids or {}), dict(graphs or {}), list(seeds)
+    points = _check(methods, grids, graphs, seeds)
     folder = settings.pop("checkpoint", None)
-    total = len(seeds) * sum(map(len, points.values()))
+    every = [(name, p, point) for name in methods for p, point in enumerate(points[name])]
+    total = len(seeds) * len(every)
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
     first: Exception | None = None
-
-    def finish(trial: Trial, result: Result | None) -> None:
-        trials.append(trial)
-        if on_trial is not None:
-            on_trial(trial, result, len(trials), total)
-
-    def fail(name: str, seed: int, point: dict[str, Any], error: Exception) -> None:
-        """Keep a trial that failed, and what was finished before it; raise where nothing is lost by that."""
-        nonlocal first
-        error.add_note(f"in trial {len(trials) + 1} of {total}: method {name!r} with {point} on seed {seed}")
-        if not kept and not isinstance(error, ArithmeticError):
-            raise error
-        first = first or error
-        text = f"{type(error).__name__}: {error}"
-        with_setting = f" with {', '.join(f'{key}={value}' for key, value in point.items())}" if point else ""
-        warnings.warn(
-            f"{name}{with_setting} failed on seed {seed} and counts as the worst setting: {text}",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        finish(Trial.failed(name, seed, point, text), None)
-
     for seed in seeds:
-        every = [(name, p, point) for name in methods for p, point in enumerate(points[name])]
+        broken = None
         try:
             drawn = tasks(seed)
-            _check_samples(drawn, any(len(many) > 1 for many in points.values()))
+            _check_samples(drawn, len(every) > len(methods))
             for name, make in methods.items():  # all of them before the first is run
                 make(**points[name][0]).check(drawn)
         except Exception as error:
             if not kept:
                 raise
-            for name, _, point in every:
-                fail(name, seed, point, error)
-            continue
+            broken = error
         for name, p, point in every:
             place = None if folder is None else Path(folder) / f"{name}-{p}-seed-{seed}"
-            edges = (graphs or {}).get(name)
+            result = None
             try:
-                result = run(methods[name](**point), drawn, model, edges, seed=seed, checkpoint=place, **settings)
+                if broken is not None:
+                    raise broken
+                made = methods[name](**point)
+                result = run(made, drawn, model, graphs.get(name), seed=seed, checkpoint=place, **settings)
             except (FolderInUseError, OtherRunError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:
-                fail(name, seed, point, error)
-                continue
-            if result.interrupted:
-                raise KeyboardInterrupt(f"stopped in trial {len(trials) + 1} of {total}")
-            kept[name, p] = result
-            finish(Trial.from_result(name, seed, point, result), result)
+                error.add_note(f"in trial {len(trials) + 1} of {total}: method {name!r} with {point} on seed {seed}")
+                if not kept and not isinstance(error, ArithmeticError):
+                    raise
+                first = first or error
+                text = f"{type(error).__name__}: {error}"
+                given = f" with {', '.join(f'{key}={value}' for key, value in point.items())}" if point else ""
+                warn(f"{name}{given} failed on seed {seed} and counts as the worst setting: {text}")
+                trial = Trial(name, seed, point, math.nan, dict.fromkeys(COLUMNS, math.nan), failure=text)
+            else:
+                if result.interrupted:
+                    raise KeyboardInterrupt(f"stopped in trial {len(trials) + 1} of {total}")
+                kept[name, p] = result
+                trial = Trial.from_result(name, seed, point, result)
+            trials.append(trial)
+            if on_trial is not None:
+                on_trial(trial, result, len(trials), total)
     if not kept and first is not None:
         raise first
     history = next(iter(kept.values())).history
@@ -174,8 +163,6 @@ def _check_samples(tasks: Tasks, tuned: bool) -> None:
 def _choose(trials: list[Trial], points: list[dict[str, Any]], select: str, higher: bool) -> list[Trial]:
     """Return one trial per seed: the setting that is best on validation data."""
     sign = 1 if higher else -1
-    if len(points) == 1:
-        return trials
 
     def score(point: Mapping[str, Any], seeds: set[int]) -> tuple[int, int, float]:
         """Return how good a setting is: few failures come first, then few nodes that were left behind."""
@@ -184,7 +171,7 @@ def _choose(trials: list[Trial], points: list[dict[str, Any]], select: str, high
         mean = sum(known) / len(known) if known else -math.inf
         return len(known) - len(judged), -sum(t.isolated for t in judged), mean
 
-    every = dict.fromkeys(t.seed for t in trials)  # in the order given, as for methods with one setting
+    every = dict.fromkeys(t.seed for t in trials)  # in the order given
     out = []
     for seed in every:
         judged = set(every) if select == "pooled" else {seed}

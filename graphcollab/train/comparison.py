@@ -57,11 +57,6 @@ class Trial:
         return int(self.summary.get("isolated", 0))
 
     @classmethod
-    def failed(cls, method: str, seed: int, setting: Mapping[str, Any], failure: str) -> Trial:
-        """Return what is kept of a run that failed."""
-        return cls(method, seed, setting, math.nan, dict.fromkeys(COLUMNS, math.nan), failure=failure)
-
-    @classmethod
     def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result) -> Trial:
         """Return what is kept of a run."""
         history = result.history

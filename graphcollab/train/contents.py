@@ -7,7 +7,6 @@ import functools
 import hashlib
 import sys
 import sysconfig
-import types
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["array", "fields", "is_running", "known", "root", "standard", "state"]
+__all__ = ["attributes", "checksum", "is_running", "known", "root", "standard", "state"]
 
 LIBRARIES = frozenset({"numpy", "torch", "torch_geometric"})  # their versions say what their code does
 RUNNING = frozenset(  # what their objects hold is of the program that runs, and another time something else
@@ -27,38 +26,13 @@ RUNNING = frozenset(  # what their objects hold is of the program that runs, and
 )
 
 
-def fields(value: object) -> dict[str, Any]:
-    """Return an object's attributes, those in slots included."""
-    found: dict[str, Any] = {}
-    for one in type(value).__mro__:
-        if "__slots__" not in vars(one):  # what classes written in C have there may be places in memory
-            continue
-        for name, entry in vars(one).items():
-            if isinstance(entry, types.MemberDescriptorType):
-                with suppress(Exception):  # not filled yet
-                    found[name] = entry.__get__(value)
-    with suppress(Exception):
-        found |= object.__getattribute__(value, "__dict__")
-    return {str(name): item for name, item in found.items()}
+def checksum(value: Tensor | np.ndarray | np.generic) -> str:
+    """Return the shape, number type and checksum of an array.
 
-
-def state(value: object) -> list[Any]:
-    """Return what an object holds that no attribute shows, such as a ``Decimal`` or ``deque``, as pickling it would.
-
-    Only methods of the standard library are asked. What cannot be pickled has no such state.
+    Example:
+        >>> checksum(torch.zeros(2)) == checksum(torch.zeros(2)), checksum(torch.zeros(2)) == checksum(torch.ones(2))
+        (True, False)
     """
-    kind = type(value)
-    try:
-        found = _reduce(value, kind)
-        if not isinstance(found, tuple):
-            return [found]
-        return [*found[1:3], *(list(one) for one in found[3:5] if one is not None)]
-    except Exception:
-        return []
-
-
-def array(value: Tensor | np.ndarray | np.generic) -> str:
-    """Return the shape, number type and checksum of an array."""
     if isinstance(value, np.ndarray | np.generic):
         held = np.asarray(value)
         try:
@@ -68,10 +42,41 @@ def array(value: Tensor | np.ndarray | np.generic) -> str:
     tensor = value.detach()
     if tensor.layout != torch.strided:
         tensor = tensor.to_sparse_coo().coalesce()
-        return f"{list(tensor.shape)} sparse {array(tensor.indices())} {array(tensor.values())}"
+        return f"{list(tensor.shape)} sparse {checksum(tensor.indices())} {checksum(tensor.values())}"
     tensor = tensor.cpu().resolve_conj().resolve_neg()
-    content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
     return f"{list(tensor.shape)} {tensor.dtype} {_digest(content)}"
+
+
+def attributes(value: object) -> dict[str, Any]:
+    """Return an object's attributes, those in slots included."""
+    with suppress(Exception):
+        found: Any = object.__getstate__(value)
+        own, slots = found if isinstance(found, tuple) else (found, None)
+        return {str(name): item for name, item in {**(slots or {}), **(own or {})}.items()}
+    return {}
+
+
+def state(value: object) -> list[Any]:
+    """Return what an object holds that no attribute shows, such as a ``Decimal`` or ``deque``, as pickling it would.
+
+    Only methods of the standard library are asked. What cannot be pickled has no such state.
+    """
+    kind = type(value)
+    found: Any = ()
+    with suppress(Exception):
+        if isinstance(value, Iterator):  # reading on would change it
+            return []
+        if standard(root(kind)) and kind in copyreg.dispatch_table:
+            found = copyreg.dispatch_table[kind](value)
+        for name, given in (("__reduce_ex__", (4,)), ("__reduce__", ())):
+            owner = next(one for one in kind.__mro__ if name in vars(one))
+            if not found and owner is not object and standard(root(owner)) and not is_running(owner):
+                found = vars(owner)[name](value, *given)
+        if isinstance(found, tuple):
+            return [*found[1:3], *(list(one) for one in found[3:5] if one is not None)]
+        return [found]
+    return []
 
 
 def root(value: object) -> str:
@@ -99,18 +104,5 @@ def standard(name: str) -> bool:
     return file is None or any(Path(file).is_relative_to(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib"))
 
 
-def _reduce(value: Any, kind: type) -> Any:
-    """Return what pickling asks of an object of the standard library, or of a class that inherits from one of its."""
-    if isinstance(value, Iterator):  # reading on would change it
-        return ()
-    if standard(root(kind)) and kind in copyreg.dispatch_table:
-        return copyreg.dispatch_table[kind](value)
-    for name, given in (("__reduce_ex__", (4,)), ("__reduce__", ())):
-        owner = next(one for one in kind.__mro__ if name in vars(one))
-        if owner is not object and standard(root(owner)) and not is_running(owner):
-            return vars(owner)[name](value, *given)
-    return ()
-
-
-def _digest(content: bytes) -> str:
+def _digest(content: bytes | memoryview) -> str:
     return hashlib.sha256(content).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""What functions, classes and modules do, as short text that is the same in every process."""
+"""What values of any class are and do, as short text that is the same in every process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import functools
 import hashlib
 import types
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -15,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab.train.contents import array, fields, is_running, known, root, state
+from graphcollab.train.contents import attributes, checksum, is_running, known, root, state
 
-__all__ = ["codes_in", "fingerprint", "layers", "settings"]
+__all__ = ["fingerprint", "found_in", "layers"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device)
 INSIDE = frozenset({*vars(nn.Module()), "training"})  # what every module has
@@ -49,19 +50,15 @@ def fingerprint(value: object) -> str:
     return reader.finish(reader.text(value))
 
 
-def settings(module: nn.Module) -> str:
-    """Describe one module without its children: class, attributes, hooks, what is frozen, and code of the user's own.
+def layers(model: nn.Module) -> dict[str, str]:
+    """Describe every module in a model by its path, without its children; the path of the model itself is ``""``.
+
+    That is class, attributes, hooks, what is frozen, and code of the user's own.
 
     Example:
-        >>> settings(nn.Dropout(0.3))
-        'Dropout(inplace=False, p=0.3)'
+        >>> layers(nn.Dropout(0.3))
+        {'': 'Dropout(inplace=False, p=0.3)'}
     """
-    reader = _Reader()
-    return reader.finish(reader.module(module))
-
-
-def layers(model: nn.Module) -> dict[str, str]:
-    """Return the `settings` of every module in a model, by its path; the model's own is ``""``."""
     classes: dict[type, str] = {}
     found = {}
     for path, module in model.named_modules():
@@ -70,29 +67,31 @@ def layers(model: nn.Module) -> dict[str, str]:
     return found
 
 
-def codes_in(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Iterate over the functions that a value holds, and the objects whose classes are not this package's.
+def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
+    """Iterate over the tensors and functions that a value holds, and the objects whose classes are not this package's.
 
     Args:
         value: A method, one of its parts, or a container.
         name: What to call it.
 
     Returns:
-        Where each is, and its fingerprint.
+        What and where each is, and its checksum or fingerprint.
     """
-    if isinstance(value, (nn.Module, Tensor, *PLAIN)):
-        return
-    if isinstance(value, Mapping):
+    if isinstance(value, Tensor):
+        yield f"tensor {name}", checksum(value)
+    elif isinstance(value, nn.Module):
+        yield from found_in(value.state_dict(), name)
+    elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from codes_in(item, f"{name}[{key!r}]")
+            yield from found_in(item, f"{name}[{key!r}]")
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
-            yield from codes_in(item, f"{name}[{number}]")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and root(type(value)) == "graphcollab":
+            yield from found_in(item, f"{name}[{number}]")
+    elif dataclasses.is_dataclass(value) and root(type(value)) == "graphcollab":
         for field in dataclasses.fields(value):
-            yield from codes_in(getattr(value, field.name), f"{name}.{field.name}".lstrip("."))
-    else:
-        yield name, fingerprint(value)
+            yield from found_in(getattr(value, field.name), f"{name}.{field.name}")
+    elif not isinstance(value, PLAIN):
+        yield f"code of {name}", fingerprint(value)
 
 
 class _Reader:
@@ -115,10 +114,8 @@ class _Reader:
             if isinstance(value, PLAIN) and not isinstance(value, Enum):
                 return _shorten(repr(value))
             self._met[id(value)] = len(self._met), value
-            if isinstance(value, Tensor | np.ndarray | np.generic) and getattr(value, "dtype", None) != np.dtype(
-                object
-            ):
-                return array(value)
+            if isinstance(value, Tensor | np.ndarray | np.generic) and value.dtype != np.dtype(object):
+                return checksum(value)
             if len(self._met) > MANY:
                 return type(value).__qualname__
             if self._depth >= DEEP:
@@ -145,13 +142,12 @@ class _Reader:
 
     def module(self, module: nn.Module) -> str:
         """Describe a module without its children."""
-        kind = type(module)
+        kind, held = type(module), vars(module)
         private = not known(kind)
-        names = [name for name in vars(module) if name not in INSIDE and (private or not name.startswith("_"))]
-        own = {name: vars(module)[name] for name in names}
-        if "forward" in vars(module):
-            own["forward"] = vars(module)["forward"]
-        own |= {hooks: list(vars(module)[hooks].values()) for hooks in HOOKS if vars(module).get(hooks)}
+        own = {name: held[name] for name in held if name not in INSIDE and (private or not name.startswith("_"))}
+        if "forward" in held:
+            own["forward"] = held["forward"]
+        own |= {hooks: list(held[hooks].values()) for hooks in HOOKS if held.get(hooks)}
         if frozen := [name for name, tensor in module.named_parameters(recurse=False) if not tensor.requires_grad]:
             own["frozen"] = frozen
         if isinstance(module, GENERATED):
@@ -188,12 +184,14 @@ class _Reader:
             return f"{kind.__qualname__}.{value.name}={self.text(value.value)}{self._class(kind)}"
         if isinstance(value, GENERATED):
             return self._generated(value)
-        name = _name(value)
+        name = ""
+        with suppress(Exception):  # NumPy's functions have one, say
+            name = str(getattr(value, "__name__", ""))
         held = self._content(value) if isinstance(value, (Mapping, *CONTAINERS)) else ""
         held += "".join(map(self.text, state(value)))
         if isinstance(value, np.ndarray):
             held += self.text(value.tolist())
-        return f"{name}{kind.__qualname__}{held}({self._fields(fields(value))}){self._class(kind)}"
+        return f"{name}{kind.__qualname__}{held}({self._fields(attributes(value))}){self._class(kind)}"
 
     def _content(self, value: Any) -> str:
         if isinstance(value, Mapping):
@@ -220,8 +218,12 @@ class _Reader:
             return f"{function.__module__}.{function.__qualname__}"
         code = function.__code__
         parts = [_code(code, function.__doc__), self.text([function.__defaults__, function.__kwdefaults__])]
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        parts += [self.text(_content(cell)) for name, cell in cells if name not in _names(code, "STORE_DEREF")]
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if name not in _names(code, "STORE_DEREF"):
+                content = None
+                with suppress(ValueError):  # not filled yet
+                    content = cell.cell_contents
+                parts.append(self.text(content))
         for name in sorted(_names(code, "LOAD_GLOBAL") - _names(code, "STORE_GLOBAL")):
             parts.append(f"{name}: {self.text(function.__globals__.get(name))}")
         return f"code {_hash(*parts)}"
@@ -260,28 +262,10 @@ def _names(code: types.CodeType, operation: str) -> set[str]:
 
 def _functions(value: Any) -> list[object]:
     """Return what there is to read of an entry of a class: the functions behind it, or its value."""
-    if isinstance(value, classmethod | staticmethod):
-        return [value.__func__]
-    if isinstance(value, property):
-        return [one for one in (value.fget, value.fset) if one is not None]
-    if isinstance(value, functools.cached_property):
-        return [value.func]
+    if isinstance(value, classmethod | staticmethod | property | functools.cached_property):
+        found = (getattr(value, name, None) for name in ("__func__", "fget", "fset", "func"))
+        return [one for one in found if one is not None]
     return [] if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType) else [value]
-
-
-def _content(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None
-
-
-def _name(value: object) -> str:
-    """Return the name that NumPy's functions have, say."""
-    try:
-        return str(getattr(value, "__name__", ""))
-    except Exception:
-        return ""
 
 
 def _shorten(text: str) -> str:

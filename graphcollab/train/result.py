@@ -291,7 +291,6 @@ class Result:
         return Path(self.data.mixer.of(None if node is None else self._position(node)).save(path))
 
     def _position(self, node: int | str) -> int:
-        """Return the position of a node that is given by position or name."""
         if not isinstance(node, str):
             return node
         if node not in self.tasks.names:

@@ -91,8 +91,8 @@ def run(
             saved, also after Ctrl-C and before a round that fails.
         resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
             method, seed, data, models (with their layers' settings and code), edges, and versions. On a CPU the result
-            then equals that of an uninterrupted run bit for bit. It may ask for more rounds, but not for fewer than
-            were played. If False, start afresh and remove the checkpoints in the folder.
+            then equals that of an uninterrupted run bit for bit. More rounds may be asked for, but not fewer than were
+            played. If False, start afresh and remove the checkpoints in the folder.
         patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
@@ -185,11 +185,7 @@ def run(
 
 
 def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) -> list[Plan]:
-    """Return the plans of the run that is resumed; another way of computing would give other last bits.
-
-    Raises:
-        ValueError: If another way was asked for.
-    """
+    """Return the plans of the run that is resumed; another way of computing would give other last bits."""
     plans = [Plan(**plan) for plan in stored]
     for plan in plans:
         if backend not in ("auto", plan.backend) or chunk not in (None, plan.chunk):
@@ -201,11 +197,7 @@ def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) ->
 
 
 def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
-    """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule.
-
-    Raises:
-        ValueError: If others were asked for than the run began with.
-    """
+    """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule."""
     if stored is not None and wanted not in (None, stored):
         raise ValueError(
             f"the run began with threads={stored} and cannot be resumed with {wanted}, which would give other last "

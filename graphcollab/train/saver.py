@@ -263,7 +263,6 @@ def _own(folder: Path) -> int:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    """Lock an open file, or close it."""
     import fcntl  # not everywhere, and only needed here
 
     _OPEN.add(descriptor)

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -38,21 +38,8 @@ class Session:
 
     It plays, evaluates and tells when it is over; all else is for callbacks and the saver, without which it computes
     the same. An evaluation that failed is made up for when the run is resumed. With patience the best state is kept in
-    the ``Data``, so that a resumed run ends at the same evaluation.
-
-    Args:
-        method: What is played.
-        modules: One module per architecture.
-        env: What pieces may use; the user's callbacks are its observers.
-        data: The state.
-        history: What has been evaluated.
-        rounds: After how many rounds the run ends.
-        threads: How many threads compute.
-        metric: What models are judged by.
-        every: Rounds between evaluations; the last round is evaluated whenever it comes.
-        patience: Evaluations without a better one after which the run ends, and returns the best state.
-        callbacks: Who is told.
-        saver: Who writes checkpoints.
+    the ``Data``, so that a resumed run ends at the same evaluation. Its arguments are those of `run`, and what that has
+    made of them.
     """
 
     method: Method | Phases
@@ -104,11 +91,8 @@ class Session:
             self.saver.save_if_due(self.data, self.history)
 
     def _close_round(self) -> None:
-        """Evaluate if it is time, and decide whether the run is over.
-
-        That is decided once after every round: a callback that looks at the clock would otherwise end a run between two
-        questions, and its last round would not be evaluated.
-        """
+        # decided once after every round: a callback that looks at the clock would otherwise end a run between two
+        # questions, and its last round would not be evaluated
         round_ = self.data.round
         missing = round_ > 0 and self.history.rounds[-1:] != [round_]
         if missing and round_ % self.every == 0:
@@ -123,7 +107,6 @@ class Session:
             self._evaluate()
 
     def _finished(self) -> bool:
-        """Tell whether all rounds have been played, or the method has nothing left to do."""
         return self.data.round >= self.rounds or self.method.ends(self.data)
 
     def _evaluate(self) -> None:
@@ -142,7 +125,6 @@ class Session:
             raise
 
     def _fail(self) -> None:
-        """Say that a round or its evaluation has failed."""
         for callback in self.callbacks:
             callback.on_error(self.data, self.history)
         if self.saver:
@@ -198,7 +180,6 @@ def _finish_round_on_interrupt() -> Iterator[threading.Event]:
 
 
 def _report_isolated(data: Data, history: History) -> None:
-    """Warn of the nodes that were left behind in this round, and note them."""
     for node in data.isolated.nonzero().flatten().tolist():
         name = history.names[node]
         if name not in history.isolated:
@@ -244,16 +225,14 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         ValueError: If a callback observed something other than one value per node, or under a name that is taken.
     """
     values: dict[str, Tensor] = {"train_loss": data.train_loss, **{name: data[name] for name in SENT}}
-    models, tasks = method.models(data, env), env.engine.tasks
-    judged = torch.ones_like(data.isolated)
-    if env.attend is not None:
-        judged = env.attend.members(data, max(data.round - 1, 0))
-    unseen = judged & ~data.isolated
+    models, tasks, attend = method.models(data, env), env.engine.tasks, env.attend
+    member = torch.ones_like(data.isolated) if attend is None else attend.members(data, max(data.round - 1, 0))
+    judged = unseen = member & ~data.isolated
     for split in ("val", "test"):
         if int(tasks.sizes(split).sum()) == 0:
             continue
         loss, score = score_rows(env.engine, Rows.own(models), split, metric)
-        _require_finite(loss, judged & ~data.isolated, data, env, split)
+        _require_finite(loss, judged, data, env, split)
         values[f"{split}_loss"], values[f"{split}_metric"] = loss, score
         unseen = unseen & (tasks.sizes(split) == 0)
     nodes = unseen.nonzero().flatten()
@@ -263,21 +242,16 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         _require_finite(loss, unseen, data, env, "train")
     for observer in env.observers:
         for name, value in observer.values().items():
-            _require_new(name, value, observer, values, len(unseen))
+            where = f"{type(observer).__name__}.values()[{name!r}]"
+            if name in values:
+                raise ValueError(f"{where} would replace what the evaluation has under that name: choose another")
+            if not isinstance(value, Tensor) or value.shape != unseen.shape:
+                got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise ValueError(f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}")
             values[name] = value.to(unseen.device)
-    if env.attend is None:
+    if attend is None:
         return values
-    return {name: v if name in SENT else v.masked_fill(~judged, torch.nan) for name, v in values.items()}
-
-
-def _require_new(name: str, value: Tensor, observer: Callback, values: Mapping[str, Tensor], nodes: int) -> None:
-    """Check what a callback observed: one value per node, under a name that nothing else in the evaluation has."""
-    where = f"{type(observer).__name__}.values()[{name!r}]"
-    if name in values:
-        raise ValueError(f"{where} would replace what the evaluation has under that name: choose another")
-    if not isinstance(value, Tensor) or value.shape != (nodes,):
-        what = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"{where} must be one value per node, a tensor of shape [{nodes}], got {what}")
+    return {name: v if name in SENT else v.masked_fill(~member, torch.nan) for name, v in values.items()}
 
 
 def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:

@@ -219,7 +219,6 @@ def _pair(labels: Tensor) -> Tensor:
 
 
 def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
-    """Return a module's outputs for some samples of a split."""
     kind = type(module).__name__
     try:
         with keyed_layers(0), torch.no_grad():

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix

@@ -12,8 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
+from graphcollab.device import beside
 from graphcollab.engine import Rows
-from graphcollab.exchange.buffers import buffers_travel, buffers_width
+from graphcollab.exchange.exchange import buffers_travel, buffers_width
 from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Field, Weigher
 from graphcollab.relation import Relation
@@ -121,7 +122,7 @@ class FirstOrderGain(Weigher):
             halo = env.plane.halo(data.x.part(self.part), edge_index)
             distance = halo.put(_manhattan(own, halo.rows, halo.edge_index), edge_index.shape[1])
         length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)
-        length = env.plane.here(length, data.num_nodes)[receiver]
+        length = env.plane.here(length.cpu(), data.num_nodes)[receiver]
         apart = distance > ROUNDING * torch.finfo(own.dtype).eps * length
         fall = before.double() - after.double()
         gain = fall / distance
@@ -149,5 +150,6 @@ def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
 
 def _manhattan(a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
     """Return ‖a_i − b_j‖₁ for every edge j → i, [E], float64, a block of edges at a time."""
-    blocks = edge_index.split(max(BLOCK_NUMBERS // max(a.shape[1], 1), 1), 1)
-    return torch.cat([(a[receiver] - b[sender]).abs().sum(1, dtype=torch.float64) for sender, receiver in blocks])
+    blocks = beside(edge_index, a).split(max(BLOCK_NUMBERS // max(a.shape[1], 1), 1), 1)
+    apart = [(a[receiver] - b[sender]).abs().sum(1, dtype=torch.float64) for sender, receiver in blocks]
+    return torch.cat(apart).cpu()

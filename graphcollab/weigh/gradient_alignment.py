@@ -179,7 +179,7 @@ class GradientAlignment(Weigher):
             # the gradient of the first travels to the second, which tells the product
             one, other = env.plane.tell(env.plane.at_data(rows, gradients), both[0], both[1]).chunk(2)
             products.append((one * other).sum(1, dtype=torch.float64))
-        return env.plane.tell(torch.cat(products), pairs[1])
+        return env.plane.tell(torch.cat(products).cpu(), pairs[1])
 
     def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
         """Return the weights after the step on some edges, [E]."""

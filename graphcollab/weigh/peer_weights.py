@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.at_work import crossing_edges
-from graphcollab.exchange.buffers import buffers_width
+from graphcollab.exchange.exchange import buffers_width
 from graphcollab.piece import Field, Piece, Weigher
 from graphcollab.relation import Relation
 from graphcollab.rewire.two_stages import NeighborBag

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import parts_apart
+from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops.by_receiver import by_receiver
 from graphcollab.piece import Piece
@@ -147,7 +148,7 @@ class CosineUpdates(Similarity):
                 change = data.x.part(self.part) - data[since].part(self.part)
                 if since == "x_start" and "stopped" in data:  # a node that rests has learned nothing in this round
                     last = data.best_x.part(self.part) - data.best_start.part(self.part)
-                    change = torch.where(env.plane.mine(data.stopped)[:, None], last, change)
+                    change = torch.where(beside(env.plane.mine(data.stopped)[:, None], change), last, change)
                 cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
                 total = total + share * cosine.nan_to_num(0.0)
         return total

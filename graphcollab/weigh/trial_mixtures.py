@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.at_work import crossing_edges
+from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
 from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_seed
@@ -162,35 +163,36 @@ class TrialMixtures(Weigher):
         self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor, trial: int
     ) -> Tensor:
         """Return the scores [R] of mixtures after fine-tuning; they are made, trained and judged chunk by chunk."""
-        engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=p.device)
+        engine, out = env.engine, torch.empty(len(p), dtype=torch.float64)
         for s, where, row in data.x.locate(receiver):
             columns = data.x.specs[s].columns(self.part)
             for take, own in zip(*(t.split(engine.plans[s].chunk) for t in (where, row)), strict=True):
-                models = data.x.tensors[s][own]
-                models[:, columns] = torch.lerp(models[:, columns], sent.rows[sent.place(sender[take])], p[take, None])
+                models = data.x.tensors[s][beside(own, sent.rows)]
+                heard, share = pick(sent.rows, sent.place(sender[take])), beside(p[take, None], sent.rows)
+                models[:, columns] = torch.lerp(models[:, columns], heard, share)
                 fitted = engine.fit(
-                    Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take), device=take.device)),
+                    Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take))),
                     LocalSteps(self.epochs, self.steps, self.batch_size, self.optimizer),
                     seed=keyed_seed(env.seed, _TRIAL_STREAM, trial),
                     round_=data.round,
                 )
                 tuned = _only(data.x, s, fitted.models.tensors[0])
-                rows = Rows(tuned, receiver[take], torch.arange(len(take), device=take.device))
+                rows = Rows(tuned, receiver[take], torch.arange(len(take)))
                 out[take] = self._scores(engine, rows).masked_fill(fitted.bad_step >= 0, WORST)
         return out
 
     def _scores(self, engine: Engine, rows: Rows) -> Tensor:
         """Return accuracies or negative losses, [R]; the lowest there is where they are no numbers."""
-        out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.node.device)
+        out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.source.device)
         for chunk in engine.predict(rows, self.split):
             classes = self.compare == "metric" and not chunk.targets.is_floating_point()
             score = accuracy(chunk.outputs, chunk.targets, chunk.mask) if classes else -engine.losses_of(chunk).double()
-            out[chunk.rows] = score.nan_to_num(nan=WORST, neginf=WORST)
-        return out
+            out[beside(chunk.rows, out)] = score.nan_to_num(nan=WORST, neginf=WORST)
+        return out.cpu()
 
 
 def _only(models: Stacks, stack: int, tensor: Tensor) -> Stacks:
     """Return stacks in which rows [R, columns] of one architecture are all there is."""
     tensors = [tensor if s == stack else t[:0] for s, t in enumerate(models.tensors)]
-    rows = torch.arange(len(tensor), device=tensor.device)
+    rows = torch.arange(len(tensor))
     return Stacks(models.specs, tuple(tensors), tuple(rows if s == stack else rows[:0] for s in range(len(tensors))))

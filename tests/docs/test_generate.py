@@ -45,7 +45,7 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
     head = '"""The weigh slot."""\n\nfrom graphcollab.settings import Count\n'
     old = head + 'from graphcollab.weigh.gone import Even, Odd\n\n__all__ = [\n    "Even",\n    "Odd",\n]\n'
     new = head + (
-        'from graphcollab.weigh.formulas import Even\nfrom graphcollab.weigh.kin import Kin\n\n__all__ = ["Even", "Kin"]\n'
+        'from graphcollab.weigh.fixed import Even\nfrom graphcollab.weigh.kin import Kin\n\n__all__ = ["Even", "Kin"]\n'
     )
     assert generate.exporting(old, "weigh", files) == new
     asked = new.replace('"Kin"]', '"Kin", "near"]')

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from graphcollab.exchange import Exchange, LaplacianPull
-from graphcollab.exchange.buffers import buffers_travel
+from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.rewire import ChooseCenter
 from graphcollab.stack import ParamSpec, Stacks
 

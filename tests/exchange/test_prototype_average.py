@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from graphcollab.engine import SGD, PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
-from graphcollab.exchange.prototype_average import class_means
+from graphcollab.exchange.unmixed import class_means
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from graphcollab import Phases, run
-from graphcollab.exchange.prototype_average import class_means
+from graphcollab.exchange.unmixed import class_means
 from graphcollab.methods import fedproto, local
 from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks

@@ -15,7 +15,7 @@ from graphcollab.rewire import SampleNodes, TaskPeers
 from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import run
-from graphcollab.train.identity import _tensors
+from graphcollab.train.fingerprint import found_in
 
 # Two samples each, of two classes; their codes are themselves. Nodes 0 and 2 are alike, and 1 and 3.
 PLACES = ([0.0, 1.0], [8.0, 9.0], [0.1, 1.1], [8.0, 9.2])
@@ -177,8 +177,8 @@ def test_a_module_is_copied():
     nn.init.constant_(encoder[0].weight, 5.0)
     assert encoder.training
     assert torch.equal(peers.distances(tasks_of())[0], before)
-    assert [*_tensors(TaskPeers(encoder), "")] != [*_tensors(peers, "")]
-    assert [*_tensors(TaskPeers(copy.deepcopy(encoder)), "")] == [*_tensors(TaskPeers(encoder), "")]
+    assert [*found_in(TaskPeers(encoder), "")] != [*found_in(peers, "")]
+    assert [*found_in(TaskPeers(copy.deepcopy(encoder)), "")] == [*found_in(TaskPeers(encoder), "")]
 
 
 def test_checkpoints_know_the_encoder(tmp_path):
@@ -195,7 +195,7 @@ def test_checkpoints_know_the_encoder(tmp_path):
     assert torch.equal(resumed.data.x.tensors[0], straight.data.x.tensors[0])
     assert torch.equal(resumed.data.bytes_sent, straight.data.bytes_sent)
     assert first.data.round == 1
-    with pytest.raises(ValueError, match="of another run, which differs in tensors of the method"):
+    with pytest.raises(ValueError, match=r"of another run, which differs in tensor the method\.rewire\.encoder"):
         play(other, 3)
 
 

@@ -1,24 +1,125 @@
-"""FedProto's exchange: class prototypes up to a server, their averages down; models stay where they are."""
+"""Exchanges that leave models as they are: what arrives, if anything does, is kept beside them."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphcollab.device import beside, pick
 from graphcollab.engine import Rows
 from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
-from graphcollab.exchange.servers import places
-from graphcollab.exchange.through_server import ThroughServer
+from graphcollab.exchange.route import AlongEdges, Ways
+from graphcollab.exchange.servers import ThroughServer, places
 from graphcollab.piece import Exchanger, Field
 from graphcollab.typing import Env
 
-__all__ = ["PrototypeAverage", "class_means"]
+__all__ = ["NoExchange", "PrototypeAverage", "Receive", "class_means"]
+
+
+@dataclass(frozen=True)
+class NoExchange(Exchanger):
+    """Nodes keep what they learned themselves.
+
+    Args:
+        shown: Part of the model that travels along the edges all the same, for others to look at: the weigher compares
+            it, and counts it. A run without a graph then has all pairs. None: nothing travels.
+    """
+
+    shown: str | None = None
+
+    @property
+    def part(self) -> str:
+        """Part of the model that is looked at."""
+        return self.shown or "all"
+
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel."""
+        return self.shown is not None
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part, if some is shown."""
+        return {} if self.shown is None else {"part": self.shown}
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Leave every model as it is."""
+        return data
+
+    def at_server(self, data: Data) -> Tensor | None:
+        """Nobody sends anything to a server."""
+        return None if self.along_edges else torch.zeros_like(data.trains)
+
+
+_NEIGHBORS = AlongEdges(neighbors_only=True)
+
+
+@dataclass(frozen=True)
+class Receive(Exchanger):
+    r"""Keep what the neighbours sent, weighted, beside the own model, for the next round to train through.
+
+    .. math::
+        r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
+
+    The models ``x`` stay as they are. ``Fit(through=...)`` starts the next round from
+    :math:`\alpha_{ii} x_i + r_i`. (To mix at the end of the round, and judge nodes by their models before that, is not
+    the same for nodes at rest and for isolated ones, who keep their own model here.)
+
+    A node at rest keeps what it received last; what a node would have given senders that do not serve is its own. The
+    first round finds what came along the edges before it: the models at the start of the phase. These are not charged,
+    for after a phase that tried models on the same edges the receivers have them already, and at the start of a run
+    all models are the initial one.
+
+    Args:
+        part: Part of the model that is sent.
+
+    Shapes:
+        Keeps ``received`` [K, P_part] and ``own_share`` [K], the α_ii.
+    """
+
+    part: str = "all"
+
+    along_edges: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("received", "rows", "what neighbours sent last, weighted, [K, P_part]", known_to="owner"),
+        Field("own_share", "per_node", "the weight left for the node's own model", known_to="receiver"),
+    )
+    travels: ClassVar[str] = _NEIGHBORS.travels
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part."""
+        return {"part": self.part}
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Receive the models at the start."""
+        data = copy.copy(data)
+        own = data.x.part(self.part)
+        data.received = torch.zeros_like(own, memory_format=torch.contiguous_format)
+        data.own_share = torch.ones(data.num_nodes, dtype=own.dtype)
+        return self._receive(data, env)[0]
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Receive the models of this round, and count them."""
+        data, ways = self._receive(data, env)
+        return _NEIGHBORS.charge(data, env, ways, data.received.shape[1])
+
+    def _receive(self, data: Data, env: Env) -> tuple[Data, Ways]:
+        """Return the data with what has been received, and the ways it took."""
+        sent = data.x.part(self.part)
+        ways = _NEIGHBORS.ways(data)
+        ways = ways._replace(weight=ways.weight.to(sent.dtype))
+        given = torch.zeros_like(data.own_share).index_add_(0, ways.edge_index[1], ways.weight)
+        data = copy.copy(data)
+        data.received = ways.unless_kept(env, ways.sum(env, sent), data.received)
+        data.own_share = 1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given)
+        return data, ways
 
 
 @dataclass(frozen=True)
@@ -84,7 +185,7 @@ class PrototypeAverage(Exchanger):
         nodes = env.plane.at_home(nodes)
         means, counts = class_means(data, env, nodes, classes, width)
         weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
-        place, servers = places(data.server)[nodes], data.server.size[1]
+        place, servers = beside(places(data.server)[nodes], weight), data.server.size[1]
         total = weight.new_zeros(servers, classes).index_add_(0, place, weight)
         total = env.plane.reduce(total)  # [G, C]
         share = weight / total[place].clamp(min=1)  # [n, C]
@@ -106,11 +207,11 @@ class PrototypeAverage(Exchanger):
             prototypes = torch.where(heard[0, :, None], average[0], data.prototypes[0]).expand_as(data.prototypes)
             known = (data.prototype_known[0] | heard[0]).expand_as(data.prototype_known)
         else:
-            reached, place = env.plane.mine(reached), env.plane.mine(place)
+            reached, place = (beside(env.plane.mine(values), heard) for values in (reached, place))
             news = reached[:, None] & heard[place]  # [k, C]
             prototypes = torch.where(news[..., None], average[place], data.prototypes)
             known = data.prototype_known | news
-        floats = average.shape[2] * (sent + known[data.x.place(nodes)].sum(1))
+        floats = (average.shape[2] * (sent + pick(known, data.x.place(nodes)).sum(1))).cpu()
         data = copy.copy(env.plane.charge(data, nodes, floats, at=nodes))
         data.prototypes, data.prototype_known = prototypes, known
         return data
@@ -134,8 +235,8 @@ def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -
     sums = torch.zeros(len(nodes), classes, width, dtype=data.x.dtype, device=data.x.device)
     counts = sums.new_zeros(len(nodes), classes)
     for chunk in env.engine.predict(Rows.own(data.x, nodes), "train", embed=True):
-        inside = chunk.mask & (chunk.targets >= 0) & (chunk.targets < classes)
-        member = F.one_hot(chunk.targets.where(inside, 0), classes).to(sums) * inside[..., None]  # [r, n, C]
-        sums[chunk.rows] = member.mT @ cast(Tensor, chunk.latent).to(sums)
-        counts[chunk.rows] = member.sum(1)
+        number = torch.arange(classes, device=sums.device)
+        member = ((chunk.targets[..., None] == number) & chunk.mask[..., None]).to(sums)  # [r, n, C]
+        place = beside(chunk.rows, sums)
+        sums[place], counts[place] = member.mT @ cast(Tensor, chunk.latent).to(sums), member.sum(1)
     return sums / counts.clamp(min=1)[..., None], counts
