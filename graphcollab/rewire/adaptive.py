@@ -47,9 +47,9 @@ class AdaptivePeers(PeerSampler):
             (the authors' code), which explores more.
         epsilon: ε.
         two_step: Whom of several informants to believe, see `update_memory`; None: only what a node measured counts.
-        share: What nodes tell: what they ``"measured"`` (the thesis' code), or ``"all"`` they know. Read literally,
-            the text is the latter, with estimates kept: a peer shares its whole map s_k, and clients that are not in
-            s_i are added. An estimate can come from far away then, and everybody soon knows everybody.
+        share: What nodes tell: what they ``"measured"`` (the thesis' code), so an estimate is two steps away, or
+            ``"all"`` they know, as the text says if read literally. An estimate can come from far away then, and
+            everybody soon knows everybody.
         limit: Peers that a node remembers at most, the most similar ones; None: all it knows of.
 
     Shapes:
@@ -145,8 +145,7 @@ def update_memory(
             most similar but no more than it is similar itself (``"bounded"``), or nobody (None). Without a bound a few
             nodes that have fallen for another cluster recommend that cluster to their own, highly and one node after
             the other.
-        share: ``"measured"``: nodes tell what they measured, so an estimate is two steps away; ``"all"``: they also
-            pass on what they were told.
+        share: What nodes tell, see `AdaptivePeers`.
 
     Example:
         Fig. 2.2 of the thesis: 0 meets 1 and 2, to which it has similarity 1 and 10; 1 knows 3, and 2 knows 3 and 4.

@@ -49,8 +49,7 @@ class ChooseCenter(Rewiring):
     Args:
         clusters: C.
         part: Part of the model that centres are of; the rest of it is the node's own.
-        buffers: ``"average"``: a centre has buffers (running statistics) of its own; ``"keep"``: they stay with the
-            node.
+        buffers: ``"average"``: a centre has buffers of its own; ``"keep"``: they stay with the node.
         centers: Centres to start from, [C, P_part]. Default: drawn by `draw_centers`.
         samples: Training samples that a node looks at to choose, drawn anew every round. Default: all.
         redraws: How often other centres may be drawn if some centre gets too few nodes at the start; the draw in which
@@ -62,14 +61,12 @@ class ChooseCenter(Rewiring):
             them are allowed to hear each other.
 
     Shapes:
-        Keeps ``centers``, by part [C, P_part] each, one component's after the other's, ``center_count``, C, ``server``,
-        every node's link to its centre, and ``unused``: for how many rounds in a row nobody chose a centre, [C], and
-        whether that was said. Writes ``x``.
+        Keeps ``centers``, by part [C, P_part] each, one component's after the other's, and ``unused``: for how many
+        rounds in a row nobody chose a centre, [C], and whether that was said. Writes ``x``.
 
     Raises:
         ValueError: If there are more centres than nodes, ``least_share`` is above an equal one, the centres given do
-            not fit, are not finite or not all different (nobody could choose the second of two), or nodes that are
-            connected may not hear each other.
+            not fit, are not finite or not all different, or nodes that are connected may not hear each other.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (

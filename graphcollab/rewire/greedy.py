@@ -43,11 +43,6 @@ class GreedyPeers(PeerSampler):
     Shapes:
         Reads ``edge_gain`` [E], see `graphcollab.weigh.FirstOrderGain`. Keeps ``affinity``, a `Relation` with the
         running affinity, float64, of every pair that has met.
-
-    Example:
-        >>> sampler = GreedyPeers(epsilon=0.3, decay=0.05)
-        >>> [round(sampler.exploration(t), 2) for t in (0, 1, 5, 9)]
-        [0.3, 0.25, 0.05, 0.0]
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -114,12 +109,6 @@ def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Rel
         affinity: What was known, one value per pair that has met.
         edge_index: Edges of the round, [2, E].
         gain: g of every edge, [E]; NaN where nothing was measured.
-
-    Example:
-        >>> nothing = Relation(torch.empty(2, 0).long(), torch.empty(0), (3, 3))
-        >>> gains = torch.tensor([0.5, 0.25, -0.25])
-        >>> update_affinity(nothing, torch.tensor([[0, 1, 2], [0, 0, 0]]), gains).values.tolist()
-        [0.25, -0.25]
     """
     met, value = edge_index[:, ~gain.isnan()], gain[~gain.isnan()].double()
     total = scatter(value.abs(), met[1], dim_size=affinity.size[1])

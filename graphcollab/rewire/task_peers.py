@@ -33,8 +33,7 @@ class TaskPeers(Rewiring):
         d_{ij} = \min_\pi \frac{1}{n} \sqrt{\sum_{c \in C_i} \lVert c - \pi(c) \rVert^2}, \qquad
         A_{ij} = [d_{ij} < \text{threshold}]
 
-    where π matches the smaller of two sets with as many centres of the larger, n of them. So a node with some of the
-    classes of another is near it, in either direction: A is symmetric.
+    where π matches the smaller of two sets with as many centres of the larger, n of them.
 
     A threshold has the scale of the codes (the authors take 1, on UMAP's), which nobody knows beforehand. The default
     therefore measures by the nodes themselves, with
@@ -48,11 +47,6 @@ class TaskPeers(Rewiring):
     nodes with equally distributed data stay together, and clusters fall apart where there is a gap. With ``groups``
     there is no threshold: average linkage of the distances √n d makes disjoint groups. (The authors group the rows of
     A; with the distances themselves no threshold need be known.)
-
-    Of ten draws of digits, raw, at eight nodes in two clusters (`graphcollab.tasks.class_clusters`), the default found
-    the clusters exactly in all ten where they have classes of their own, in three to five where they share four of ten
-    classes (91 % of all pairs), and one block in nine where there is one cluster; ``groups=2`` found all. With
-    ``reduce="pca"`` that was 6 to 10, none (61 %) and one, so codes are compared as they are unless told otherwise.
 
     Where this is not the authors' code: they compare centres in two dimensions, by UMAP, which is
     ``reduce=umap.UMAP(random_state=0).fit_transform`` here. They train a convolutional autoencoder on other, public
@@ -70,11 +64,9 @@ class TaskPeers(Rewiring):
         encoder: A module or function from samples [n, ...] to codes [n, D]. Of a module a copy is taken, in evaluation
             mode; its parameters and buffers are counted as sent. Of a function no size is known, and nothing is
             counted. Default: samples are their own codes, and no encoder is sent.
-        centers: Centres per node. Default: the number of classes among its training samples, or 2 where labels are no
-            classes.
+        centers: Centres per node. Default: as `code_centers` has it.
         reduce: What the server makes of all centres before it compares them: ``"pca"`` (two principal components) or a
             function of a NumPy array [n, D] that returns one [n, D']. It gets them in ascending order of ``node_id``.
-            Default: nothing.
         threshold: Nodes below this d are connected. Default: ``window`` decides.
         window: Between which r the threshold lies; see above. Twice the same number is a threshold by itself.
         groups: Number of disjoint groups, in every connected component, instead of a threshold.

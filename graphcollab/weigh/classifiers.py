@@ -25,11 +25,7 @@ __all__ = ["ClassifierSimilarity", "HeadAffinity", "affinity_weights", "check_he
 
 
 def check_head(data: Data, part: str) -> int:
-    """Check that a part is one linear layer that nodes have in common; return its number of floats, with the bias.
-
-    Raises:
-        ValueError: If it is something else, or has different shapes in different architectures.
-    """
+    """Check that a part is one linear layer that nodes have in common; return its number of floats, with the bias."""
     width = data.x.part(part).shape[1]
     layout = data.x.specs[0].part_layout(part)
     classes = layout[0][0] if layout and len(layout[0]) == 2 else 0
@@ -160,12 +156,9 @@ class ClassifierSimilarity(Weigher):
     the paper's union is over all clients, which on a complete graph is the same). The logarithm keeps nodes from
     isolating themselves, the norm with β spreads the weight.
 
-    What that leads to, with n neighbours that are alike: a node's own weight ends at zero in all but very small groups,
-    since the logarithm pulls towards others with :math:`\mu_2 / \deg_i` and similarity towards the node itself with
-    :math:`\mu_1 \gamma_i` only. That is so, too, for a node whose classifier is at right angles to all others; ``own``
-    keeps some weight for it.
-    And others lose all weight only where their cosines are smaller by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or
-    more: of 10 nodes with as many samples each by 0.5 for n = 4, of 20 nodes by 0.67 for n = 9.
+    A node's own weight ends at zero in all but very small groups, also of a node whose classifier is at right angles to
+    all others; ``own`` keeps some. Others lose all weight only where their cosines are smaller than those of n alike
+    neighbours by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or more: see docs/different_models.md.
 
     The paper does not say how large η is; its code takes one step of Adam with step size 0.1, begun afresh every round,
     which is the sign of the gradient (``rule="sign"``). That code differs in more: cosines are means over the classes,

@@ -58,10 +58,6 @@ class DoubleGreedy(AllPeers):
     Shapes:
         Keeps ``edge_pool`` [E], who may be chosen, and ``pooled`` [K], who has chosen once. The mixtures of one step
         are there at a time, one per node.
-
-    Example:
-        >>> DoubleGreedy(budget=4, every=1).pool
-        'first'
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
