@@ -68,6 +68,8 @@ class Piece:
     """What leaves a node because of it, for the table of bytes."""
     embeds: ClassVar[bool] = False
     """Whether it reads latents, which models must have then (`SplitModel` does)."""
+    agrees_on: ClassVar[tuple[str, ...]] = ()
+    """Which of ``part`` and ``buffers`` must be the same in it as in the exchange."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -84,8 +86,8 @@ class Piece:
 
     @property
     def agrees(self) -> Mapping[str, object]:
-        """Settings that must be the same in all pieces of a method, as the exchange has them: ``part``, ``buffers``."""
-        return {}
+        """Settings that must be the same in all pieces of a method, as the exchange has them: those it `agrees_on`."""
+        return {name: getattr(self, name) for name in self.agrees_on}
 
     @property
     def given(self) -> Mapping[str, Tensor]:

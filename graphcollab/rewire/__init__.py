@@ -5,8 +5,7 @@ from __future__ import annotations
 from graphcollab.rewire.adaptive import AdaptivePeers
 from graphcollab.rewire.choose_center import ChooseCenter
 from graphcollab.rewire.draw import Candidates
-from graphcollab.rewire.greedy import GreedyPeers
-from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.rewire.sampler import GreedyPeers, PeerSampler
 from graphcollab.rewire.scheduled import ApplyTransform, SampleNodes, sample_nodes
 from graphcollab.rewire.task_distances import Encoder
 from graphcollab.rewire.task_peers import TaskPeers

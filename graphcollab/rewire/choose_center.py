@@ -77,6 +77,7 @@ class ChooseCenter(Rewiring):
     )
     travels: ClassVar[str] = "every centre, down to every node that chooses"
     beyond_edges: ClassVar[bool] = True
+    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     clusters: Count = 2
     part: str = "all"
@@ -103,11 +104,6 @@ class ChooseCenter(Rewiring):
                     f"redraws={self.redraws} asks for other centres than those drawn, but centers=... gives them: "
                     "leave one of the two out"
                 )
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """What centres are of is what the exchange averages."""
-        return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the centres and let every node choose."""

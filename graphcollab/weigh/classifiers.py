@@ -103,15 +103,11 @@ class HeadAffinity(Weigher):
     """
 
     travels: ClassVar[str] = "the classifier, up to the server"
+    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
 
     part: str = "backbone"
     head: str = "head"
     cap: Annotated[float, Real(above=0, below=1)] = 0.9999
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part that is mixed, which travels anyway."""
-        return {"part": self.part}
 
     def init(self, data: Data, env: Env) -> Data:
         """Check the classifiers, and that every node hears itself."""

@@ -66,6 +66,8 @@ class DoubleGreedy(AllPeers):
     )
     travels: ClassVar[str] = "the part that is mixed, from every candidate"
     judges: ClassVar[bool] = True
+    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
+    needs: ClassVar[tuple[str, ...]] = ("val",)
 
     budget: Count = 10
     every: Count = 2
@@ -73,16 +75,6 @@ class DoubleGreedy(AllPeers):
     safe: bool = False
     part: str = "all"
     buffers: Buffers = "keep"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Validation samples, to judge mixtures by."""
-        return ("val",)
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """What is merged."""
-        return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Let everybody be a candidate."""

@@ -67,6 +67,7 @@ class FirstOrderGain(Weigher):
         Field("scores", "relation", "gains of other nodes' models, for callbacks", "round", "receiver"),
     )
     travels: ClassVar[str] = "models that are judged and not mixed, along edges"
+    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     split: Literal["train", "val"] = "val"
     norm: Literal["l2", "l1"] = "l2"
@@ -74,19 +75,9 @@ class FirstOrderGain(Weigher):
     buffers: Buffers = "keep"
 
     @property
-    def agrees(self) -> dict[str, object]:
-        """Models are judged as they are going to be mixed."""
-        return {"part": self.part, "buffers": self.buffers}
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """The split that losses are computed on."""
         return (self.split,)
-
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be exchanged."""
-        data.x.part(self.part)
-        return data
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``; count every model that travelled but is not mixed (the exchange counts those)."""

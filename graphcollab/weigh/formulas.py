@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -248,13 +248,10 @@ class SimplexWeights(Weigher):
         Reads ``edge_score`` [E], at most 1; every node needs a self-loop.
     """
 
+    reads_scores: ClassVar[bool] = True
+
     alpha: Positive = 0.8
     snap: Finite | None = None
-
-    @property
-    def reads_scores(self) -> bool:
-        """It does."""
-        return True
 
     def init(self, data: Data, env: Env) -> Data:
         """Check that every node hears itself."""

@@ -94,6 +94,7 @@ class GradientAlignment(Weigher):
         Field("pairs_compared", "scalar", "pairs whose gradients were compared so far", "run"),
     )
     travels: ClassVar[str] = "for a pair: models that are not sent anyway, the gradient of one node, and a number back"
+    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
 
     gamma: Positive = 0.01
     domain: Literal["box", "simplex"] = "box"
@@ -109,11 +110,6 @@ class GradientAlignment(Weigher):
         super().__post_init__()
         if self.own and self.domain != "simplex":
             raise ValueError("own=True gives a node's own model a share of the simplex: use domain='simplex' with it")
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part in which nodes meet is the part that is mixed."""
-        return {"part": self.part}
 
     def init(self, data: Data, env: Env) -> Data:
         """Give every sender the same weight, unless an earlier phase has found weights."""

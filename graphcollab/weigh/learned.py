@@ -54,18 +54,10 @@ class LearnedLogits(Weigher):
         Field("edge_logit_*", "per_edge", "the state of the logits' optimiser", known_to="receiver"),
         Field("weigher_step", "scalar", "steps of the logits so far"),
     )
+    needs: ClassVar[tuple[str, ...]] = ("val",)
+    learns: ClassVar[bool] = True
 
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
-
-    @property
-    def learns(self) -> bool:
-        """They do."""
-        return True
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Validation samples, to learn from."""
-        return ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start from equal weights."""
@@ -143,6 +135,7 @@ class ChannelAttention(Weigher):
         Field("mixer_step", "scalar", "steps of the encoders so far"),
     )
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
+    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
 
     part: str = "all"
     hidden: Count = 10
@@ -162,11 +155,6 @@ class ChannelAttention(Weigher):
     def learns(self) -> bool:
         """Whether the encoders are trained."""
         return not self.frozen
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part that is compared is the part that is mixed."""
-        return {"part": self.part}
 
     @property
     def beyond_edges(self) -> bool:

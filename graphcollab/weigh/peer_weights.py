@@ -130,6 +130,7 @@ class PeerWeights(Weigher):
         Field("scores", "relation", "similarities that were measured, for callbacks and samplers", "round", "receiver"),
     )
     travels: ClassVar[str] = "the models that are looked at and not merged, and what else a metric compares"
+    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     metric: Similarity | None = None
     choose: AllPeers = field(default_factory=AllPeers)
@@ -144,11 +145,6 @@ class PeerWeights(Weigher):
             raise ValueError(f"PeerWeights merges with buffers {self.buffers!r}, and its metric judges {judged!r}")
         if self.metric is None and (self.choose.by_score or self.merge.reads_scores):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """What is merged."""
-        return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Let the pieces begin."""

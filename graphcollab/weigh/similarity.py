@@ -219,6 +219,8 @@ class InverseLoss(Similarity):
     """
 
     travels: ClassVar[str] = "whole models, along every edge"
+    agrees_on: ClassVar[tuple[str, ...]] = ("buffers",)
+    unbounded: ClassVar[bool] = True
 
     split: Literal["train", "val"] = "train"
     reduction: Literal["sum", "mean"] = "sum"
@@ -226,19 +228,9 @@ class InverseLoss(Similarity):
     buffers: Buffers = "keep"
 
     @property
-    def unbounded(self) -> bool:
-        """They are."""
-        return True
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """The split that losses are computed on."""
         return (self.split,)
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """Models are judged as they are going to be mixed."""
-        return {"buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Do nothing: architectures need have nothing in common, since models travel to the samples as a whole."""

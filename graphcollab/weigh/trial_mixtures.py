@@ -86,6 +86,7 @@ class TrialMixtures(Weigher):
         Field("edge_trial", "per_edge", "how far trials speak for the sender", known_to="receiver"),
     )
     travels: ClassVar[str] = "the part that is mixed, along every edge tried"
+    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
 
     epochs: Count = 1
     steps: Count | None = None
@@ -105,11 +106,6 @@ class TrialMixtures(Weigher):
         super().__post_init__()
         if self.minimum > self.start:
             raise ValueError(f"minimum must be at most start, got minimum={self.minimum}, start={self.start}")
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part that is tried is the part that is mixed."""
-        return {"part": self.part}
 
     @property
     def needs(self) -> tuple[str, ...]:
