@@ -146,15 +146,6 @@ def update_memory(
             nodes that have fallen for another cluster recommend that cluster to their own, highly and one node after
             the other.
         share: What nodes tell, see `AdaptivePeers`.
-
-    Example:
-        Fig. 2.2 of the thesis: 0 meets 1 and 2, to which it has similarity 1 and 10; 1 knows 3, and 2 knows 3 and 4.
-
-        >>> known = Relation(torch.tensor([[3, 3, 4], [1, 2, 2]]), torch.tensor([[9.0, 1], [2, 1], [4, 1]]), (5, 5))
-        >>> met = torch.tensor([[1, 2], [0, 0]])
-        >>> after = update_memory(known, met, torch.tensor([1.0, 10.0]), torch.arange(5))
-        >>> {j: s for j, i, s in zip(*after.edge_index.tolist(), after.values[:, 0].tolist()) if i == 0}
-        {1: 1.0, 2: 10.0, 3: 2.0, 4: 4.0}
     """
     many = memory.size[0]
     measured = torch.stack([score.double(), torch.ones_like(score, dtype=torch.float64)], 1)

@@ -117,13 +117,6 @@ def draw_peers(
     Returns:
         Edges sender → receiver, [2, D], sorted by receiver and time of arrival, and the share of every edge's rate in
         all rates of its receiver, [D]: the probability to be drawn first.
-
-    Example:
-        >>> from torch_geometric.data import Data
-        >>> everybody = Candidates.of(Data(num_nodes=5, node_id=torch.arange(5), isolated=torch.zeros(5).bool()))
-        >>> edges, share = draw_peers(everybody, torch.tensor([0, 3]), 4, (0,))
-        >>> edges[1].tolist(), sorted(edges[0, :4].tolist()), share.tolist()[:2]
-        ([0, 0, 0, 0, 3, 3, 3, 3], [1, 2, 3, 4], [0.25, 0.25])
     """
     many, rank = len(candidates.rank), candidates.rank
     known = receiver.new_empty(2, 0) if known is None else known

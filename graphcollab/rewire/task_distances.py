@@ -46,12 +46,6 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
     Raises:
         ValueError: If the encoder cannot take the samples, codes are not one finite row of numbers per sample, or
             samples are integers and there is no encoder.
-
-    Example:
-        >>> x, y = torch.tensor([[0.0], [0.0], [4.0], [6.0]]), torch.tensor([0, 0, 1, 1])
-        >>> tasks = Tasks.from_samples([(x, y), (x[:2], y[:2])], val_fraction=0.0)
-        >>> code_centers(tasks).squeeze(2).sort(1).values.tolist()
-        [[0.0, 5.0], [0.0, nan]]
     """
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]

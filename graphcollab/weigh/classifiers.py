@@ -62,10 +62,6 @@ def affinity_weights(values: Tensor, receiver: Tensor, num_nodes: int) -> Tensor
     r"""Return pFedSim's weights of similarities, :math:`-\log(1 - s)` over its sum for every receiver.
 
     The similarities, [E], are at least 0 and less than 1; every receiver has one that is not 0.
-
-    Example:
-        >>> affinity_weights(torch.tensor([0.9999, 0.5, 0.0]), torch.tensor([0, 0, 0]), 1)
-        tensor([0.9300, 0.0700, 0.0000])
     """
     return shares(-torch.log1p(-values), receiver, num_nodes)
 

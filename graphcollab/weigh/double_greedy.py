@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -100,15 +101,9 @@ class DoubleGreedy(AllPeers):
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
         parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
         sent = {part: env.plane.halo(data.x.part(part), data.edge_index) for part in parts}
-        chosen = double_greedy(
-            lambda members: self._losses(data, env, sent, members),
-            data.edge_index,
-            candidates,
-            _turns(order, receiver, candidates, data.num_nodes),
-            uniform,
-            self.budget,
-            self.safe,
-        )
+        turn = _turns(order, receiver, candidates, data.num_nodes)
+        losses = partial(self._losses, data, env, sent)
+        chosen = double_greedy(losses, data.edge_index, candidates, turn, uniform, self.budget, self.safe)
         data.edge_chosen = chosen & (sender != receiver)
         if self.pool == "first":
             new = data.trains & ~data.pooled
@@ -126,9 +121,8 @@ class DoubleGreedy(AllPeers):
             models = models.with_part(part, mix(halo.rows, halo.take(weight), halo.edge_index, data.x.num_nodes))
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
         found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64, device=nodes.device)
-        found[nodes] = (
-            env.engine.loss(Rows.own(models, nodes), "val").double().nan_to_num(nan=torch.inf, posinf=torch.inf)
-        )
+        loss = env.engine.loss(Rows.own(models, nodes), "val").double()
+        found[nodes] = loss.nan_to_num(nan=torch.inf, posinf=torch.inf)
         return found
 
 

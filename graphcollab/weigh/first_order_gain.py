@@ -125,10 +125,6 @@ def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
     """Return the positive gains, normalised per receiver, [E]; a node that hears nobody else gives its self-loop 1.
 
     The gains, [E], are NaN where they are not known.
-
-    Example:
-        >>> gain_weights(torch.tensor([0.75, 0.25, -0.5]), torch.tensor([[0, 1, 2], [0, 0, 0]]), 3).tolist()
-        [0.75, 0.25, 0.0]
     """
     sender, receiver = edge_index
     positive = gain.nan_to_num(0.0).clamp(min=0)

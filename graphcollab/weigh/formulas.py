@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter
+from torch_geometric.utils import is_undirected, scatter
 
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives, shares
@@ -69,10 +69,7 @@ class Metropolis(Weigher):
 
     def init(self, data: Data, env: Env) -> Data:
         """Check that every edge has one back."""
-        sender, receiver = data.edge_index
-        there = (sender * data.num_nodes + receiver).sort().values
-        back = (receiver * data.num_nodes + sender).sort().values
-        if not torch.equal(there, back):
+        if not is_undirected(data.edge_index, num_nodes=data.num_nodes):
             raise ValueError(
                 "Metropolis weights need an undirected graph (an edge back for every edge): use an undirected topology "
                 "or Uniform weights"
@@ -201,12 +198,9 @@ class SimilarityWeights(Weigher):
         """Return the similarities, [E]; without τ none is negative."""
         if f"edge_{self.by}" not in data:
             raise ValueError(
-                "SimilarityWeights weighs senders by `edge_prior` [E], the probability with which their receiver chose "
-                "them, and this graph has none: choose peers by a method that has such (DAC), weigh by the "
-                "similarities of the round (by='score' in a PeerWeights with a metric), or weigh by SampleCounts()"
-                if self.by == "prior"
-                else "SimilarityWeights needs `edge_score` [E], similarities measured in the round: use it as "
-                "PeerWeights(metric, merge=SimilarityWeights())"
+                f"SimilarityWeights needs `edge_{self.by}` [E], and this graph has none: measure similarities by a "
+                "metric in PeerWeights (by='score'), draw peers by a method that says how likely each was (by='prior': "
+                "DAC), or weigh by SampleCounts()"
             )
         value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
         if self.tau is not None:

@@ -55,8 +55,8 @@ class GradientAlignment(Weigher):
 
     - ``"constant"``: :math:`\min(1, 2 / K)`, in the mean K - 1 pairs a round among all. The paper says 1/n for an
       ordered pair; a pair and its reverse are the same comparison.
-    - ``"time"``: :math:`t^{-a}`. The paper says O(1/t), a = 1; the authors' code has a = ½, which is the default, since
-      with the other one weights between clusters were still far from 0 after 1,000 rounds.
+    - ``"time"``: :math:`t^{-a}`. The paper says O(1/t), a = 1, which is slow (docs/gradient_alignment.md); the default
+      is the authors' code's, a = ½.
     - ``"mixed"``: ``"constant"`` in the first rounds, then ``"time"``.
     - ``"all"``: 1, which the paper calls no sampling.
 
@@ -83,10 +83,6 @@ class GradientAlignment(Weigher):
 
     Raises:
         ValueError: If ``own`` is asked for on the box, or an allowed edge has no allowed edge back.
-
-    Example:
-        >>> [GradientAlignment(sampling=kind).probability(4, 8) for kind in ("constant", "time", "all")]
-        [0.25, 0.5, 1.0]
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
