@@ -73,8 +73,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     data = load_dataset(args.dataset, args.root)
     amount: Any = args.per_class if args.scenario < 3 else (args.per_class // 2, args.per_class)
-    deal = {"per_class": amount, "overlap": args.overlap, "val": args.val, "test": args.test}
-    draw: Any = partial(class_clusters, data, args.scenario, args.nodes, **deal)
+    overlap = args.overlap if args.scenario in (2, 4) else 0
+    deal = {"per_class": amount, "overlap": overlap, "val": args.val, "test": args.test}
+    draw: Any = partial(class_clusters, data, args.nodes, **deal)
 
     def build() -> list[nn.Module]:
         return [*split_models(small_backbones(data.input_shape), data.input_shape, data.num_classes, args.latent)]

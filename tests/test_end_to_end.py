@@ -301,9 +301,9 @@ def test_collaboration_helps(demo):
 
 def test_nodes_listen_to_those_with_the_same_classes(demo):
     for result in demo["meta_l2c"]:
-        told = weight_by_overlap(result.data.edge_index, result.data.edge_weight, result.tasks.classes)
-        assert told.overlap.tolist() == [0, 1, 2]
-        assert told.mean[0] < told.mean[1] < told.mean[2]
+        overlap, mean, *_ = weight_by_overlap(result.data.edge_index, result.data.edge_weight, result.tasks.classes)
+        assert overlap.tolist() == [0, 1, 2]
+        assert mean[0] < mean[1] < mean[2]
 
 
 @pytest.mark.parametrize("mixer_lr", [0.03, 0.1])

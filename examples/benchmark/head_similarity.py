@@ -79,7 +79,8 @@ def main() -> None:
     for relu, own, name in tqdm([(r, o, n) for r in (True, False) for o in (False, True) for n in LOSSES]):
         found: list[tuple[float, float, float, float]] = []
         for seed in range(args.seeds):
-            tasks = class_clusters(data, args.scenario, args.nodes, per_class=args.per_class, val=2, seed=seed)
+            overlap = 4 if args.scenario == 2 else 0
+            tasks = class_clusters(data, args.nodes, 2, args.per_class, overlap, val=2, seed=seed)
             options = {"lr": args.lr, "batch_size": args.batch_size, "temperature": args.temperature}
             phases: Any = methods.mapl(warmup=args.rounds + 1, augment=augment, **options, **LOSSES[name])
             method = phases.method

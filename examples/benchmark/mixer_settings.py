@@ -69,7 +69,7 @@ def main() -> None:
             if len(weight):  # local training and FedAvg send nothing along edges
                 sender, receiver = result.data.edge_index
                 largest = max(largest, float(weight[sender != receiver].max()))
-                means = weight_by_overlap(result.data.edge_index, weight, classes).mean
+                means = weight_by_overlap(result.data.edge_index, weight, classes)[1]
                 overlap = torch.as_tensor(means) + (overlap if len(overlap) else 0)
         each = " ".join(f"{value:.1f}" for value in accuracy)
         weights = " ".join(f"{float(value) / args.seeds:.3f}" for value in overlap) if largest else "none"

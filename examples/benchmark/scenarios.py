@@ -65,7 +65,13 @@ def arguments() -> argparse.Namespace:
     add("--dataset", default="digits", help="default: %(default)s")
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--scenario", type=int, default=1, choices=(1, 2, 3, 4), help="default: %(default)s")
-    add("--per-class", type=int, nargs="+", default=[30], help="samples of a class and node, validation included")
+    add(
+        "--per-class",
+        type=int,
+        nargs="+",
+        default=[30],
+        help="samples of a class and node, or LOW HIGH",
+    )
     for name, value in COUNTS.items():
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
     add("--models", default="small", help="small, torchvision, or one small backbone for all nodes (default: small)")
@@ -136,10 +142,11 @@ def main() -> None:
     build = architectures(args, data.input_shape, data.num_classes)
     kinds = torch.arange(args.nodes) % len(build())
     per_class: Any = args.per_class[0] if len(args.per_class) == 1 else tuple(args.per_class)
-    draw: Any = partial(
-        class_clusters, data, args.scenario, args.nodes, per_class=per_class, overlap=args.overlap, val=args.val,
-        test=args.test,
-    )  # fmt: skip
+    if len(args.per_class) != 1 + (args.scenario > 2):
+        raise SystemExit("--per-class: scenarios 1 and 2 have one number, 3 and 4 have two, LOW and HIGH")
+    overlap = args.overlap if args.scenario in (2, 4) else 0
+    options = {"per_class": per_class, "overlap": overlap, "val": args.val, "test": args.test}
+    draw: Any = partial(class_clusters, data, args.nodes, **options)
     wanted = args.methods or (DIFFERENT if args.models in ("small", "torchvision") else ALIKE).split()
     contestants = {name: partial(make, name, args) for name in wanted}
     learned: dict[int, tuple[float, float]] = {}

@@ -48,10 +48,6 @@ def load_dataset(
     Example:
         >>> load_dataset("digits", seed=1)
         LabelledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
-        >>> load_dataset("CIFAR-1O")
-        Traceback (most recent call last):
-        ...
-        ValueError: unknown dataset 'CIFAR-1O'; did you mean 'cifar10'? Known: digits, cifar10, ...
     """
     if name.endswith(".npz"):
         return from_npz(name, **options)

@@ -56,13 +56,6 @@ def from_arrays(
     Raises:
         TypeError: Inputs are neither floating point nor uint8, or labels are not integers.
         ValueError: The axes of images are not clear, or :class:`LabelledArrays` refuses the result.
-
-    Example:
-        >>> import numpy as np
-        >>> images, labels = np.full((4, 8, 8, 3), 255, dtype=np.uint8), np.array([0, 1, 0, 1])
-        >>> data = from_arrays(images, labels, images[:2], labels[:2], class_names=["cat", "dog"])
-        >>> data.input_shape, data.train_inputs.max().item()
-        ((3, 8, 8), 1.0)
     """
     labels = _to_targets(f"{name}: train_targets", train_targets), _to_targets(f"{name}: test_targets", test_targets)
     if class_names is None:

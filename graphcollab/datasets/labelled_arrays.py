@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.settings import checked
-from graphcollab.tasks._deal import label_ranges
-from graphcollab.tasks.pool import not_finite
+from graphcollab.tasks._deal import label_starts
+from graphcollab.tasks.samples import not_finite
 
 __all__ = ["LabelledArrays", "join_datasets"]
 
@@ -190,7 +190,7 @@ def join_datasets(sources: Sequence[LabelledArrays]) -> LabelledArrays:
     """
     if not len(sources):
         raise ValueError("there must be at least one dataset to join, got none")
-    starts = [labels.start for labels in label_ranges(sources)]
+    starts = label_starts(sources)
     return LabelledArrays(
         " + ".join(source.name for source in sources),
         torch.cat([source.train_inputs for source in sources]),

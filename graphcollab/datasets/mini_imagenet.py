@@ -76,23 +76,22 @@ def mini_imagenet(
             (test if index in held_out else train).append((path, label))
     train_inputs, test_inputs = (scale_images(_read_images([path for path, _ in part], size)) for part in (train, test))
     standardise(train_inputs, test_inputs)
-    return LabelledArrays(
-        "mini_imagenet",
-        train_inputs,
-        torch.tensor([label for _, label in train]),
-        test_inputs,
-        torch.tensor([label for _, label in test]),
-        tuple(classes),
-    )
+    train_targets, test_targets = (torch.tensor([label for _, label in part]) for part in (train, test))
+    return LabelledArrays("mini_imagenet", train_inputs, train_targets, test_inputs, test_targets, tuple(classes))
 
 
 def _find_files(root: Path) -> dict[str, list[Path]]:
     """Return the images of every class, from whichever layout is there."""
     for folder in (*(root / name for name in _FOLDERS), root):
-        if any((folder / f"{split}.csv").is_file() for split in _SPLITS):
-            return _from_tables(folder)
-        if any((folder / split).is_dir() for split in _SPLITS):
-            return _from_folders(folder)
+        for ending, read in ((".csv", _from_tables), ("/", _from_folders)):
+            missing = [f"{split}{ending}" for split in _SPLITS if not (folder / f"{split}{ending}").exists()]
+            if missing and len(missing) < len(_SPLITS):
+                hint = " (if your copy divides them otherwise, an empty folder will do)" if ending == "/" else ""
+                raise FileNotFoundError(
+                    f"mini_imagenet: {folder} lacks {', '.join(missing)}; all 100 classes need all three{hint}"
+                )
+            if not missing:
+                return read(folder)
     raise FileNotFoundError(
         f"mini_imagenet: neither {root} nor a sub-folder {_FOLDERS[0]} holds train.csv, val.csv and test.csv beside "
         "images/, or the folders train/, val/ and test/ with one folder per class; "
@@ -101,13 +100,9 @@ def _find_files(root: Path) -> dict[str, list[Path]]:
 
 
 def _from_tables(folder: Path) -> dict[str, list[Path]]:
-    missing = [f"{split}.csv" for split in _SPLITS if not (folder / f"{split}.csv").is_file()]
-    if missing:
-        raise FileNotFoundError(f"mini_imagenet: {folder} lacks {', '.join(missing)}; all 100 classes need all three")
     files: dict[str, list[Path]] = {}
     seen: set[str] = set()
-    for split in _SPLITS:
-        table = folder / f"{split}.csv"
+    for table in (folder / f"{split}.csv" for split in _SPLITS):
         with table.open(newline="", encoding="utf-8") as lines:
             reader = csv.DictReader(lines)
             if not {"filename", "label"} <= set(reader.fieldnames or ()):
@@ -121,29 +116,19 @@ def _from_tables(folder: Path) -> dict[str, list[Path]]:
                 if name in seen:
                     raise ValueError(f"mini_imagenet: {name} is listed twice, the second time in {table}")
                 seen.add(name)
-                files.setdefault(label, []).append(_locate(folder / "images", label, name))
+                images = folder / "images"  # some copies keep a folder per class inside
+                path = next((path for path in (images / name, images / label / name) if path.is_file()), None)
+                if path is None:
+                    raise FileNotFoundError(f"mini_imagenet: {name} of class {label} is listed but not in {images}")
+                files.setdefault(label, []).append(path)
     return files
 
 
-def _locate(images: Path, label: str, name: str) -> Path:
-    for path in (images / name, images / label / name):  # some copies keep a folder per class inside images/
-        if path.is_file():
-            return path
-    raise FileNotFoundError(f"mini_imagenet: {name} of class {label} is listed but not in {images}")
-
-
 def _from_folders(folder: Path) -> dict[str, list[Path]]:
-    missing = [f"{split}/" for split in _SPLITS if not (folder / split).is_dir()]
-    if missing:
-        raise FileNotFoundError(
-            f"mini_imagenet: {folder} lacks {', '.join(missing)}; all 100 classes need all three "
-            "(if your copy divides them otherwise, an empty folder will do)"
-        )
     files: dict[str, list[Path]] = {}
-    for split in _SPLITS:
-        for path in sorted((folder / split).glob("*/*")):
-            if path.suffix.lower() in _SUFFIXES:
-                files.setdefault(path.parent.name, []).append(path)
+    for path in (path for split in _SPLITS for path in sorted((folder / split).glob("*/*"))):
+        if path.suffix.lower() in _SUFFIXES:
+            files.setdefault(path.parent.name, []).append(path)
     if not files:
         raise FileNotFoundError(
             f"mini_imagenet: {folder} has train/, val/ and test/, but no image <class>/*.jpg in them"

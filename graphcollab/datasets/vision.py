@@ -43,10 +43,6 @@ def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed:
 
     Raises:
         ValueError: ``test_fraction`` leaves a part with fewer than 10 digits.
-
-    Example:
-        >>> digits()
-        LabelledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
     """
     from sklearn.datasets import load_digits  # scikit-learn takes a second to import
     from sklearn.model_selection import train_test_split

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from graphcollab.device import beside
 from graphcollab.engine.modules import Padding, copy_module, padding_by_type
-from graphcollab.engine.objective import Objective
+from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
 from graphcollab.engine.samples import Feed
@@ -80,13 +80,26 @@ class Backend(ABC):
         """Whether forward passes (not those to latents) are known not to write to their inputs."""
         return False
 
-    @abstractmethod
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""
+        outputs: Tensor = self._judge(flat, inputs, False)
+        return outputs
 
-    @abstractmethod
     def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
         """Return outputs, latents and projected latents instead, [r, m, ...] each, of models that have them."""
+        return Embedded(*self._judge(flat, inputs, True))
+
+    def _judge(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
+        def outputs() -> Any:
+            self.module.eval()
+            with torch.no_grad(), self.keyed():
+                return self._outputs(flat, inputs, embed)
+
+        return self.draws.settle(("outputs", embed), flat.device, outputs)
+
+    @abstractmethod
+    def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
+        """Return outputs [r, m, ...], or outputs and latents, in the mode that the module is in."""
 
     @abstractmethod
     def gradient(
@@ -145,6 +158,24 @@ class Backend(ABC):
         own = {name: share for part, share in scale.items() for name in self.spec.names_in(part)}
         pairs = zip(self.spec.names[:count], self.spec.shapes[:count], strict=True)
         return [own.get(name, ones).view(-1, *[1] * len(shape)) for name, shape in pairs]
+
+    def _loss(
+        self,
+        judge: Callable[[Tensor, Tensor, Context], Tensor],
+        params: Sequence[Tensor],
+        outputs: Any,
+        targets: Tensor,
+        weight: Tensor | None,
+        anchor: Tensor | None,
+        given: Mapping[str, Tensor] | None = None,
+        views: int = 1,
+    ) -> Tensor:
+        """Judge outputs, and latents where there are any, by an objective or its form for many rows."""
+        names = self.spec.names[: len(params)]
+        near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
+        logits, latent, projection = outputs if isinstance(outputs, Embedded) else (outputs, None, None)
+        own = dict(zip(names, params, strict=True))
+        return judge(logits, targets, Context(weight, own, near, latent, projection, given, views, self.spec))
 
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.autocast)
@@ -206,7 +237,4 @@ def take_step(
     some = [n for n, grad in enumerate(grads) if grad is not None]
     mine, kept = [params[n] for n in some], {slot: [values[n] for n in some] for slot, values in state.items()}
     slopes = [grad for grad in grads if grad is not None]
-    if shares is None:
-        optimizer.update(mine, slopes, kept, step)
-    else:
-        optimizer.update_share(mine, slopes, kept, step, [shares[n] for n in some])
+    optimizer.update(mine, slopes, kept, step, None if shares is None else [shares[n] for n in some])

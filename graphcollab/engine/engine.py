@@ -14,7 +14,7 @@ from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
-from graphcollab.engine.samples import Feed, few_samples, take_samples
+from graphcollab.engine.samples import Feed, copied, few_samples, take_samples
 from graphcollab.engine.views import Views
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
@@ -103,8 +103,8 @@ class Engine:
         Args:
             rows: What to train, on whose data.
             steps: How many steps, on how many samples, and the update.
-            seed: Seed of the run.
-            round_: Round; with the seed and the node's identity it fixes the batches.
+            seed: Seed of the run; with the round and the node's identity it fixes the batches.
+            round_: Round.
             objective: What is minimised. Default: the task's loss.
             anchor: One anchor per row, where the objective asks for one.
             given: What the objective is given beside the samples, by name, [R, ...] each.
@@ -112,7 +112,7 @@ class Engine:
             slots: The optimiser's state, by slot. Default: none, as at the start.
             step: Optimiser steps taken before, [R]. Default: 0.
             scale: For some parts of the model, the share s [R] that a row's own model has in it: it is s h + r with r
-                fixed, and h is trained (`RowOptimizer.update_share`). Default: all is the row's own.
+                fixed, and h is trained (`RowOptimizer.update`). Default: all is the row's own.
         """
         objective, optimizer = objective or self.objective, steps.optimizer
         split = self.tasks.splits["train"]
@@ -132,9 +132,7 @@ class Engine:
                 take = where[local]
                 nodes = rows.node[take]
                 schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, *plan)
-                index = beside(
-                    split.gather(nodes, schedule.position.flatten(1)).view_as(schedule.position), pool.inputs
-                )
+                index = beside(split.gather(nodes, schedule.position), pool.inputs)
                 near = None if anchor is None else pick(anchor.tensors[place], local)[:, :width]
                 more = entries(given, take, pool.inputs), near, entries(scale, take, pool.inputs)
                 feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more)
@@ -162,7 +160,6 @@ class Engine:
         round_: int,
         batch_size: int,
         part: str = "all",
-        objective: Objective | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
 
@@ -176,7 +173,6 @@ class Engine:
             round_: Round.
             batch_size: B; nodes with fewer samples take all of them.
             part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
-            objective: Default: the task's loss.
 
         Returns:
             Losses [R], gradients [R, P_part], and what models hold behind their parameters (running statistics) after
@@ -192,7 +188,6 @@ class Engine:
             >>> engine.batch_gradient(Rows.own(models), seed=0, round_=0, batch_size=2)[1].tolist()
             [[6.0]]
         """
-        objective = objective or self.objective
         if not len(rows):
             return *self._nothing(rows, part), None
         split = self.tasks.splits["train"]
@@ -204,15 +199,14 @@ class Engine:
         found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for s, take in self.chunks(rows, sizes[place]):
             backend, flat = self.backends[s], rows.parameters(s, take)
-            together = backend.samplewise and not objective.reads.alike
+            together = backend.samplewise and not self.objective.reads.alike
             for some, width, weight in batch_groups(sizes[place[take]], together, flat):
-                own, shape = index[place[take[some]], :width].flatten(), (len(take[some]), width)
-                own = beside(own, pool.inputs)
-                inputs, targets = (p.index_select(0, own).unflatten(0, shape) for p in (pool.inputs, pool.targets))
-                key = seed, self.tasks.ids[rows.node[take[some]]], round_
+                these = take[some]
+                inputs, targets = (copied(v, index[place[these], :width]) for v in (pool.inputs, pool.targets))
+                key = seed, self.tasks.ids[rows.node[these]], round_
                 models = pick(flat, some)
-                loss, gradient, rest = backend.gradient(models, inputs, targets, weight, objective, key=key)
-                found.append((take[some], loss, gradient[:, backend.spec.columns(part)], rest))
+                loss, grads, rest = backend.gradient(models, inputs, targets, weight, self.objective, key=key)
+                found.append((these, loss, grads[:, backend.spec.columns(part)], rest))
         order, losses, gradients, rests = zip(*found, strict=True)
         several = sum(1 for _ in self._stacks(rows)) > 1
         buffers = None if several else in_order(rests, order)
@@ -225,7 +219,6 @@ class Engine:
         *,
         part: str = "all",
         reduce: Callable[[Tensor, Tensor], Tensor] | None = None,
-        objective: Objective | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return every row's mean loss on a split of its node's data and that loss's gradient.
 
@@ -235,18 +228,16 @@ class Engine:
             part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
             reduce: Called for every chunk with its gradients [r, P_part] and row numbers [r]; its results [r, ...] are
                 kept in place of the gradients.
-            objective: Default: the task's loss.
 
         Returns:
             Losses [R], and gradients [R, P_part] or the reduced values [R, ...].
         """
-        objective = objective or self.objective
         losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None
         for s, take in self.chunks(rows, self.tasks.sizes(split)[rows.node]):
-            value, grads = self._chunk_grad(s, rows, take, split, objective)
-            grads = grads[:, self.backends[s].spec.columns(part)]
-            result = grads if reduce is None else reduce(grads, take)
+            value, result = self._chunk_grad(s, rows, take, split)
+            result = result[:, self.backends[s].spec.columns(part)]
+            result = result if reduce is None else reduce(result, take)
             if kept is None:
                 kept = result.new_empty(len(rows), *result.shape[1:])
             place = beside(take, value)
@@ -265,25 +256,19 @@ class Engine:
     def predict(self, rows: Rows, split: str, *, embed: bool = False) -> Iterator[Outputs]:
         """Yield the outputs of all rows on a split of their nodes' data, chunk by chunk, in evaluation mode.
 
-        Args:
-            rows: Models and whose data they meet.
-            split: ``"train"``, ``"val"`` or ``"test"``.
-            embed: Yield latents and projected latents too, of models that have them.
+        With ``embed`` latents and projected latents too, of models that have them.
         """
         sizes = self.tasks.sizes(split)[rows.node]
         for s, take in self.chunks(rows, sizes):
-            if int(sizes[take].max()) == 0:
-                continue
-            yield from self._predict(s, rows, take, split, embed)
+            if int(sizes[take].max()):
+                yield from self._predict(s, rows, take, split, embed)
 
     def _predict(self, s: int, rows: Rows, take: Tensor, split: str, embed: bool) -> Iterator[Outputs]:
         """Yield the outputs of one chunk: padded, or, of models that look across the batch, for every batch length."""
         backend, spec, counts = self.backends[s], self.backends[s].spec, self.tasks.sizes(split)[rows.node[take]]
-        groups, padded = [take], backend.padding != "never"
-        if not padded:
-            groups = [take[counts == count] for count in counts.unique().tolist() if count]
-        shared = backend.only_reads and not embed
-        for group in groups:
+        padded, shared = backend.padding != "never", backend.only_reads and not embed
+        alike = [counts == count for count in counts.unique().tolist() if count]
+        for group in [take] if padded else [take[these] for these in alike]:
             flat = rows.parameters(s, group)
             outputs, targets = [], []
             for inputs, target, _ in take_samples(self.tasks, rows.node[group], split, not padded, shared):
@@ -313,9 +298,9 @@ class Engine:
         outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
         return self.objective.rows(outputs, targets, Context(weight, chunk.params, spec=chunk.spec))
 
-    def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, objective: Objective) -> tuple[Tensor, Tensor]:
+    def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
-        flat, backend = rows.parameters(s, take), self.backends[s]
+        flat, backend, objective = rows.parameters(s, take), self.backends[s], self.objective
         nodes = rows.node[take]
         counts = self.tasks.sizes(split)[nodes]
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from graphcollab.engine.backend import Backend, Key, draws_keyed, take_step
 from graphcollab.engine.modules import embed_arguments
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Feed
-from graphcollab.typing import Embedded
 
 __all__ = ["LoopBackend"]
 
@@ -29,25 +28,16 @@ class LoopBackend(Backend):
 
     name = "loop"
 
-    @draws_keyed
-    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
-        """Return outputs [r, m, ...] in evaluation mode."""
-        return torch.stack(self._all(flat, inputs))
-
-    @draws_keyed
-    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
-        """Return outputs and latents in evaluation mode; see `Backend.embed`."""
-        return Embedded(*map(torch.stack, zip(*self._all(flat, inputs, embed=True), strict=True)))
-
-    def _all(self, flat: Tensor, inputs: Tensor, **options: bool) -> list[Any]:
-        """Return what the module returns for every row."""
-        self.module.eval()
+    def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         outputs = []
-        with torch.no_grad(), self._autocast(flat.device), self.keyed():
-            for row, x in zip(flat, inputs, strict=True):
-                self._bind(row.clone())  # a module may write to its parameters
-                outputs.append(self._whole(self.module(x, **options)))
-        return outputs
+        for row, x in zip(flat, inputs, strict=True):
+            self._bind(row.clone())  # a module may write to its parameters
+            outputs.append(self._run(x, embed))
+        return tuple(map(torch.stack, zip(*outputs, strict=True))) if embed else torch.stack(outputs)
+
+    def _run(self, inputs: Tensor, embed: bool) -> Any:
+        with self._autocast(inputs.device):
+            return self._whole(self.module(inputs, **embed_arguments(embed)))
 
     @torch.enable_grad()
     @draws_keyed
@@ -70,7 +60,8 @@ class LoopBackend(Backend):
             params = self._bind(own)
             near = None if anchor is None else anchor[r]
             with self.keyed() if key is None else self.keyed(key[0], int(key[1][r]), key[2]):
-                loss = self._loss(params, inputs[r], targets[r], None if weight is None else weight[r], objective, near)
+                outputs = self._run(inputs[r], objective.reads.latents)
+                loss = self._loss(objective, params, outputs, targets[r], None if weight is None else weight[r], near)
                 parts = torch.autograd.grad(loss, params, materialize_grads=True)
             torch.cat([g.flatten() for g in parts], out=grads[r])
             losses.append(loss.detach())
@@ -109,7 +100,8 @@ class LoopBackend(Backend):
                     break
                 inputs, targets = feed.batch(r, s, size)
                 with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
-                    loss = self._loss(params, inputs, targets, None, objective, near, feed.given_to(r), feed.num_views)
+                    outputs, given = self._run(inputs, objective.reads.latents), feed.given_to(r)
+                    loss = self._loss(objective, params, outputs, targets, None, near, given, feed.num_views)
                 grads = torch.autograd.grad(loss, params, allow_unused=True)
                 with torch.no_grad():
                     take_step(optimizer, params, grads, moved, first[r] + s, own)
@@ -117,27 +109,6 @@ class LoopBackend(Backend):
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)
         return new, moments, losses
-
-    def _loss(
-        self,
-        params: list[nn.Parameter],
-        inputs: Tensor,
-        targets: Tensor,
-        weight: Tensor | None,
-        objective: Objective,
-        anchor: Tensor | None,
-        given: dict[str, Tensor] | None = None,
-        views: int = 1,
-    ) -> Tensor:
-        names = self.spec.names[: len(params)]
-        near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
-        embeds = objective.reads.latents
-        with self._autocast(inputs.device):
-            outputs = self._whole(self.module(inputs, **embed_arguments(embeds)))
-        logits, latent, projection = outputs if embeds else (outputs, None, None)
-        own = dict(zip(names, params, strict=True))
-        context = Context(weight, own, near, latent, projection, given, views, self.spec)
-        return objective(logits, targets, context)
 
     def _bind(self, row: Tensor) -> list[nn.Parameter]:
         """Point the module's parameters into a row and copy its buffers in; return those to train, in column order."""

@@ -47,65 +47,57 @@ class RowOptimizer(Piece, ABC):
         return ()
 
     @abstractmethod
-    def update(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
-        """Change parameters and state in place; the gradients may be overwritten.
+    def _step(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
+        """Change parameters and state in place; the gradients may be overwritten."""
+
+    def update(
+        self,
+        params: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        state: State,
+        step: Tensor | int,
+        share: Sequence[Tensor] | None = None,
+    ) -> None:
+        r"""Take a step: change parameters and state in place; the gradients may be overwritten.
+
+        With a share s it is a step of h where the loss is of h̄ = s h + r, for a fixed r; parameters and gradients are
+        h̄'s:
+
+        .. math::
+            \nabla_h L(s h + r) = s \nabla L(\bar h), \qquad \bar h \leftarrow \bar h + s\, \Delta h
+
+        so plain SGD moves h̄ by :math:`-s^2 \eta \nabla L(\bar h)`. Where s is 1 that is a plain step, bit for bit, and
+        where it is 0 nothing moves. Weight decay in the gradient is part of the loss and so acts on h̄.
 
         Args:
             params: Parameters, [R, ...] each, or of a single row without R.
             grads: Their gradients.
             state: For every slot one tensor per parameter, zero at first.
             step: Steps taken so far: a number, or one per row [R].
-        """
-
-    def update_share(
-        self,
-        params: Sequence[Tensor],
-        grads: Sequence[Tensor],
-        state: State,
-        step: Tensor | int,
-        share: Sequence[Tensor],
-    ) -> None:
-        r"""Take a step of h where the loss is of h̄ = s h + r, for a fixed r; parameters and gradients are h̄'s.
-
-        .. math::
-            \nabla_h L(s h + r) = s \nabla L(\bar h), \qquad \bar h \leftarrow \bar h + s\, \Delta h
-
-        so plain SGD moves h̄ by :math:`-s^2 \eta \nabla L(\bar h)`. Where s is 1 this is `update`, bit for bit, and
-        where it is 0 nothing moves. Weight decay in the gradient is part of the loss and so acts on h̄.
-
-        Args:
-            params: As for `update`, and so are the next three.
-            grads: Their gradients.
-            state: The optimiser's state.
-            step: Steps taken so far.
             share: s of every parameter, of a shape that broadcasts to the parameter's.
 
         Example:
             >>> x = [torch.tensor([[1.5]])]  # 0.5 h + 1.5 at h = 0; the gradient of ½ (h̄ − 1)² is 0.5 there
-            >>> SGD(lr=1.0).update_share(x, [torch.tensor([[0.5]])], {}, 0, [torch.tensor([[0.5]])])
+            >>> SGD(lr=1.0).update(x, [torch.tensor([[0.5]])], {}, 0, [torch.tensor([[0.5]])])
             >>> x[0].item()
             1.375
         """
         params, grads, inner = list(params), list(grads), self
+        if share is None:
+            return self._step(params, grads, state, step)
         if self.weight_decay and not self.decoupled:
             grads = list(torch._foreach_add(grads, params, alpha=self.weight_decay))
             inner = dataclasses.replace(self, weight_decay=0.0)
         moved = [param.clone() for param in params]
-        inner.update(params, torch._foreach_mul(grads, list(share)), state, step)
+        inner._step(params, torch._foreach_mul(grads, list(share)), state, step)
         torch._foreach_lerp_(moved, params, list(share))  # exact at both ends, unlike old + s (new - old)
         torch._foreach_copy_(params, moved)
+        return None
 
 
 @dataclass(frozen=True)
 class SGD(RowOptimizer):
-    """Stochastic gradient descent: v ← μ v + g + λ θ, θ ← θ − lr v (Nesterov: θ ← θ − lr (g + λ θ + μ v)).
-
-    Example:
-        >>> x = [torch.tensor([[1.0], [2.0]])]
-        >>> SGD(lr=0.5).update(x, [torch.ones(2, 1)], {}, 0)
-        >>> x[0].tolist()
-        [[0.5], [1.5]]
-    """
+    """Stochastic gradient descent: v ← μ v + g + λ θ, θ ← θ − lr v (Nesterov: θ ← θ − lr (g + λ θ + μ v))."""
 
     momentum: Decay = 0.0
     nesterov: bool = False
@@ -120,8 +112,7 @@ class SGD(RowOptimizer):
         """The velocity, where there is momentum."""
         return ("momentum",) if self.momentum else ()
 
-    def update(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
-        """Take one step."""
+    def _step(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
         params, direction = list(params), list(grads)
         if self.weight_decay:
             torch._foreach_add_(direction, params, alpha=self.weight_decay)
@@ -144,13 +135,9 @@ class Adam(RowOptimizer):
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     eps: Positive = 1e-8
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """First and second moment."""
-        return ("exp_avg", "exp_avg_sq")
+    slots: ClassVar[tuple[str, ...]] = ("exp_avg", "exp_avg_sq")
 
-    def update(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
-        """Take one step."""
+    def _step(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
         params, grads = list(params), list(grads)
         if self.weight_decay and self.decoupled:
             torch._foreach_mul_(params, 1 - self.lr * self.weight_decay)
@@ -177,7 +164,6 @@ class AdamW(Adam):
 
 
 def _per_row(value: Tensor | float, like: Tensor) -> Tensor | float:
-    """Shape one number per row so that it broadcasts over the rest of ``like``."""
     if isinstance(value, Tensor) and value.dim() == 1:
         return value.view(-1, *(1,) * (like.dim() - 1)).to(like.dtype)
     return value
@@ -230,7 +216,6 @@ def as_row_optimizer(
 
 
 def _make(kind: type[RowOptimizer], settings: Mapping[str, Any]) -> RowOptimizer:
-    """Make an optimiser, and refuse settings that it does not have unless they are 0."""
     *first, last = own = [field.name for field in dataclasses.fields(kind)]
     for name, value in settings.items():
         if name not in own and value:
@@ -252,10 +237,6 @@ class LocalSteps(Piece):
 
     Raises:
         ValueError: If the optimiser has no form per row.
-
-    Example:
-        >>> LocalSteps(optimizer="adam").optimizer.lr
-        0.001
     """
 
     epochs: Count = 1

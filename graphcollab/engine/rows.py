@@ -54,9 +54,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         if len(self.node) != len(self.index):
-            raise ValueError(
-                f"{len(self.index)} rows name the data of {len(self.node)} nodes: one node per row is needed"
-            )
+            raise ValueError(f"{len(self.index)} rows name the data of {len(self.node)} nodes: give one node per row")
         if (self.index.dim() == 2) != (self.coefficient is not None):
             raise ValueError(
                 "combined rows need an index [R, m] and coefficients [R, m]; plain rows an index [R] alone"
@@ -72,14 +70,9 @@ class Rows:
 
     @classmethod
     def with_part_of(cls, models: Stacks, node: Tensor, owner: Tensor, part: str, buffers: bool = False) -> Rows:
-        """Nodes' own models, on their own data, with a part of the models of others put in.
+        """Models of nodes [R], on their own data, with a part of the models of their owners [R] put in.
 
-        Args:
-            models: The models that rows refer to.
-            node: Node whose data a row meets, and whose the rest of the model is, [R].
-            owner: Node whose part it is, [R].
-            part: Part of the models, which all architectures among the rows share.
-            buffers: Whether buffers are the owner's, too.
+        All architectures among the rows share the part. With ``buffers``, these are the owner's, too.
 
         Example:
             >>> from graphcollab.stack import ParamSpec
@@ -104,11 +97,7 @@ class Rows:
         return len(self.node)
 
     def parameters(self, stack: int, rows: Tensor) -> Tensor:
-        """Return the parameters [r, columns] of some rows, all of one architecture; a view where that is possible.
-
-        Args:
-            stack: The architecture.
-            rows: Which rows, [r].
+        """Return the parameters [r, columns] of some rows [r] of one architecture; a view where that is possible.
 
         Raises:
             ValueError: If a combination reaches into another architecture.

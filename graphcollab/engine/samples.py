@@ -14,7 +14,7 @@ from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.tasks import Pool, Schedule, Tasks
 
-__all__ = ["Feed", "few_samples", "take_samples"]
+__all__ = ["Feed", "copied", "few_samples", "take_samples"]
 
 _VIEW_STREAM = 135
 
@@ -28,7 +28,7 @@ CUDA_BATCH_BYTES = 2**29
 class Feed:
     """The batches of R rows over S steps, drawn from one shared pool on its device.
 
-    Rows are sorted by decreasing number of steps, so the rows still at work at a step are always the first ones.
+    Rows are sorted by decreasing number of steps, so those still at work at a step are always the first ones.
 
     Args:
         pool: The samples.
@@ -40,7 +40,7 @@ class Feed:
         views: Augmented views of the samples. Default: the samples themselves.
         given: What the objective is given beside the samples, by name, [R, ...] each.
         anchor: Parameters to stay close to, [R, P].
-        scale: By part, the share of a row's own model in what the loss is of, [R]; see `RowOptimizer.update_share`.
+        scale: By part, the share of a row's own model in what the loss is of, [R]; see `RowOptimizer.update`.
     """
 
     pool: Pool
@@ -57,13 +57,7 @@ class Feed:
 
     @cached_property
     def _sizes(self) -> list[list[int]]:
-        """Batch lengths [R, S], read off the device once."""
         return self.schedule.size.tolist()
-
-    @cached_property
-    def _idents(self) -> list[int]:
-        """Identities of the rows' nodes, likewise."""
-        return self.node_id.tolist()
 
     @property
     def num_views(self) -> int:
@@ -73,12 +67,9 @@ class Feed:
     def batch(self, rows: Tensor | slice | int, step: int, width: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of some rows at a step, [r, V * width, ...] ([V * width, ...] for a single row)."""
         index = pick(self.index[:, step, :width], rows)
-        flat = index.reshape(-1)
-        targets = self.pool.targets.index_select(0, flat)
-        targets = targets.view(*index.shape, *targets.shape[1:])
+        targets = copied(self.pool.targets, index)
         if self.views is None:
-            inputs = self.pool.inputs.index_select(0, flat)
-            return inputs.view(*index.shape, *inputs.shape[1:]), targets
+            return copied(self.pool.inputs, index), targets
         targets = torch.cat([targets] * self.views.count, dim=index.dim() - 1)
         if isinstance(rows, int):
             return self._views_of(self.views, rows, step, width), targets
@@ -97,7 +88,7 @@ class Feed:
         if self._drawn.get(row, (-1, self.index))[0] != first:
             own = [self.index[row, s, :size] for s, size in enumerate(sizes[first : first + block], first)]
             samples = self.pool.inputs.index_select(0, torch.cat(own))
-            with keyed_layers(_VIEW_STREAM, self.seed, self._idents[row], self.round_, first):
+            with keyed_layers(_VIEW_STREAM, self.seed, int(self.node_id[row]), self.round_, first):
                 self._drawn[row] = first, views(samples)
         start = sum(sizes[first:step])
         seen = self._drawn[row][1][:, start : start + sizes[step]]
@@ -133,8 +124,8 @@ def take_samples(
     for start in range(0, longest, width):
         place = torch.arange(start, min(start + width, longest))
         index = everything[:, start : start + width]
-        inputs = _take(pool.inputs, index) if shared else _copy(pool.inputs, index)
-        yield inputs, _copy(pool.targets, index), place < counts[:, None]
+        inputs = _take(pool.inputs, index) if shared else copied(pool.inputs, index)
+        yield inputs, copied(pool.targets, index), place < counts[:, None]
 
 
 def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:
@@ -144,7 +135,7 @@ def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:
     several = torch.where(sizes > 1, sizes, sizes.max() + 1)
     few, many = int(several.argmin()), int(sizes.argmax())
     index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
-    return _copy(pool.inputs, index), _copy(pool.targets, index)
+    return copied(pool.inputs, index), copied(pool.targets, index)
 
 
 def _lined_up(index: Tensor, size: int) -> int | None:
@@ -161,12 +152,12 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
     """Return ``values[index]`` [r, m, ...]; a view where the samples of the rows lie one behind the other."""
     rows, width = index.shape
     step = _lined_up(index, len(values))
-    if step is not None:
-        first = int(index[0, 0])
-        return values[first : first + rows * step].unflatten(0, (rows, step))[:, :width]
-    return _copy(values, index)
+    if step is None:
+        return copied(values, index)
+    first = int(index[0, 0])
+    return values[first : first + rows * step].unflatten(0, (rows, step))[:, :width]
 
 
-def _copy(values: Tensor, index: Tensor) -> Tensor:
-    """Return ``values[index]`` [r, m, ...] as a tensor of its own."""
+def copied(values: Tensor, index: Tensor) -> Tensor:
+    """Return ``values[index]`` as a tensor of its own; the index may be on the CPU."""
     return values.index_select(0, beside(index.reshape(-1), values)).view(*index.shape, *values.shape[1:])

@@ -12,12 +12,11 @@ from torch.func import functional_call, vmap
 from graphcollab.device import beside
 from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, take_step
 from graphcollab.engine.modules import Padding, embed_arguments
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import make_chain, stacked_ops
 from graphcollab.stack import ParamSpec
-from graphcollab.typing import Embedded
 
 __all__ = ["VmapBackend"]
 
@@ -55,19 +54,8 @@ class VmapBackend(Backend):
         """A chain's layers do not write to their inputs; what other modules do nobody knows."""
         return self.chain is not None and not self.autocast
 
-    @draws_keyed
-    def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
-        """Return outputs [r, m, ...] in evaluation mode."""
-        self.module.eval()
-        with torch.no_grad(), self.keyed():
-            return self._forward(self._views(flat), inputs)
-
-    @draws_keyed
-    def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
-        """Return outputs and latents in evaluation mode; see `Backend.embed`."""
-        self.module.eval()
-        with torch.no_grad(), self.keyed():
-            return Embedded(*self._forward(self._views(flat), inputs, embed=True))
+    def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
+        return self._forward(self._views(flat), inputs, embed)
 
     @torch.enable_grad()
     @draws_keyed
@@ -87,7 +75,8 @@ class VmapBackend(Backend):
         count = self.spec.num_named_parameters
         params = [view.requires_grad_() for view in views[:count]]
         with self.keyed() if key is None else self.keyed(key[0], int(key[1][0]), key[2]):
-            losses = self._losses(params, views[count:], inputs, targets, weight, objective, self._anchor(anchor))
+            outputs = self._forward_compiled([*params, *views[count:]], inputs, objective.reads.latents)
+            losses = self._loss(objective.rows, params, outputs, targets, weight, anchor)
             grads = torch.autograd.grad(losses.sum(), params, materialize_grads=True)
         rest = _join(views[count:]) if views[count:] else flat.new_empty(len(flat), 0)
         return losses.detach(), _join(grads), rest
@@ -114,7 +103,7 @@ class VmapBackend(Backend):
         apart = flat.device.type != "cpu" or count < len(self.spec.names)
         leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
-        anchors, shares = self._anchor(feed.anchor), self._shares(feed.scale)
+        shares = self._shares(feed.scale)
         sizes = feed.schedule.size
         whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
         losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
@@ -129,11 +118,12 @@ class VmapBackend(Backend):
                     rows = rows if isinstance(rows, slice) else beside(rows, flat)
                     part = [leaf[rows] for leaf in leaves]
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
-                    near = None if anchors is None else [a[rows] for a in anchors]
+                    near = None if feed.anchor is None else feed.anchor[rows]
                     given, views = feed.given_to(rows), feed.num_views
                     if weight is not None and views > 1:
                         weight = weight.repeat(1, views) / views
-                    values = self._losses(params, part[count:], inputs, targets, weight, objective, near, given, views)
+                    outputs = self._forward_compiled([*params, *part[count:]], inputs, objective.reads.latents)
+                    values = self._loss(objective.rows, params, outputs, targets, weight, near, given, views)
                     grads = torch.autograd.grad(values.sum(), params, allow_unused=True)
                     losses[s, rows] = values.detach()
                     taken = (first if isinstance(first, int) else step[rows]) + s
@@ -164,28 +154,9 @@ class VmapBackend(Backend):
         with stacked_ops(), self._autocast(inputs.device):
             return self._whole(vmap(one, randomness="different")(views, inputs))
 
-    def _losses(
-        self,
-        params: Leaves,
-        buffers: Leaves,
-        inputs: Tensor,
-        targets: Tensor,
-        weight: Tensor | None,
-        objective: Objective,
-        anchor: Leaves | None,
-        given: dict[str, Tensor] | None = None,
-        num_views: int = 1,
-    ) -> Tensor:
-        """Return one loss per row, [r], with a graph back to ``params``."""
-        names = self.spec.names[: len(params)]
-        near = None if anchor is None else dict(zip(names, anchor, strict=True))
+    def _forward_compiled(self, views: Leaves, inputs: Tensor, embed: bool) -> Any:
         run = self._forward if self.draws.active else self._run  # torch.compile draws in another way
-        embeds = objective.reads.latents
-        outputs = run([*params, *buffers], inputs, embeds)
-        logits, latent, projection = outputs if embeds else (outputs, None, None)
-        own = dict(zip(names, params, strict=True))
-        context = Context(weight, own, near, latent, projection, given, num_views, self.spec)
-        return objective.rows(logits, targets, context)
+        return run(views, inputs, embed)
 
     def _views(self, flat: Tensor) -> Leaves:
         """Return views of rows that are read only: buffers are copies, since a module may change its own."""
@@ -193,9 +164,6 @@ class VmapBackend(Backend):
         for n in range(self.first_buffer, len(views)):
             views[n] = _own(views[n])
         return views
-
-    def _anchor(self, anchor: Tensor | None) -> Leaves | None:
-        return None if anchor is None else self._split(anchor)
 
 
 def _own(view: Tensor) -> Tensor:

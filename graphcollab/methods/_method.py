@@ -1,18 +1,21 @@
-"""What all method functions have in common: the training arguments, their documentation, and their checks."""
+"""What methods have in common: the arguments of training, their documentation and checks, and some constructions."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, get_type_hints
 
 from graphcollab.engine import RowOptimizer, as_row_optimizer
+from graphcollab.exchange import Exchange
+from graphcollab.judge import Judge
 from graphcollab.local import Fit
-from graphcollab.settings import Count, Momentum, NonNegative, checked
-
-__all__ = ["BETAS", "Optimizer", "Training", "Weights", "fit", "make_optimizer", "method"]
+from graphcollab.method import Method
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, checked, documented
+from graphcollab.stop import EarlyStopping
+from graphcollab.weigh import PeerWeights
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,7 +124,7 @@ def method(**defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[
                 kwargs.setdefault(name, default)
             return check(*args, **kwargs)
 
-        wrapper.__doc__ = _documented(function)
+        wrapper.__doc__ = documented(function, SHARED)
         return wrapper
 
     return make
@@ -140,17 +143,15 @@ def fit(training: Training, adam: Mapping[str, Any] | None = None, **more: Any) 
     return Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=make_optimizer(training, adam), **more)
 
 
-def _documented(function: Callable[..., Any]) -> str | None:
-    """Return a docstring whose ``Args:`` lists all arguments, in the signature's order."""
-    if not function.__doc__:  # python -OO
-        return None
-    about, *sections = re.split(r"\n\n(?=(?:Args|Raises|Example):\n)", inspect.cleandoc(function.__doc__))
-    own = next((one for one in sections if one.startswith("Args:")), "")
-    entries = {entry.split(":")[0].strip(): entry for entry in re.split(r"\n(?=    \w)", own)[1:]}
-    listed = ["Args:"]
-    for name in inspect.signature(function).parameters:
-        if name not in entries and name not in SHARED:
-            raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
-        listed.append(entries.get(name) or f"    {name}: " + SHARED[name].replace("\n", "\n        "))
-    others = [one for one in sections if one != own]
-    return "\n\n".join([about, "\n".join(listed), *others]) + "\n"
+def peer_method(name: str, local: Fit, weigh: PeerWeights, part: str, buffers: Buffers, **slots: Any) -> Method:
+    """Return a method that trains, weighs the models of others, and takes their weighted mean."""
+    metric: Any = weigh.metric
+    if metric is not None and "buffers" in metric.agrees:  # it judges models as they are mixed
+        metric = replace(metric, buffers=buffers)
+    weigh = replace(weigh, metric=metric, part=part, buffers=buffers)
+    return Method(name, local=local, weigh=weigh, exchange=Exchange("zero", "x", part, buffers=buffers), **slots)
+
+
+def patient(method: Method, patience: int | None) -> Method:
+    """Return a method in which nodes stop after so many rounds without a better validation loss, if they do."""
+    return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=Judge(field="best_x"))

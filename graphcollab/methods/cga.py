@@ -34,13 +34,11 @@ def cga(
         v_i \leftarrow \beta v_i - \eta\, \tilde g_i, \qquad x_i \leftarrow \sum_j \pi_{ij} x_j + v_i
 
     where :math:`\tilde g_i` is the projection of the own gradient onto the directions that are at no obtuse angle to
-    the gradients of the neighbours' data at x_i (`graphcollab.local.ProjectedGradient`). All gradients are taken before
-    mixing.
+    the gradients of the neighbours' data at x_i (`ProjectedGradient`). All gradients are taken before mixing.
 
-    The authors' code gathers the batches of all nodes at all nodes; here models travel, as the paper has it, and data
-    stay. Its other differences are settings: ``margin=0.5``, ``per_layer=True`` and
-    ``optimizer=SGD(lr=0.01, momentum=0.9, weight_decay=5e-4, nesterov=True)``; it also leaves models in evaluation mode
-    once gradients have been exchanged, which is not repeated here.
+    The authors' code gathers the batches of all nodes at all nodes; here models travel, as the paper has it. It also
+    leaves models in evaluation mode once gradients have been exchanged, which is not repeated here. Its other
+    differences are settings: ``margin=0.5``, ``per_layer=True`` and SGD with ``nesterov=True``.
 
     Args:
         optimizer: What steps along the projected gradient, by name or as an object; its state is kept from round to

@@ -44,14 +44,12 @@ def cobo(
         \qquad z_{ij} = \tfrac12 (x_i + x_j) \\
         x_i &\leftarrow x_i - \eta \Big( \nabla f_i(x_i) + \rho \sum_k w_{ik} (x_i - x_k) \Big)
 
-    A round is one local step, so runs take thousands of rounds. All nodes start from the same model and listen to all
-    others. Far from their minima gradients agree and everybody helps everybody; closer to them those of unlike nodes
-    turn against each other, and their weight falls to 0.
+    A round is one local step, so runs take thousands of rounds. Far from their minima gradients agree and everybody
+    helps everybody; closer to them those of unlike nodes turn against each other, and their weight falls to 0.
 
-    Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code, see
-    `GradientAlignment`. Otherwise that code updates the models before the weights and replaces the gradient by a
-    running mean; ``momentum`` is SGD's own, whose state is kept from round to round. Momentum and weight decay do not
-    act on the pull.
+    Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code
+    (`GradientAlignment`). Otherwise that code updates the models before the weights and replaces the gradient by a
+    running mean; ``momentum`` is SGD's own, kept from round to round. Neither it nor weight decay acts on the pull.
 
     Args:
         lr: η, the step size of the models, in the step of SGD and in the pull.
@@ -59,17 +57,12 @@ def cobo(
             number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
         gamma: γ, the step size of the weights. The paper does not say; the authors' code has 0.01, on the simplex 0.05.
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
-        own: On the simplex, let a node's own model take part of the weight, so that it may listen to nobody. The
-            authors' code does; the paper does not say.
-        sampling: Which pairs are compared in a round: ``"constant"`` (algorithm 1), ``"time"``, ``"mixed"`` or
-            ``"all"``, see `GradientAlignment`.
+        own: On the simplex only: a node's own model has a weight, so it may listen to nobody, as in the authors' code.
+        sampling: Which pairs are compared in a round, see `GradientAlignment`; ``"constant"`` is algorithm 1.
         switch: Rounds with constant probability, for ``"mixed"``. The paper's is 0.2 % of all (80 of its 40,000).
         decay: How fast the probability falls with ``"time"`` and ``"mixed"``; the paper's is 1.
         smoothness: L of the losses, where it is known, for the warning about the step size.
         part: Part of the model that is compared and pulled.
-
-    Raises:
-        ValueError: If ``own`` is asked for on the box.
     """
     weigh = GradientAlignment(gamma, domain, sampling, batch_size, part=part, own=own, switch=switch, decay=decay)
     step = SGD(lr=lr, momentum=momentum, weight_decay=weight_decay)

@@ -46,26 +46,22 @@ def directed(
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`Fit`, ``through``). Whether j hears i says nothing about whether i hears j: the graph is directed.
+    (`Fit`, ``through``); weight decay is then of the mixture. Whether j hears i says nothing about whether i hears j.
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
     accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
     model as it is (``fair=False``), which favours them by their fine-tuning.
 
     Args:
-        lr: Step size, also of fine-tuning.
-        epochs: K as passes over a node's samples per round.
-        steps: K as a number of steps, instead of ``epochs``.
-        weight_decay: Coefficient of the L2 penalty; in phase 2 of the mixture.
         learn_rounds: Rounds of phase 1; all later ones are phase 2.
         mixture_lr: Step size in phase 2, where a mixture moves by only α_ii² of it. Default: as in phase 1.
-        trial_epochs: K' as passes over a node's samples.
-        trial_steps: K' as a number of steps, instead of ``trial_epochs``.
+        trial_epochs: Passes over a node's samples to fine-tune a mixture, K' in steps.
+        trial_steps: K' itself, instead.
         trials: Trials of an edge per round; the majority decides.
         delta: By how much p rises or falls.
         minimum: An edge with a smaller p vanishes; at most the p that edges start with, 0.5.
         compare: ``"metric"`` or ``"loss"``; see `TrialMixtures`.
-        split: Samples mixtures are compared on.
+        split: Samples that mixtures are compared on.
         fair: Compare with the own model after as many steps more, instead of as it is (the thesis).
         weights: How p becomes α, ``"share"`` or ``"odds"``; see `TrialMixtures`.
         part: Part of the model that is mixed.

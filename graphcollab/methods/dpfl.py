@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
-from graphcollab.methods._peers import peer_method
+from graphcollab.methods._method import Training, fit, method, peer_method
 from graphcollab.settings import Buffers, Count
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import DoubleGreedy, PeerWeights
@@ -34,7 +33,7 @@ def dpfl(
     .. math::
         \theta_i \leftarrow \sum_{j \in S_i} \frac{n_j}{\sum_{l \in S_i} n_l} \theta_j
 
-    Its later choices are from the set that it chose first. In all other rounds nodes train alone.
+    Its later choices are from its first set. In all other rounds nodes train alone.
 
     The rule, its order and the defaults are those of the authors' code; the paper's full text was not consulted, which
     is said to choose in every round (``every=1``). What differs from that code:
@@ -46,8 +45,7 @@ def dpfl(
     - Where edges are given, candidates are a node's neighbours.
 
     A set may be worse than the node alone, see `DoubleGreedy`; ``safe=True`` prevents that. A node whose first set is
-    itself alone stays alone. Every candidate's model travels to be tried, also if it is rejected: at the first choice
-    that of everybody, later those of at most B − 1.
+    itself alone stays alone. Every candidate's model travels to be tried, also if it is rejected.
 
     Args:
         budget: B, which counts the node itself; 1 is local training.

@@ -1,4 +1,4 @@
-"""Decentralised parallel SGD."""
+"""Decentralised parallel SGD, and decentralised federated averaging with momentum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcollab.settings import Buffers
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis, Uniform
 
-__all__ = ["dpsgd"]
+__all__ = ["dfedavgm", "dpsgd"]
 
 
 @method(lr=0.01, epochs=None, batch_size=10, weight_decay=5e-4)
@@ -40,10 +40,6 @@ def dpsgd(
         optimizer: The local update, by name or as an object. Its state is kept from round to round where a round is one
             step, and starts afresh otherwise.
         weights: ``"metropolis"`` (doubly stochastic, undirected graphs) or ``"uniform"`` (1 / degree, any graph).
-
-    Example:
-        >>> dpsgd().exchange.base, dpsgd(epochs=5).exchange.base
-        ('update', 'zero')
     """
     one_step = training["epochs"] is None and training["steps"] is None
     local = fit({**training, "steps": 1} if one_step else training)
@@ -52,5 +48,29 @@ def dpsgd(
         local=replace(local, keep_state=one_step and bool(local.optimizer.slots)),
         weigh=Metropolis() if weights == "metropolis" else Uniform(),
         exchange=Exchange("update" if one_step else "zero", "x_start" if one_step else "x", part, buffers=buffers),
+        prepare=WithSelfLoops(),
+    )
+
+
+@method(lr=0.01, epochs=1, batch_size=10, momentum=0.9)
+def dfedavgm(*, part: str = "all", buffers: Buffers = "keep", **training: Unpack[Training]) -> Method:
+    r"""DFedAvgM: nodes take some local steps with momentum, then the mean over their neighbours.
+
+    `Decentralized Federated Averaging (Sun, Li, Wang, IEEE TPAMI 2022) <https://arxiv.org/abs/2104.11375>`_, algorithm
+    1. From :math:`y^0 = y^{-1} = x_i` a node takes K steps of the heavy ball and sends the result:
+
+    .. math::
+        y^{k+1} = y^k - \eta\, g_i(y^k) + \theta\, (y^k - y^{k-1}), \qquad x_i \leftarrow \sum_j W_{ij}\, y_j^K
+
+    The momentum θ starts afresh in every round. W is symmetric and doubly stochastic: Metropolis weights, which need an
+    undirected graph (``dfedavgm().replace(weigh=Uniform())`` takes any). With ``momentum=0`` it is `dpsgd` with several
+    local steps. The paper has no weight decay. Its second algorithm, in which nodes send quantised differences, is not
+    among what is here.
+    """
+    return Method(
+        "dfedavgm",
+        local=fit(training),
+        weigh=Metropolis(),
+        exchange=Exchange("zero", "x", part, buffers=buffers),
         prepare=WithSelfLoops(),
     )

@@ -32,9 +32,9 @@ def fc(
         x_i \leftarrow x_i - \eta\, v_i, \qquad
         v_i = \text{ClippedMean}\big(\nabla f_j(x_i) : j \in N(i) \cup \{i\}\big)
 
-    with `graphcollab.local.ClippedMean`, found anew in every round. Models are not mixed. With all pairs, the default
-    graph, a round costs K² gradients; ``fc().replace(rewire=SampleNodes(fraction))`` lets some of the nodes play.
-    ``edge_weight`` is the share of j's gradient in i's step, also on self-loops; a row sums to 1.
+    with `ClippedMean`, found anew in every round. Models are not mixed. With all pairs, the default graph, a round
+    costs K² gradients; ``fc().replace(rewire=SampleNodes(fraction))`` lets some of the nodes play. ``edge_weight`` is
+    the share of j's gradient in i's step, also on self-loops; a row sums to 1.
 
     Which gradients are near must be said. Of n nodes, :math:`\lfloor n q \rfloor + 1` are; the default q = 0.2 is
     cautious: it lets in few nodes of other clusters unless clusters are smaller than a fifth of the nodes, and with

@@ -41,8 +41,8 @@ def fedclassavg(
             + \frac{\mu}{2} \lVert C_i - \bar C \rVert^2, \qquad
         \bar C \leftarrow \sum_i \frac{n_i}{\sum_j n_j} C_i
 
-    over the nodes at work, through a server. Latents, which the supervised contrastive loss compares, must have the
-    same size in all models (`graphcollab.models.SplitModel`); backbones are never sent.
+    over the nodes at work, through a server. Backbones are never sent; latents, which the supervised contrastive loss
+    compares, must have one size in all models (`graphcollab.models.SplitModel`).
 
     Where it differs from the authors' code:
 
@@ -60,8 +60,7 @@ def fedclassavg(
     betas are 0.5 and 0.999.
 
     Args:
-        lr: Step size. The authors' is for CIFAR-10; they have 6e-4 for Fashion-MNIST. Small networks learn faster with
-            1e-3.
+        lr: Step size: the authors' for CIFAR-10; they have 6e-4 for Fashion-MNIST. Small networks like 1e-3.
         batch_size: Samples per step; each is seen in two views.
         mu: μ, the pull towards the classifier that the round began with.
         contrast: κ, the weight of the supervised contrastive loss; 0 leaves it out.

@@ -35,15 +35,14 @@ def fedsim(
     .. math::
         u \leftarrow u + \eta_s \sum_{i \in S} \frac{n_i}{\sum_{k \in S} n_k} (u_i - u)
 
-    and v_i stays. (The paper's FedAlt, which trains v_i first and then u, is not here.)
+    and v_i stays. Not here are the paper's FedAlt, which trains v_i first and then u, and the momentum and Adam at the
+    server that the authors' code offers.
 
     Args:
-        server_lr: η_s. 1 is plain averaging, as in the authors' scripts. (Momentum and Adam at the server, which their
-            code offers too, are not here.) Another one needs a u to start from: where architectures start with
-            different ones, it is their mean over the nodes at work.
-        part: u, the part that is shared; or several, such as ``"backbone+prototypes"``. The paper leaves it to the
-            user; the head is shared, and backbones may differ, where MAPL (Mukherjee et al., 2024) compares with this
-            method, with ``weights="uniform"``.
+        server_lr: η_s. 1 is plain averaging, as in the authors' scripts. Another one needs a u to start from: where
+            architectures start with different ones, it is their mean over the nodes at work.
+        part: u, such as ``"backbone+prototypes"``. The paper leaves it to the user; the head is what MAPL (Mukherjee
+            et al., 2024) shares where it compares with this method, with ``weights="uniform"``.
     """
     average = Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete))
     return Method(

@@ -38,9 +38,9 @@ def flt(
     .. math::
         x_i \leftarrow \frac{\sum_j A_{ij} n_j x_j}{\sum_j A_{ij} n_j}
 
-    over the nodes at work, through a server, with A from `graphcollab.rewire.TaskPeers`: before the first round nodes
-    send cluster centres of their samples' codes, and those whose centres match are connected. Settings of training are
-    the authors' for CIFAR-10, where a fifth of the nodes works in a round (``fraction=0.2``).
+    over the nodes at work, through a server, with A from `TaskPeers`: before the first round nodes send cluster centres
+    of their samples' codes, and those whose centres match are connected. Settings of training are the authors' for
+    CIFAR-10, where a fifth of the nodes works in a round (``fraction=0.2``).
 
     All averages are of the models that were sent. The authors' code replaces models one by one, so that later nodes
     average what earlier ones have averaged; nodes of one group then end up with different models. It also averages what
@@ -57,10 +57,7 @@ def flt(
             ``fit_transform``. Default: nothing.
         threshold: Nodes at a distance below it are connected. Default: the widest gap in ``window``.
         window: Where that gap is looked for, in distances between a node's own centres.
-        groups: Number of disjoint groups, instead of a threshold.
-
-    Raises:
-        ValueError: If a threshold and a number of groups are given, or the window ends before it begins.
+        groups: Number of disjoint groups, instead of a threshold; both together are refused.
     """
     return Method(
         "flt",

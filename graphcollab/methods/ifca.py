@@ -49,23 +49,20 @@ def ifca(
     networks: the other one slows every centre down to the share of the nodes that chose it.
 
     The paper draws every centre anew; here the first is the initial model, and the others are that with every parameter
-    tensor in another order (`graphcollab.rewire.ChooseCenter`).
+    tensor in another order (`ChooseCenter`).
 
     Args:
         steps: Local steps per round, instead of ``epochs``; the authors take 10 on MNIST.
         clusters: C, the number of models.
         divide: ``"cluster"``: model averaging; ``"all"``: gradient averaging.
         centers: Centres to start from, [C, P_part], all different.
-        samples: Training samples that a node looks at to choose; with few local steps a round, looking at all of them
-            costs more than training. Default: all.
-        redraws: How often other centres may be drawn at the start, until every one gets ``least_share`` of the nodes.
-        least_share: Default: half of an equal share.
+        samples: Training samples that a node looks at to choose; all of them, the default, may cost more than training.
+        redraws: How often other centres may be drawn at the start, until every one gets ``least_share`` of the nodes;
+            not together with ``centers``.
+        least_share: At most an equal share, which is 1 / C. Default: half of it.
         patience: Rounds after which a centre that nobody chooses is reported.
         part: Part of the model that there is one of per cluster; the rest is the node's own.
         buffers: ``"average"``: each centre has running statistics; ``"keep"``: they stay with the node.
-
-    Raises:
-        ValueError: If ``least_share`` is more than an equal share, or centres are given and redraws asked for.
     """
     also = sample_nodes(fraction)
     return Method(

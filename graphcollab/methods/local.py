@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
-from graphcollab.methods._peers import patient
+from graphcollab.methods._method import Training, fit, method, patient
 from graphcollab.settings import Count
 
 __all__ = ["local"]

@@ -25,6 +25,11 @@ __all__ = ["mapl"]
 
 NOTHING = 1e-12  # a weight below is zero but for rounding
 PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)
+PUBLISHED: tuple[Objective, ...] = (
+    SupervisedContrast(100.0, form="in"),
+    PrototypeContrast(normalize=False),
+    PrototypeUniformity("exp", 100.0),
+)
 
 
 @method(lr=1e-3, epochs=1, batch_size=64, optimizer="adam")
@@ -55,7 +60,7 @@ def mapl(
            \ell = \ell_\text{ce} + \ell_\text{cont} + \ell_\text{proto} + \ell_\text{uni}
 
        (`SupervisedContrast`, `PrototypeContrast`, `PrototypeUniformity`);
-    2. after ``warmup`` rounds, receives its neighbours' classifiers and takes a step on its weights
+    2. after ``warmup`` rounds, receives its neighbours' classifiers and takes a step on its weights by them
        (`ClassifierSimilarity`);
     3. receives its neighbours' prototypes, :math:`\xi_i \leftarrow \sum_{j \in \{i\} \cup N_i} w_{ij} \xi_j`, with the
        new weights; those whose weight is zero are no neighbours any more, for good.
@@ -70,18 +75,15 @@ def mapl(
     - All losses are means over the views of a batch. The paper prints a sum in the cross-entropy and the contrastive
       loss and a mean in the prototypes' loss, which is ``mapl(prototype=1 / Q, uniformity=1 / Q)`` with the 2 B views Q
       of a batch (Adam makes nothing of a common factor).
-    - The paper's temperature is 100, at which cosines, that lie in [-1, 1], hardly act: gradients of both contrastive
-      losses are about 1000 times smaller than at 0.1. ``temperature=100`` is the paper's (docs/different_models.md has
-      a comparison).
     - The defaults are for 100 rounds of small models. The paper's are ``mapl(lr=1e-4, warmup=100, temperature=100)``,
-      for 400 rounds and networks such as ResNet-18 with 300 images a class.
+      for 400 rounds and networks such as ResNet-18 with 300 images a class. At its temperature cosines hardly act:
+      gradients of both contrastive losses are about 1000 times smaller than at 0.1 (docs/different_models.md).
     - ``published=True`` computes what the authors' code does: the contrastive loss in the form ``"in"`` at temperature
       100, prototypes of any length at temperature 1, uniformity by exponentials, the sign steps of
       `ClassifierSimilarity`, and neighbours that are never dropped: they go on sending their classifiers, which costs
       bytes, though edges of weight 0 are not counted as messages. Its augmentation has no blur and weaker colours:
       ``augment=ImageAugment(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, blur=0.0)``.
-
-    As there, Adam's betas are 0.5 and 0.999.
+    - Adam's betas are 0.5 and 0.999, as in that code.
 
     Args:
         batch_size: Samples per step; each is seen in two views.
@@ -97,14 +99,15 @@ def mapl(
             not made for (``ImageAugment(flip=0.0)``), and few rounds do better with larger crops. For other samples
             give `graphcollab.engine.AddNoise`, a function, or None: views are the samples themselves.
         keep_state: Keep the optimiser's state from round to round; the authors begin afresh.
-        published: Compute as the authors' code.
-
-    Raises:
-        ValueError: If ``published`` is asked for with a temperature or a graph.
+        published: Compute as the authors' code, with its own temperature and graph: neither may be given.
     """
     if published and (graph is not None or temperature is not None):
         raise ValueError("published=True has a temperature and a graph of its own: give neither, or published=False")
-    objective = _objective(0.5 if temperature is None else temperature, contrast, prototype, uniformity, published)
+    tau = 0.5 if temperature is None else temperature
+    terms = PUBLISHED if published else (SupervisedContrast(tau), PrototypeContrast(tau), PrototypeUniformity())
+    weights = contrast, prototype, uniformity
+    scaled = [term if weight == 1 else weight * term for weight, term in zip(weights, terms, strict=True) if weight]
+    objective = sum(scaled[1:], scaled[0]) if scaled else None
     local = fit(training, BETAS, objective=objective, keep_state=keep_state, views=Views(augment, 2))
     whole = part == "all" or "backbone" in part.split("+")
     first = Method(
@@ -118,20 +121,3 @@ def mapl(
     if (not published) if drop is None else drop:
         learning = learning.replace(rewire=Threshold(NOTHING))
     return Phases(first, warmup, learning) if warmup else learning
-
-
-def _objective(
-    temperature: float, contrast: float, prototype: float, uniformity: float, published: bool
-) -> Objective | None:
-    """Return what is added to the task's loss."""
-    if published:
-        terms: list[Objective] = [
-            SupervisedContrast(100.0, form="in"),
-            PrototypeContrast(normalize=False),
-            PrototypeUniformity("exp", 100.0),
-        ]
-    else:
-        terms = [SupervisedContrast(temperature), PrototypeContrast(temperature), PrototypeUniformity()]
-    weights = contrast, prototype, uniformity
-    scaled = [term if weight == 1 else weight * term for weight, term in zip(weights, terms, strict=True) if weight]
-    return sum(scaled[1:], scaled[0]) if scaled else None

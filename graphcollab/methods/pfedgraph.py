@@ -6,8 +6,7 @@ from typing import Unpack
 
 from graphcollab.engine import Proximal
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
-from graphcollab.methods._peers import peer_method
+from graphcollab.methods._method import Training, fit, method, peer_method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Finite, Fraction, Positive, Share
 from graphcollab.transforms import WithSelfLoops
@@ -54,9 +53,8 @@ def pfedgraph(
     - Where edges are given, a row is over the node's neighbours and itself, and p is normalised there.
     - It takes 200 or 400 steps a round.
 
-    Since θ⁰ is never renewed, cosines contain what all nodes have learned alike, and rise over the rounds; above
-    ``snap`` they count as 1, so a row jumps when one passes it. To compare, every model travels along every edge, each
-    round, also where the weight turns out zero.
+    Since θ⁰ is never renewed, cosines contain what all nodes have learned alike, and rise over the rounds; a row jumps
+    when one passes ``snap``. To compare, every model travels along every edge, also where the weight turns out zero.
 
     Args:
         alpha: α; large: weights by sample counts, as FedAvg's; small: all on those that are most alike.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -13,39 +13,7 @@ from graphcollab.metrics.edges import check_edges
 from graphcollab.settings import Count, NonNegative, Real, checked
 from graphcollab.tasks import Tasks
 
-__all__ = ["MixtureBound", "label_distance", "mixture_bound"]
-
-
-class MixtureBound(NamedTuple):
-    """The terms of the bound, each times N a², and their sum; those of edges are 0 at self-loops.
-
-    Args:
-        risk: N a_ii² L_Di(h_i*), [K].
-        complexity: N a_ii² 2 C sqrt((d + log(1 / delta)) / m_i), [K].
-        disagreement: N a_ii² G lambda_H(S_i), [K].
-        edge_risk: N a_ij² times the sender's empirical risk, [E].
-        edge_complexity: N a_ij² C sqrt((d + log(1 / delta)) / m_j), [E].
-        edge_distance: N a_ij² B ||D_i - D_j||_1, [E].
-        total: The bound: a receiver's own terms and those of its edges, [K].
-    """
-
-    risk: Tensor
-    complexity: Tensor
-    disagreement: Tensor
-    edge_risk: Tensor
-    edge_complexity: Tensor
-    edge_distance: Tensor
-    total: Tensor
-
-    @property
-    def own(self) -> Tensor:
-        """What a node's own model contributes, [K]."""
-        return self.risk + self.complexity + self.disagreement
-
-    @property
-    def edge(self) -> Tensor:
-        """What the model that an edge brings contributes, [E]."""
-        return self.edge_risk + self.edge_complexity + self.edge_distance
+__all__ = ["label_distance", "mixture_bound"]
 
 
 @checked
@@ -64,7 +32,7 @@ def mixture_bound(
     lipschitz: NonNegative = 1.0,
     bound: NonNegative = 1.0,
     num_models: Count | Literal["mixed"] | None = None,
-) -> MixtureBound:
+) -> tuple[Tensor, Tensor, Tensor]:
     r"""Return the generalisation bound of mixtures of models, term by term.
 
     It is equation (4.5) of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng,
@@ -97,17 +65,14 @@ def mixture_bound(
         num_models: N. Default: K, as in the paper. The inequality needs only the number of models that are mixed, the
             own included: ``"mixed"`` takes that of each receiver, which is tighter in sparse graphs.
 
+    Returns:
+        The bound, [K], and its terms, each times N a²: those of a receiver's own model, [3, K] (risk, complexity,
+        disagreement), and of the models its edges bring, [3, E] (empirical risk, complexity, distance; 0 at
+        self-loops).
+
     Raises:
         ValueError: If shapes do not belong together, a receiver's weights are negative or do not sum to 1, or another
             value is out of its range.
-
-    Example:
-        >>> edge_index, one = torch.tensor([[0, 1, 1], [0, 0, 1]]), torch.ones(2)
-        >>> terms = mixture_bound(edge_index, torch.tensor([0.5, 0.5, 1.0]), risk=0.1 * one, empirical_risk=0.2 * one,
-        ...     disagreement=0 * one, edge_distance=torch.tensor([0.0, 0.3, 0.0]), num_samples=4 * one, dimension=1,
-        ...     delta=1 / 2.718281828)
-        >>> [round(value, 4) for value in terms.total.tolist()]  # N = 2: .5 (.1 + 2 √.5) + .5 (.2 + √.5 + .3), ...
-        [1.3607, 3.0284]
     """
     count = num_samples.numel()
     check_edges(edge_index, edge_weight, count)
@@ -141,10 +106,9 @@ def mixture_bound(
     square = models[receiver] * weight.square()
     own, other = scatter(square.where(loop, 0.0), receiver, dim_size=count), square.where(~loop, 0.0)
     spread = constant * ((dimension + math.log(1 / delta)) / num_samples.double()).sqrt()
-    # [3, K] and [3, E]
     nodes = own * torch.stack([risk.double(), 2 * spread, lipschitz * disagreement.double()])
     edges = other * torch.stack([empirical_risk.double()[sender], spread[sender], bound * edge_distance.double()])
-    return MixtureBound._make([*nodes, *edges, nodes.sum(0) + scatter(edges.sum(0), receiver, dim_size=count)])
+    return nodes.sum(0) + scatter(edges.sum(0), receiver, dim_size=count), nodes, edges
 
 
 @checked
@@ -164,13 +128,6 @@ def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
 
     Raises:
         ValueError: If targets are not class labels, or an edge is out of range.
-
-    Example:
-        >>> x = torch.zeros(4, 1)
-        >>> labels = [torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1])]
-        >>> tasks = Tasks.from_samples([(x, y) for y in labels], val_fraction=0)
-        >>> label_distance(tasks, torch.tensor([[0, 1], [1, 1]]))
-        tensor([0.5000, 0.0000], dtype=torch.float64)
     """
     classes = tasks.classes
     if classes is None:

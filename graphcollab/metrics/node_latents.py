@@ -43,16 +43,6 @@ def node_latents(
 
     Raises:
         ValueError: If no node has such samples, a model has no latents, or latents of two nodes differ in size.
-
-    Example:
-        >>> from graphcollab.methods import local
-        >>> from graphcollab.models import MLP, SplitModel
-        >>> from graphcollab.testing import Scene
-        >>> model = SplitModel(MLP(4, (6,), 5), (4,), num_classes=3)
-        >>> data, env = Scene.small(torch.float32).replace(modules=[model]).begin(local())
-        >>> values, node, target = node_latents(env.engine, data.x, "train", per_node=4)
-        >>> values.shape
-        torch.Size([24, 5])
     """
     tasks = engine.tasks
     if int(tasks.sizes(split).sum()) == 0:
@@ -60,11 +50,7 @@ def node_latents(
     require_latents(engine, models, "their latents are asked for")
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for chunk in engine.predict(Rows.own(models), split, embed=True):
-        values = chunk.latent if of == "latent" else chunk.projection
-        if values is None:
-            raise ValueError(
-                f"models yield no {of}: forward(inputs, embed=True) must return graphcollab.typing.Embedded"
-            )
+        values = getattr(chunk, of)
         for r, node in enumerate(chunk.rows.tolist()):
             here = chunk.mask[r].nonzero().flatten()
             if per_node is not None:

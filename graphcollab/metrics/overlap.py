@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
@@ -11,7 +9,7 @@ from torch_geometric.utils import scatter
 from graphcollab.metrics.edges import pair_weights
 from graphcollab.settings import checked
 
-__all__ = ["WeightByOverlap", "class_overlap", "weight_by_overlap"]
+__all__ = ["class_overlap", "weight_by_overlap"]
 
 
 @checked
@@ -46,27 +44,8 @@ def _shared(classes: Tensor) -> Tensor:
     return (classes.double() @ classes.double().t()).round()
 
 
-class WeightByOverlap(NamedTuple):
-    """Edge weights grouped by how many classes the two nodes share; one entry for each overlap that occurs.
-
-    Args:
-        overlap: Numbers of shared classes, ascending.
-        mean: Mean weight over all ordered pairs with that overlap.
-        std: Their standard deviation (of the population).
-        pairs: How many ordered pairs have that overlap.
-
-    Shapes:
-        All: [O].
-    """
-
-    overlap: Tensor
-    mean: Tensor
-    std: Tensor
-    pairs: Tensor
-
-
 @checked
-def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> WeightByOverlap:
+def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
     """Return mean weights against the number of classes that two nodes share.
 
     It is what Fig. 7 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
@@ -78,15 +57,19 @@ def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) 
         edge_weight: What i gives to j, [E].
         classes: Which classes each node has, [K, C], bool.
 
+    Returns:
+        The numbers of shared classes that occur, ascending; of the ordered pairs with each the mean weight and its
+        standard deviation (of the population); and how many pairs they are. All four are [O].
+
     Raises:
         ValueError: If shapes do not belong together, or an edge is out of range or occurs twice.
 
     Example:
         >>> edge_index = torch.tensor([[1, 2, 0], [0, 0, 1]])
         >>> classes = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 1, 1]]).bool()
-        >>> result = weight_by_overlap(edge_index, torch.tensor([0.8, 0.2, 0.6]), classes)
-        >>> result.overlap.tolist(), result.pairs.tolist(), [round(mean, 3) for mean in result.mean.tolist()]
-        ([1, 2], [4, 2], [0.05, 0.7])
+        >>> overlap, mean, std, pairs = weight_by_overlap(edge_index, torch.tensor([0.75, 0.25, 0.5]), classes)
+        >>> overlap.tolist(), mean.tolist(), pairs.tolist()
+        ([1, 2], [0.0625, 0.625], [4, 2])
     """
     shared = _shared(classes)
     weights = pair_weights(edge_index, edge_weight, len(classes))
@@ -95,4 +78,4 @@ def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) 
     overlap, group, pairs = shared[different].long().unique(return_inverse=True, return_counts=True)
     mean = scatter(weights, group, dim_size=len(overlap), reduce="mean")
     std = scatter((weights - mean[group]).square(), group, dim_size=len(overlap), reduce="mean").sqrt()
-    return WeightByOverlap(overlap, mean, std, pairs)
+    return overlap, mean, std, pairs

@@ -57,11 +57,6 @@ def never_sampled(graphs: Graphs, num_nodes: Natural, downloaded: bool = False) 
         graphs: Edges and weights by round.
         num_nodes: K.
         downloaded: Whether being scored counts too. Default: only being merged, with a weight above 0.
-
-    Example:
-        >>> edge_index = torch.tensor([[0, 1, 2], [0, 0, 0]])
-        >>> never_sampled({1: (edge_index, torch.tensor([0.5, 0.5, 0.0]))}, num_nodes=3)
-        tensor([0, 2])
     """
     heard = contact_counts(graphs, num_nodes, downloaded)[0][0]
     return (heard.bincount(minlength=num_nodes) == 0).nonzero().flatten()
@@ -131,13 +126,6 @@ def similarity_by_cluster(
 
     Raises:
         ValueError: If the quantiles are not 0 <= low <= high <= 1.
-
-    Example:
-        >>> edge_index = torch.tensor([[1, 2, 0], [0, 0, 2]])
-        >>> scores = {1: (edge_index, torch.tensor([0.5, 0.25, 0.125]))}
-        >>> inside, between = similarity_by_cluster(scores, torch.tensor([0, 0, 1]))
-        >>> inside[0].tolist(), between[0].tolist()
-        ([[0.5, nan]], [[0.25, 0.125]])
     """
     if quantiles[0] > quantiles[1]:
         raise ValueError(f"quantiles must be (low, high) with low <= high, got {quantiles}")
@@ -182,13 +170,6 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
 
     Raises:
         ValueError: If the nodes have no server.
-
-    Example:
-        >>> from graphcollab.methods import fedavg
-        >>> from graphcollab.testing import Scene
-        >>> data, _ = Scene.small(sizes=(5, 5, 5, 5)).begin(fedavg(within="cluster"))
-        >>> server_graph(data)[0].tolist()
-        [[1, 0, 3, 2], [0, 1, 2, 3]]
     """
     if "server" not in data:
         raise ValueError("there are no servers: the method does not average through any")

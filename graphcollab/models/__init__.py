@@ -14,11 +14,10 @@ from typing import Any
 
 from torch import nn
 
+from graphcollab.models.backbones import small_backbone, small_backbones, torchvision_backbone, torchvision_backbones
 from graphcollab.models.classifiers import CNN, MLP, ResNet9, fedavg_cnn, maml_cnn
 from graphcollab.models.layers import replace_batch_norm
-from graphcollab.models.small_backbones import small_backbone, small_backbones
 from graphcollab.models.split_model import SplitModel, split_models
-from graphcollab.models.torchvision_backbones import torchvision_backbone, torchvision_backbones
 from graphcollab.settings import Count, checked, look_up
 
 __all__ = [
@@ -68,10 +67,6 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
     Example:
         >>> build_model("mlp", (1, 8, 8), 10, hidden=64).head
         Linear(in_features=64, out_features=10, bias=True)
-        >>> build_model("fedavg-cn", (3, 32, 32), 10)
-        Traceback (most recent call last):
-        ...
-        ValueError: unknown model 'fedavg-cn'; did you mean 'fedavg_cnn'? Known: mlp, fedavg_cnn, ...
     """
     make = look_up("model", name, MODELS)
     accepted = list(inspect.signature(make).parameters)

@@ -103,11 +103,11 @@ class CNN(nn.Sequential):
             layers += [MaxPool2(), nn.ReLU()]
             sizes = [(side + 2 * pad - kernel + 1) // 2 for side in sizes]
         if min(sizes) < 1:
-            least = {pad: _least(len(channels), kernel - 1 - 2 * pad) for pad in (0, kernel // 2)}
+            halved = 2 ** len(channels)
             raise ValueError(
                 f"CNN: images of {tuple(input_shape[1:])} pixels are too small for {len(channels)} convolutions of "
-                f"{kernel} pixels with padding={padding!r}, each with pooling; {least[0]} pixels are needed with "
-                f"'valid', {least[kernel // 2]} with 'same'"
+                f"{kernel} pixels with padding={padding!r}, each with pooling; {halved + (halved - 1) * (kernel - 1)} "
+                f"pixels are needed with 'valid', {halved} with 'same'"
             )
         layers += [nn.Dropout2d(dropout[0])] if dropout[0] else []
         layers.append(nn.Flatten())
@@ -118,11 +118,6 @@ class CNN(nn.Sequential):
         super().__init__(OrderedDict(backbone=nn.Sequential(*layers), head=nn.Linear(widths[-1], num_classes)))
         if norm == "group":
             replace_batch_norm(self)
-
-
-def _least(layers: int, lost: int) -> int:
-    """Return the smallest image for convolutions that lose so many pixels and halve the rest."""
-    return 1 if not layers else 2 * _least(layers - 1, lost) + lost
 
 
 def fedavg_cnn(input_shape: Sequence[int], num_classes: int, padding: Literal["valid", "same"] = "valid") -> CNN:

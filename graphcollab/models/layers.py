@@ -53,10 +53,6 @@ class MaxPool2(nn.Module):
     Shapes:
         inputs: [..., H, W], H and W at least 2.
         output: [..., H // 2, W // 2].
-
-    Example:
-        >>> MaxPool2()(torch.arange(6.0).view(1, 2, 3))
-        tensor([[[4.]]])
     """
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
-from graphcollab.nn.mixers import Mixers
 
-__all__ = ["Mix", "Mixer", "Mixers"]
+__all__ = ["Mix", "Mixer"]

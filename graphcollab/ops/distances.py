@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from graphcollab.device import beside
-from graphcollab.ops.kernels import Structure, edge_dot
+from graphcollab.ops.kernels import Structure, column_blocks, edge_dot
 
 __all__ = ["edge_cosines", "edge_distances", "matching_distances"]
 
@@ -16,7 +14,6 @@ CLOSE = 32  # d² below 32 √ε (|a|² + |b|²) is computed anew from differenc
 UNDERFLOW = 2.0**60  # so many times the smallest number, products of vectors' entries may have been lost
 BLOCK_NUMBERS = 2**18  # blocks stay in the cache
 BLOCK_ROWS = 256
-BLOCK_COLUMNS = 128
 
 
 @torch.no_grad()
@@ -55,7 +52,7 @@ def edge_distances(
         >>> edge_distances(a, b, torch.tensor([[0, 1], [0, 1]])).tolist()
         [5.0, 0.0]
     """
-    return _squared(a, b, _structure(a, b, edges), groups=group).sqrt()
+    return _squared(a, b, Structure.between(a, b, edges), groups=group).sqrt()
 
 
 @torch.no_grad()
@@ -82,37 +79,20 @@ def edge_cosines(
     Shapes:
         Output: [E], float64, from −1 to 1. It is NaN for edges of vectors that are not finite.
 
-    Raises:
-        ValueError: If an edge is out of range or shapes do not fit.
-
     Example:
         >>> a = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
         >>> b = torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]])
         >>> edge_cosines(a, b, torch.tensor([[0, 2, 0], [0, 0, 1]])).tolist()
         [1.0, -1.0, 0.0]
     """
-    structure = _structure(a, b, edges)
+    structure = Structure.between(a, b, edges)
     left = _norms(a)
     right = left if b is a else _norms(b)
-    square = _squared(a, b, structure, _inverse(left), _inverse(right), group)
+    to_left, to_right = (torch.where(norm == 0, 0.0, 1 / norm) for norm in (left, right))
+    square = _squared(a, b, structure, to_left, to_right, group)
     left, right = torch.cat([left, right]).cpu().split([len(a), len(b)])
     nothing = (left == 0)[structure.unsort(structure.receiver)] | (right == 0)[structure.unsort(structure.sender)]
     return (1 - square / 2).clamp(-1, 1).masked_fill(nothing, 0)
-
-
-def _structure(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Structure:
-    """Return the edges as a structure after checking that vectors fit to each other."""
-    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
-        raise ValueError(
-            f"vectors of receivers and senders must be [D, P] and [S, P], got {tuple(a.shape)} and {tuple(b.shape)}"
-        )
-    structure = edges if isinstance(edges, Structure) else Structure.from_edges(edges, (len(b), len(a)))
-    if (structure.num_receivers, structure.num_senders) != (len(a), len(b)):
-        raise ValueError(
-            f"{len(a)} receivers and {len(b)} senders have vectors, but the edges are between "
-            f"{structure.num_receivers} receivers and {structure.num_senders} senders"
-        )
-    return structure
 
 
 def _squared(
@@ -144,10 +124,7 @@ def _squared(
 def _centered(
     a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None, group: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the scaled rows minus the mean of all that are finite, in single precision at least; one where a is b.
-
-    With groups, the mean is that of the row's own group.
-    """
+    """Return scaled rows minus the mean of those of their group that are finite, in single precision at least."""
     kind = torch.float64 if a.dtype == torch.float64 else torch.float32
     inputs = [(a, left)] if b is a else [(a, left), (b, right)]
     finite = [_norms(rows).isfinite() for rows, _ in inputs]
@@ -160,7 +137,7 @@ def _centered(
     for place, fine in zip(places, finite, strict=True):
         count.index_add_(0, place, fine.double())
     count = count.clamp(min=1)[:, None]  # [G, 1]
-    for columns in _column_blocks(a.shape[1], len(a) + len(b)):
+    for columns in column_blocks(a.shape[1], len(a) + len(b), BLOCK_NUMBERS):
         blocks = [_doubles(rows[:, columns], slice(None), scale) for rows, scale in inputs]
         known = [torch.where(fine[:, None], block, 0) for block, fine in zip(blocks, finite, strict=True)]
         if group is None:
@@ -183,18 +160,11 @@ def _from_differences(
     step = max(BLOCK_NUMBERS // max(a.shape[1], 1), BLOCK_ROWS)
     for start in range(0, len(receiver), step):
         i, j = receiver[start : start + step], sender[start : start + step]
-        for columns in _column_blocks(a.shape[1], step):
+        for columns in column_blocks(a.shape[1], step, BLOCK_NUMBERS):
             # [e, c], without rounding where vectors are in single precision and not scaled
             difference = _doubles(a[:, columns], i, left) - _doubles(b[:, columns], j, right)
             total[start : start + step] += torch.linalg.vecdot(difference, difference)
     return total
-
-
-def _column_blocks(width: int, rows: int) -> Iterator[slice]:
-    """Cut columns so that a block of so many rows has about `BLOCK_NUMBERS` numbers."""
-    step = max(BLOCK_NUMBERS // max(rows, 1), BLOCK_COLUMNS)
-    for start in range(0, width, step):
-        yield slice(start, start + step)
 
 
 def _doubles(rows: Tensor, index: Tensor | slice, scale: Tensor | None) -> Tensor:
@@ -206,14 +176,9 @@ def _doubles(rows: Tensor, index: Tensor | slice, scale: Tensor | None) -> Tenso
 def _norms(rows: Tensor) -> Tensor:
     """Return every row's length, [N], in double precision."""
     square = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for columns in _column_blocks(rows.shape[1], len(rows)):
+    for columns in column_blocks(rows.shape[1], len(rows), BLOCK_NUMBERS):
         square += torch.linalg.vector_norm(rows[:, columns], dim=1, dtype=torch.float64).square()
     return square.sqrt()
-
-
-def _inverse(norm: Tensor) -> Tensor:
-    """Return 1 / norm, 0 where that is 0."""
-    return torch.where(norm == 0, 0.0, 1 / norm)
 
 
 @torch.no_grad()

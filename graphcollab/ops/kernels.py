@@ -13,7 +13,7 @@ from graphcollab.checks import own_filter
 from graphcollab.device import beside
 from graphcollab.threads import share
 
-__all__ = ["PRODUCTS", "Structure", "choose_product", "edge_dot"]
+__all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
 
 with own_filter("ignore", "Sparse CSR tensor support is in beta"):  # said once per process, so have it said now
     torch.sparse_csr_tensor([0, 0], [], torch.empty(0), (1, 1), check_invariants=False)
@@ -47,11 +47,7 @@ class Structure:
 
     @classmethod
     def from_edges(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
-        """Sort edges by receiver and sender.
-
-        Args:
-            edge_index: [2, E]; sender j in row 0, receiver i in row 1.
-            size: Number of senders and of receivers (S, D).
+        """Sort edges [2, E], sender j in row 0 and receiver i in row 1, among S senders and D receivers (``size``).
 
         Raises:
             ValueError: If an edge names a node outside the sizes.
@@ -77,6 +73,26 @@ class Structure:
         counts = torch.bincount(edge_index[1], minlength=receivers)
         ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         return cls(ptr, edge_index[0].contiguous(), order, senders)
+
+    @classmethod
+    def between(cls, a: Tensor, b: Tensor, edges: Tensor | Structure) -> Structure:
+        """Return edges from senders with vectors b [S, P] to receivers with vectors a [D, P].
+
+        Raises:
+            ValueError: If an edge is out of range or the shapes do not fit.
+        """
+        if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
+            raise ValueError(
+                f"vectors of receivers and senders do not fit together: they must be [D, P] and [S, P], got "
+                f"{tuple(a.shape)} and {tuple(b.shape)}"
+            )
+        structure = edges if isinstance(edges, Structure) else cls.from_edges(edges, (len(b), len(a)))
+        if (structure.num_receivers, structure.num_senders) != (len(a), len(b)):
+            raise ValueError(
+                f"{len(a)} receivers and {len(b)} senders have vectors, but the edges are between "
+                f"{structure.num_receivers} receivers and {structure.num_senders} senders"
+            )
+        return structure
 
     def beside(self, rows: Tensor) -> Structure:
         """Return the structure on the device of some rows: it is copied there once."""
@@ -132,9 +148,9 @@ class Structure:
         return out
 
 
-def _blocks(width: int, rows: int, element_size: int) -> Iterator[slice]:
-    """Cut columns so that ``rows`` of a block fit the cache."""
-    step = max(BLOCK_BYTES // (max(rows, 1) * element_size), 128)
+def column_blocks(width: int, rows: int, numbers: int) -> Iterator[slice]:
+    """Cut columns so that a block of so many rows has about so many numbers, but 128 columns at least."""
+    step = max(numbers // max(rows, 1), 128)
     for start in range(0, width, step):
         yield slice(start, min(start + step, width))
 
@@ -171,7 +187,7 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     """
     within = torch.promote_types(x.dtype, torch.float32)
     matrix = structure.beside(x).adjacency(beside(weight.to(within), x))
-    blocks = list(_blocks(x.shape[1], len(x), within.itemsize))
+    blocks = list(column_blocks(x.shape[1], len(x), BLOCK_BYTES // within.itemsize))
     if len(blocks) == 1 or x.device.type != "cpu":
         return (matrix @ x.to(within)).to(x.dtype)
     out = x.new_empty(structure.num_receivers, x.shape[1])
@@ -183,10 +199,7 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {
-    "dense": dense_product,
-    "csr": csr_product,
-}
+PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {"dense": dense_product, "csr": csr_product}
 
 
 def choose_product(structure: Structure, x: Tensor) -> str:
@@ -208,7 +221,7 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     if a.device.type == "cpu" and a.dtype in (torch.float32, torch.float64):
         return _sampled(structure, a, b)
     total = a.new_zeros(structure.num_edges)
-    for block in _blocks(a.shape[1], 64, a.element_size()):
+    for block in column_blocks(a.shape[1], 64, BLOCK_BYTES // a.element_size()):
         left, right = a[:, block], b[:, block]
         step = max(BLOCK_BYTES // (left.shape[1] * a.element_size()), 1)
         for start in range(0, structure.num_edges, step):
@@ -225,7 +238,7 @@ def _sampled(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     pattern = structure.adjacency(a.new_zeros(structure.num_edges))
     if a.shape[1] <= LONG_ROW and a.is_contiguous() and b.is_contiguous():
         return torch.sparse.sampled_addmm(pattern, a, b.T, beta=0.0).values()
-    blocks = list(_blocks(a.shape[1], max(len(a), len(b)), a.element_size()))
+    blocks = list(column_blocks(a.shape[1], max(len(a), len(b)), BLOCK_BYTES // a.element_size()))
     partial = a.new_zeros(min(PARTIAL_SUMS, len(blocks)), structure.num_edges)
 
     def add(n: int) -> None:

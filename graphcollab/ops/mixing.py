@@ -111,10 +111,4 @@ def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
         >>> edge_products(a, b, torch.tensor([[0, 1], [1, 0]])).tolist()
         [4.0, 5.0]
     """
-    structure = edges if isinstance(edges, Structure) else Structure.from_edges(edges, (len(b), len(a)))
-    if a.shape[1:] != b.shape[1:] or len(a) != structure.num_receivers or len(b) != structure.num_senders:
-        raise ValueError(
-            f"vectors {tuple(a.shape)} of {structure.num_receivers} receivers and {tuple(b.shape)} of "
-            f"{structure.num_senders} senders do not fit together"
-        )
-    return _EdgeProducts.apply(a, b, structure)
+    return _EdgeProducts.apply(a, b, Structure.between(a, b, edges))

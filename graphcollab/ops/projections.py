@@ -9,10 +9,11 @@ from scipy.optimize import nnls
 from torch import Tensor
 from torch_geometric.utils import scatter
 
+from graphcollab.ops.kernels import column_blocks
+
 __all__ = ["bundle_gram", "bundle_sum", "cone_coefficients", "project_simplex"]
 
 BLOCK_NUMBERS = 2**18  # blocks stay in the cache
-BLOCK_COLUMNS = 128
 ITERATIONS = 30  # for every vector; far more than the active set method needs
 
 
@@ -131,9 +132,7 @@ def bundle_sum(weight: Tensor, own: Tensor, others: Tensor) -> Tensor:
 
 def _blocks(own: Tensor, others: Tensor) -> Iterator[tuple[Tensor, slice]]:
     """Yield all vectors in double precision, [R, m + 1, c], some columns at a time, and which columns these are."""
-    step = max(BLOCK_NUMBERS // max(len(own) * (others.shape[1] + 1), 1), BLOCK_COLUMNS)
-    for start in range(0, own.shape[1], step):
-        columns = slice(start, start + step)
+    for columns in column_blocks(own.shape[1], len(own) * (others.shape[1] + 1), BLOCK_NUMBERS):
         yield torch.cat([own[:, None, columns].double(), others[:, :, columns].double()], 1), columns
 
 

@@ -7,10 +7,9 @@ machines without a display, and shown by a notebook as they are.
 from __future__ import annotations
 
 from graphcollab.report.curves import accuracy_curves, merge_curves, similarity_curves, traffic_curves, weight_curves
-from graphcollab.report.figures import comparison_figures, save_figure, weight_by_overlap_figure
+from graphcollab.report.figures import comparison_figures, latent_figure, save_figure, weight_by_overlap_figure
 from graphcollab.report.graph_tables import peer_table, weight_table
 from graphcollab.report.heatmaps import contact_heatmap, weight_heatmaps
-from graphcollab.report.latent_figure import latent_figure
 from graphcollab.report.results_json import results_json
 from graphcollab.report.tables import budget_table, paired_table, results_table, time_to_table
 

@@ -58,12 +58,7 @@ def failures(comparison: Comparison, name: str) -> str:
 
 
 def byte_size(count: float) -> str:
-    """Write a number of bytes with a decimal unit.
-
-    Example:
-        >>> byte_size(0), byte_size(999), byte_size(1_234_567), byte_size(999_960), byte_size(math.nan)
-        ('0 B', '999 B', '1.2 MB', '1.0 MB', '–')
-    """
+    """Write a number of bytes with a decimal unit."""
     if math.isnan(count):
         return MISSING
     units = ("B", "kB", "MB", "GB", "TB", "PB")

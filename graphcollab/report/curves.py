@@ -1,4 +1,8 @@
-"""Curves over rounds: how good models become, whom nodes listen to, and what merging does."""
+"""Curves over rounds: how good models become, whom nodes listen to, and what merging does.
+
+"Little Help" is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
+(Hagander & Ihre-Thomason, Lund University, 2024).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from graphcollab.metrics import cluster_traffic, similarity_by_cluster
-from graphcollab.metrics.edges import Graph, Graphs
+from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.report._figure import (
     COLOURS,
     MARKED,
@@ -26,7 +30,6 @@ from graphcollab.report._figure import (
     over_rounds,
 )
 from graphcollab.report._text import require_some
-from graphcollab.report.heatmaps import pair_matrix
 from graphcollab.settings import checked
 from graphcollab.train import History
 from graphcollab.train.comparison import SHARES
@@ -38,18 +41,13 @@ Curve = tuple[Sequence[int], Sequence[Any]]
 
 @checked
 def accuracy_curves(
-    curves: Mapping[str, Sequence[Curve]],
-    title: str | None = None,
-    metric: str = "accuracy",
-    percent: bool = True,
+    curves: Mapping[str, Sequence[Curve]], title: str | None = None, metric: str = "accuracy", percent: bool = True
 ) -> Figure:
     """Draw the mean metric over rounds.
 
-    It is Fig. 3 of
-    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
-    with a band of one standard deviation over seeds up and down; a single seed has none. Rounds at which not all seeds
-    of a method were evaluated are left out.
+    It is Fig. 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, with a band of one standard deviation over seeds up and down; a
+    single seed has none. Rounds at which not all seeds of a method were evaluated are left out.
 
     Args:
         curves: For every method one pair (rounds, values) per seed, such as
@@ -99,12 +97,6 @@ def traffic_curves(
 
     Raises:
         ValueError: If there is no graph, or edges do not fit the nodes.
-
-    Example:
-        >>> edge_index, cluster = torch.tensor([[1, 2, 0, 0], [0, 0, 1, 2]]), torch.tensor([0, 0, 1])
-        >>> figure = traffic_curves({"dac": {1: (edge_index, torch.ones(4))}}, cluster)
-        >>> figure.axes[0].lines[0].get_ydata().tolist()
-        [50.0]
     """
     require_some(graphs, "the graph of at least one round of each run", ": record with RecordGraph")
     shares = {name: 100 * cluster_traffic(rounds, cluster, downloaded)[1][None] for name, rounds in graphs.items()}
@@ -137,17 +129,12 @@ def _draw_curves(curves: Mapping[str, tuple[Sequence[int], Tensor]], title: str 
 
 @checked
 def similarity_curves(
-    scores: Graphs,
-    cluster: Tensor,
-    metric: str = "similarity",
-    pooled: bool = False,
-    title: str | None = None,
+    scores: Graphs, cluster: Tensor, metric: str = "similarity", pooled: bool = False, title: str | None = None
 ) -> Figure:
     """Draw the similarity that nodes measure to their own cluster and to others, over rounds.
 
-    It is the upper part of Fig. 4.3 to 4.5 of *With a Little Help from My Friends: A Comparative Study of Decentralized
-    Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024), for all nodes of a cluster together:
-    mean, and a band from the 10 % to the 90 % quantile. Where the bands overlap, nodes cannot be sure of their cluster.
+    It is the upper part of Fig. 4.3 to 4.5 of *Little Help*, for all nodes of a cluster together: mean, and a band from
+    the 10 % to the 90 % quantile. Where the bands overlap, nodes cannot be sure of their cluster.
 
     Args:
         scores: Edges j -> i, [2, E], and the similarity that i has measured, [E], by round, such as ``history.scores``.
@@ -165,11 +152,7 @@ def similarity_curves(
 
 @checked
 def weight_curves(
-    graphs: Graphs,
-    cluster: Tensor,
-    pooled: bool = True,
-    missing: float | None = 0.0,
-    title: str | None = None,
+    graphs: Graphs, cluster: Tensor, pooled: bool = True, missing: float | None = 0.0, title: str | None = None
 ) -> Figure:
     """Draw the weight that nodes give to their own cluster and to others, over rounds.
 
@@ -187,23 +170,13 @@ def weight_curves(
 
     Raises:
         ValueError: If there is no graph, or edges do not fit the nodes.
-
-    Example:
-        >>> edge_index, cluster = torch.tensor([[1, 2, 0], [0, 0, 1]]), torch.tensor([0, 0, 1])
-        >>> figure = weight_curves({1: (edge_index, torch.tensor([0.5, 0.25, 1.0]))}, cluster)
-        >>> [(line.get_label(), line.get_ydata().tolist()) for line in figure.axes[0].lines]
-        [('own cluster', [0.75]), ('others', [0.0625])]
     """
     if missing is not None:
-        graphs = {r: _all_pairs(*graph, len(cluster), missing, f"round {r}: ") for r, graph in graphs.items()}
+        every = torch.ones(len(cluster), len(cluster)).nonzero().T.flip(0)  # all ordered pairs
+        dense = {r: pair_weights(*graph, len(cluster), f"round {r}: ") for r, graph in graphs.items()}
+        graphs = {r: (every, weights.nan_to_num(missing).flatten()) for r, weights in dense.items()}
     hint = "there are no weights between different nodes: record graphs with RecordGraph(rounds)"
     return _draw_bands(graphs, cluster, (0.0, 1.0), pooled, "weight", title, hint)
-
-
-def _all_pairs(edge_index: Tensor, edge_weight: Tensor, count: int, missing: float, where: str) -> Graph:
-    """Return edges between all ordered pairs of nodes, and their weights."""
-    weights = pair_matrix(edge_index, edge_weight, count, where).nan_to_num(missing)
-    return torch.ones_like(weights).nonzero().T.flip(0), weights.flatten()
 
 
 def _draw_bands(
@@ -250,18 +223,14 @@ def _panels_over_rounds(names: Sequence[str], ylabel: str, title: str | None) ->
 
 @checked
 def merge_curves(
-    history: History,
-    cluster: Tensor | None = None,
-    percent: bool | None = None,
-    title: str | None = None,
+    history: History, cluster: Tensor | None = None, percent: bool | None = None, title: str | None = None
 ) -> Figure:
     """Draw the validation metric before and after merging over rounds, cluster by cluster.
 
-    It is the lower part of Fig. 4.3 to 4.5, and Fig. 4.6, of *With a Little Help from My Friends: A Comparative Study
-    of Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024). Means over nodes; what
-    lies between the curves is shaded where merging made models worse. A vertical line is where `HealthCheck` found that
-    a cluster, or some of its nodes, die. The scale is logarithmic for metrics other than shares that are positive and
-    span more than two powers of ten.
+    It is the lower part of Fig. 4.3 to 4.5, and Fig. 4.6, of *Little Help*. Means over nodes; what lies between the
+    curves is shaded where merging made models worse. A vertical line is where `HealthCheck` found that a cluster, or
+    some of its nodes, die. The scale is logarithmic for metrics other than shares that are positive and span more than
+    two powers of ten.
 
     Args:
         history: Of a run that watched merging (``callbacks=[WatchMerging()]``).

@@ -1,36 +1,43 @@
-"""All figures of a comparison, mixing weights by shared classes, and writing figures."""
+"""All figures of a comparison, weights by shared classes, latents in the plane, and writing figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any, Literal
 
+import torch
+from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.metrics import weight_by_overlap
+from graphcollab.keyed import keyed_order, keyed_seed
+from graphcollab.metrics import node_latents, weight_by_overlap
 from graphcollab.metrics.edges import Graph
-from graphcollab.report._figure import COLOURS, new_figure, quiet, tidy
+from graphcollab.report._figure import COLOURS, GRID, new_figure, quiet, tidy
 from graphcollab.report._text import failures
 from graphcollab.report.curves import accuracy_curves
 from graphcollab.report.heatmaps import weight_heatmaps
-from graphcollab.settings import checked
-from graphcollab.train import Comparison
+from graphcollab.settings import Count, Positive, Seed, checked
+from graphcollab.train import Comparison, Result
 
-__all__ = ["comparison_figures", "save_figure", "weight_by_overlap_figure"]
+__all__ = ["comparison_figures", "latent_figure", "save_figure", "weight_by_overlap_figure"]
 
+_TSNE_STREAM = 153
+NAMED = 20  # entries of a legend at most
+FEWEST = 4  # samples that t-SNE can place
 # What would make two files of the same picture differ.
 _DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
 
 
 @checked
 def comparison_figures(
-    comparison: Comparison,
-    weights_of: Sequence[str] = (),
-    title: str | None = None,
+    comparison: Comparison, weights_of: Sequence[str] = (), title: str | None = None
 ) -> dict[str, Figure]:
     """Draw how methods did, and whom the nodes listened to on the last seed.
 
@@ -78,12 +85,10 @@ def comparison_figures(
 def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title: str | None = None) -> Figure:
     """Draw mean mixing weights against the number of classes that two nodes share, methods side by side.
 
-    It is Fig. 7 of
-    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_.
-    All ordered pairs of different nodes count, those without an edge with weight 0. Bars reach one standard deviation
-    over pairs up and down, but not below 0. The dashed line is the mean weight of all pairs: where a method knows
-    nothing, every mean lies on it.
+    It is Fig. 7 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_. All ordered pairs of different nodes count, those without an edge
+    with weight 0. Bars reach one standard deviation over pairs up and down, but not below 0. The dashed line is the
+    mean weight of all pairs: where a method knows nothing, every mean lies on it.
 
     Args:
         graphs: Edges j -> i, [2, E], and what i gives to j, [E], by the name of the panel.
@@ -99,16 +104,16 @@ def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title
     panels = figure.subplots(1, len(graphs), squeeze=False, sharey=True)[0]
     for panel, (name, (edge_index, edge_weight)) in zip(panels, graphs.items(), strict=True):
         found = weight_by_overlap(edge_index.cpu(), edge_weight.cpu(), classes.cpu())
-        overlap, mean, std = (values.numpy() for values in (found.overlap, found.mean, found.std))
+        overlap, mean, std, pairs = (values.numpy() for values in found)
         below = std.clip(max=mean.clip(min=0)) if (mean >= 0).all() else std
         panel.errorbar(
             overlap, mean, [below, std], color=COLOURS[0], marker="o", capsize=4, linewidth=1.8, elinewidth=1
         )
-        overall = float((found.mean * found.pairs).sum() / found.pairs.sum())
+        overall = float((mean * pairs).sum() / pairs.sum())
         panel.axhline(overall, color=COLOURS[1], linestyle="--", linewidth=1, label="all pairs")
         panel.set(title=name, xlabel="shared classes\n(number of pairs)", xmargin=0.12)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.set_xticks(overlap, [f"{o}\n({p:,})" for o, p in zip(overlap, found.pairs.tolist(), strict=True)])
+        panel.set_xticks(overlap, [f"{o}\n({p:,})" for o, p in zip(overlap, pairs, strict=True)])
         tidy(panel)
     panels[0].set_ylabel("mixing weight (mean ± std)")
     panels[0].legend(fontsize=9, frameon=False, loc="upper left")
@@ -117,17 +122,109 @@ def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title
 
 
 @checked
-def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a figure in the format that the file name ends with; the file is there whole or not at all.
+def latent_figure(
+    result: Result,
+    split: str = "test",
+    per_node: Count | None = 50,
+    of: Literal["latent", "projection"] = "latent",
+    by: Literal["node", "cluster"] = "node",
+    perplexity: Positive = 30.0,
+    distance: str = "euclidean",
+    seed: Seed = 0,
+    title: str | None = None,
+) -> Figure:
+    """Draw the latents that nodes' models have of their own samples in two dimensions, coloured by node and by class.
 
-    Missing folders are made.
+    It is Fig. 4 (c) of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_, with `t-SNE
+    <https://www.jmlr.org/papers/v9/vandermaaten08a.html>`_ (van der Maaten and Hinton, 2008) from scikit-learn. The
+    axes mean nothing; near points have similar latents. Where models of different nodes agree on their latents, samples
+    of one class lie together whoever has them; else every node's samples lie apart.
+
+    Args:
+        result: What `run` returns; its models must have latents, see `graphcollab.metrics.node_latents`.
+        split: ``"train"``, ``"val"`` or ``"test"``.
+        per_node: How many samples of a node at most, drawn at random; None: all.
+        of: ``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.
+        by: Colours of the left panel: ``"node"``, or ``"cluster"``, the true one.
+        perplexity: How many neighbours t-SNE attends to, about; at most a third of the other samples.
+        distance: Between latents: ``"euclidean"``, ``"cosine"`` or another that scikit-learn knows.
+        seed: Seed of the draw and of t-SNE.
+        title: Title of the whole figure.
+
+    Raises:
+        ValueError: If models have no latents that can be compared, there are too few samples, latents are not finite or
+            all the same, targets are no classes, or clusters are asked for and not known.
+    """
+    tasks = result.tasks
+    if by == "cluster" and tasks.cluster is None:
+        raise ValueError("true clusters are not known: give Tasks(..., cluster=...), or use by='node'")
+    found = node_latents(result.env.engine, result.stacks, split, per_node, of, seed)
+    values, node, target = (some.cpu() for some in found)
+    if target.is_floating_point() or target.dim() > 1:
+        raise ValueError(f"targets must be classes, [N] integers, got {target.dtype} {list(target.shape)}")
+    bad = node[(~values.isfinite()).any(1)].tolist()
+    if bad:
+        raise ValueError(f"a latent of {tasks.names[bad[0]]!r} is NaN or infinite: train with a smaller step size")
+    if len(values) < FEWEST:
+        raise ValueError(f"t-SNE needs at least {FEWEST} samples, got {len(values)}: use more nodes or another split")
+    if bool((values == values[0]).all()):
+        raise ValueError("all latents are the same, so there is nothing to draw: are the models trained?")
+    from sklearn.manifold import TSNE  # here, since importing it takes long
+
+    made = TSNE(
+        perplexity=min(perplexity, (len(values) - 1) / 3),
+        metric=distance,
+        init="pca" if values.shape[1] > 1 else "random",
+        random_state=keyed_seed(_TSNE_STREAM, seed) % 2**32,
+    )
+    place = torch.from_numpy(made.fit_transform(values.double().numpy()))  # [N, 2]
+    figure = new_figure(9.6, 4.4 if title else 4.1, title)
+    left, right = figure.subplots(1, 2)
+    if by == "node":
+        _scatter(left, place, node, {int(k): tasks.names[k] for k in node.unique()}, "nodes")
+    else:
+        cluster = tasks.require_cluster().cpu()[node]
+        _scatter(left, place, cluster, {int(c): f"cluster {c}" for c in cluster.unique()}, "clusters")
+    _scatter(right, place, target, {int(c): str(int(c)) for c in target.unique()}, "classes")
+    for panel, name in ((left, f"by {by}"), (right, "by class")):
+        panel.set(title=name, xticks=[], yticks=[])
+        panel.spines[:].set_color(GRID)
+        quiet(panel)
+    return figure
+
+
+def _scatter(panel: Axes, place: Tensor, group: Tensor, names: Mapping[int, str], what: str) -> None:
+    """Draw points coloured by group, in random order, so that no group hides another, and name the groups if few."""
+    colour = dict(zip(names, _colours(len(names)), strict=True))
+    order = keyed_order(_TSNE_STREAM, torch.arange(len(place)))
+    x, y = place[order].T.numpy()
+    panel.scatter(x, y, c=[colour[g] for g in group[order].tolist()], s=10, linewidths=0)
+    if len(names) > NAMED:
+        panel.set_xlabel(f"{len(names)} {what}")
+        return
+    marks = [Line2D([], [], marker="o", linestyle="", markersize=4, color=colour[g]) for g in names]
+    legend = panel.legend(marks, list(names.values()), fontsize=8, frameon=False, loc="center left", handletextpad=0.2)
+    legend.set_bbox_to_anchor((1.0, 0.5))
+
+
+def _colours(count: int) -> list[Any]:
+    """Return as many colours, told apart as well as can be."""
+    if count <= len(COLOURS):
+        return list(COLOURS[:count])
+    if count <= NAMED:
+        return list(colormaps["tab10" if count <= 10 else "tab20"].colors[:count])  # type: ignore[attr-defined]
+    return [colormaps["turbo"](n / (count - 1)) for n in range(count)]
+
+
+@checked
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write a figure in the format that the file name ends with, and return its path.
+
+    The file is there whole or not at all. Missing folders are made.
 
     Args:
         figure: The figure.
         path: A name that ends in ``.png``, ``.pdf``, ``.svg`` or another format of matplotlib's.
-
-    Returns:
-        The path.
 
     Raises:
         ValueError: If the name ends in no known format.

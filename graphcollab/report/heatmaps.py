@@ -35,12 +35,11 @@ def weight_heatmaps(
 ) -> Figure:
     """Draw K x K heat maps of the mixing weights at several rounds side by side.
 
-    It is Fig. 4 and 5 of
-    `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_.
-    A row is a receiver, a column a sender; a pair without an edge stays white. All panels share one colour scale, in
-    which colour follows the square root of the weight, so that uniform weights of many nodes and the few large ones
-    that are learned can both be seen. Where weights are negative, the scale is linear and symmetric about 0 instead.
+    It is Fig. 4 and 5 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
+    2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. A row is a receiver, a column a sender; a pair without an
+    edge stays white. All panels share one colour scale, in which colour follows the square root of the weight, so that
+    uniform weights of many nodes and the few large ones that are learned can both be seen. Where weights are negative,
+    the scale is linear and symmetric about 0 instead.
 
     With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
     as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
@@ -63,7 +62,7 @@ def weight_heatmaps(
     """
     if not graphs:
         raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
-    matrices = {f"round {r}": pair_matrix(*graphs[r], num_nodes, f"round {r}: ") for r in sorted(graphs)}
+    matrices = {f"round {r}": pair_weights(*graphs[r], num_nodes, f"round {r}: ").cpu() for r in sorted(graphs)}
     every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
     low, high = float(every.min()), float(every.max())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, high or 1.0), "magma_r")
@@ -107,24 +106,13 @@ def contact_heatmap(
     Raises:
         ValueError: If there is no graph, an edge is out of range, a weight is NaN, or ``order`` or ``cluster`` are not
             for K nodes.
-
-    Example:
-        >>> edge_index = torch.tensor([[1, 0], [0, 1]])
-        >>> graphs = {1: (edge_index, torch.ones(2)), 2: (edge_index, torch.tensor([1.0, 0.0]))}
-        >>> figure = contact_heatmap({"dac": graphs}, num_nodes=2)
-        >>> figure.axes[0].images[0].get_array().filled(0).tolist()
-        [[0.0, 2.0], [1.0, 0.0]]
     """
-    named: dict[str, Graphs] = {}
-    for key, value in graphs.items():
-        if isinstance(value, Mapping):
-            named[str(key)] = value
-        else:
-            named.setdefault("", {})[key] = value  # type: ignore[index]
+    one = any(not isinstance(value, Mapping) for value in graphs.values())
+    named: Mapping[str, Graphs] = {"": graphs} if one else graphs  # type: ignore[dict-item, assignment]
     require_some(named, "the graph of at least one round of each run", ": record with RecordGraph")
     matrices, unheard = {}, {}
     for name, rounds in named.items():
-        matrices[name] = pair_matrix(*contact_counts(rounds, num_nodes, downloaded), num_nodes, name)
+        matrices[name] = pair_weights(*contact_counts(rounds, num_nodes, downloaded), num_nodes)
         unheard[name] = never_sampled(rounds, num_nodes, downloaded)
     most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
@@ -143,15 +131,6 @@ def contact_heatmap(
     return figure
 
 
-def pair_matrix(edge_index: Tensor, edge_weight: Tensor, count: int, where: str) -> Tensor:
-    """Return finite weights of all ordered pairs, [K, K]: receivers in rows, NaN where there is no edge."""
-    matrix = pair_weights(edge_index.cpu(), edge_weight.detach().cpu(), count, where)
-    if bool(matrix.isinf().any()):
-        edge = int((~edge_weight.isfinite()).nonzero()[0])
-        raise ValueError(f"{where}the weight of edge {edge} is not finite")
-    return matrix
-
-
 def _draw(
     matrices: Mapping[str, Tensor],
     scale: ScalarMappable,
@@ -161,16 +140,7 @@ def _draw(
     title: str | None,
     common: Tensor | None = None,
 ) -> tuple[Figure, list[Axes], Tensor]:
-    """Draw matrices on one colour scale.
-
-    Args:
-        matrices: [K, K] by the title of their panel, NaN where the picture stays white.
-        scale: Colours and their norm.
-        label: What the colours mean.
-        order: The nodes from top to bottom and from left to right.
-        cluster: What lines are drawn between.
-        title: Title of the whole figure.
-        common: Shares of common classes in percent, [K, K], for a panel in front on a scale of its own.
+    """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own.
 
     Returns:
         The figure, its panels, and the nodes in the order in which they are shown.

@@ -77,7 +77,7 @@ class ChooseCenter(Rewiring):
     )
     travels: ClassVar[str] = "every centre, down to every node that chooses"
     beyond_edges: ClassVar[bool] = True
-    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     clusters: Count = 2
     part: str = "all"

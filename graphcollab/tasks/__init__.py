@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from graphcollab.tasks._deal import Labelled
-from graphcollab.tasks.batching import Schedule, local_steps, make_schedule
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks
 from graphcollab.tasks.label_shift import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIVE_PAIRS, disjoint_classes, label_shift
 from graphcollab.tasks.partition import class_shards, grouped_tasks, shard_tasks
-from graphcollab.tasks.pool import Pool, Split
 from graphcollab.tasks.regression import linear_regression_tasks, linear_regression_truth
+from graphcollab.tasks.samples import Pool, Schedule, Split, local_steps, make_schedule
 from graphcollab.tasks.shift import (
     concept_shift,
     covariate_shift,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import checked, documented
-from graphcollab.tasks.pool import Pool, Split
+from graphcollab.tasks.samples import Pool, Split
 from graphcollab.tasks.tasks import Tasks
 
 P = ParamSpec("P")
@@ -47,23 +47,20 @@ def builder(function: Callable[P, R]) -> Callable[P, R]:
 
 @runtime_checkable
 class Labelled(Protocol):
-    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`."""
+    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`.
+
+    Shapes:
+        train_inputs: [N, ...]; train_targets: class labels, [N]; test_inputs: [N', ...]; test_targets: [N'].
+    """
 
     @property
-    def train_inputs(self) -> Tensor:
-        """Training inputs, [N, ...]."""
-
+    def train_inputs(self) -> Tensor: ...
     @property
-    def train_targets(self) -> Tensor:
-        """Class labels of the training inputs, [N]."""
-
+    def train_targets(self) -> Tensor: ...
     @property
-    def test_inputs(self) -> Tensor:
-        """Test inputs, [N', ...]."""
-
+    def test_inputs(self) -> Tensor: ...
     @property
-    def test_targets(self) -> Tensor:
-        """Class labels of the test inputs, [N']."""
+    def test_targets(self) -> Tensor: ...
 
 
 def num_classes(source: Labelled) -> int:
@@ -75,13 +72,12 @@ def num_classes(source: Labelled) -> int:
     return int(stated)
 
 
-def label_ranges(sources: Sequence[Labelled]) -> list[range]:
-    """Return labels of their own for every dataset: its labels shifted up by the classes of those before it."""
+def label_starts(sources: Sequence[Labelled]) -> list[int]:
+    """Return by how much to shift up every dataset's labels: by the classes of those before it."""
     shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
     if len(shapes) > 1:
         raise ValueError(f"sources' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
-    ends = list(accumulate(map(num_classes, sources), initial=0))
-    return [range(start, end) for start, end in pairwise(ends)]
+    return list(accumulate(map(num_classes, sources), initial=0))[:-1]
 
 
 def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 
@@ -22,7 +22,6 @@ PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
 __all__ = ["class_clusters", "class_windows", "majority_counts", "majority_tasks"]
 
 _COUNT_STREAM = 151
-_SAME, _DRAWN = 300, (100, 300)  # samples of a class, in scenarios 1 and 2, and in 3 and 4
 
 
 @checked
@@ -138,11 +137,10 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
 @builder
 def class_clusters(
     data: Labelled,
-    scenario: Literal[1, 2, 3, 4] = 1,
     nodes: Count = 20,
     clusters: Count = 2,
-    per_class: Annotated[Count | tuple[Count, Count] | None, PER_CLASS] = None,
-    overlap: Natural = 4,
+    per_class: Annotated[Count | tuple[Count, Count], PER_CLASS] = 300,
+    overlap: Natural = 0,
     val: Natural = 0,
     test: Natural = 15,
     seed: Seed = 0,
@@ -153,48 +151,44 @@ def class_clusters(
     Scenarios 1 to 4 of section 5 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_
     (Mukherjee, Simonetto and Jamali-Rad, 2024), which has 10 and 20 nodes in 2 clusters:
 
-    ========  ==================  ===========================
-    scenario  classes of          samples of a class that a
-              clusters            node has
-    ========  ==================  ===========================
-    1         disjoint            300
-    2         overlapping         300
-    3         disjoint            drawn from 100, …, 299
-    4         overlapping         drawn from 100, …, 299
-    ========  ==================  ===========================
+    ========  ==================  =================  ===========
+    scenario  classes             ``per_class``      ``overlap``
+    ========  ==================  =================  ===========
+    1         disjoint            300                0
+    2         overlapping         300                4
+    3         disjoint            (100, 300)         0
+    4         overlapping         (100, 300)         4
+    ========  ==================  =================  ===========
 
-    Classes go to clusters in the order of their labels, see `class_windows`.
-
-    Where clusters overlap, the authors' configuration has 4 of 10 classes in common (0 … 6 and 3 … 9), which is the
-    default; a figure in their appendix has 2 (0 … 5 and 4 … 9). Numbers are drawn from [100, 300] in the text and
-    without the end in the code, as here. One thing is different: their code gives two nodes of consecutive numbers 100
-    samples of each class in common.
+    Classes go to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4 of 10
+    classes in common (0 … 6 and 3 … 9); a figure in their appendix has 2 (0 … 5 and 4 … 9). Numbers are drawn from
+    [100, 300] in the text and without the end in the code, as here. One thing is different: their code gives two nodes
+    of consecutive numbers 100 samples of each class in common.
 
     Args:
-        scenario: 1, 2, 3 or 4.
         nodes: K. Nodes are ordered cluster by cluster; sizes of clusters differ by at most one.
         clusters: Number of clusters.
-        per_class: Samples of each of its classes that a node has: a number in scenarios 1 and 2, ``(low, high)`` in
-            scenarios 3 and 4, from which numbers low, …, high - 1 are drawn for every node and class on its own.
-            Default: the scenario's, as above. Small datasets need fewer.
-        overlap: Classes that neighbouring clusters share in scenarios 2 and 4.
+        per_class: Samples of each of its classes that a node has: a number, or ``(low, high)``, from which numbers low,
+            …, high - 1 are drawn for every node and class on its own. Small datasets need fewer than the default.
+        overlap: Classes that neighbouring clusters share.
         val: How many of a node's samples of each class are set aside for validation. The paper has none.
         test: Test samples of a node for each of its classes.
 
     Raises:
-        ValueError: If ``per_class`` is not as the scenario asks, there are too few nodes or classes for the clusters,
-            or a class has too few samples.
+        ValueError: If there are too few nodes or classes for the clusters, or a class has too few samples.
     """
     if nodes < clusters:
         raise ValueError(f"nodes must be at least clusters={clusters}, got {nodes}")
-    low, high = _bounds(scenario, per_class)
+    low, high = (per_class, per_class + 1) if isinstance(per_class, int) else per_class
+    if low >= high:
+        raise SettingError("per_class", PER_CLASS, per_class)
     if val >= low:
         raise ValueError(
             f"a node may have no more than {low} samples of a class, and val={val} leaves none for training: use a "
             "smaller val or a larger per_class"
         )
     labels = data.train_targets.unique()
-    windows = class_windows(len(labels), clusters, overlap if scenario in (2, 4) else 0)
+    windows = class_windows(len(labels), clusters, overlap)
     cluster = clusters_of([len(part) for part in torch.arange(nodes).tensor_split(clusters)])
     count = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
     has = torch.zeros(clusters, count, dtype=torch.bool)
@@ -202,20 +196,6 @@ def class_clusters(
         has[c, labels[list(window)]] = True
     # [K, C]: a whole number from low, …, high - 1 for every node and class that it has
     drawn = keyed_uniform(seed, _COUNT_STREAM, torch.arange(nodes)[:, None], torch.arange(count))
-    numbers = (low + ((high - low) * drawn).long()) * has[cluster]
     own = has[cluster]
-    return deal_counts(data, numbers - val * own, val * own, test * own, cluster, seed, **kwargs)
-
-
-def _bounds(scenario: int, per_class: int | tuple[int, int] | None) -> tuple[int, int]:
-    """Return the smallest number of samples of a class, and one more than the largest."""
-    drawn = scenario in (3, 4)
-    if per_class is None:
-        per_class = _DRAWN if drawn else _SAME
-    if isinstance(per_class, int) == drawn:
-        asked = "draws numbers: give (low, high)" if drawn else "has one number for all: give it"
-        raise ValueError(f"scenario {scenario} {asked} as per_class, got {per_class!r}")
-    low, high = (per_class, per_class + 1) if isinstance(per_class, int) else per_class
-    if not 1 <= low < high:
-        raise SettingError("per_class", PER_CLASS, per_class)
-    return low, high
+    numbers = low + ((high - low) * drawn).long() - val
+    return deal_counts(data, numbers * own, val * own, test * own, cluster, seed, **kwargs)

@@ -30,46 +30,39 @@ FIVE_PAIRS: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9
 The thesis does not say which classes go together; neighbouring labels are a choice of this package.
 """
 
-_SUPERCLASSES = {
-    "aquatic mammals": "beaver dolphin otter seal whale",
-    "fish": "aquarium_fish flatfish ray shark trout",
-    "flowers": "orchid poppy rose sunflower tulip",
-    "food containers": "bottle bowl can cup plate",
-    "fruit and vegetables": "apple mushroom orange pear sweet_pepper",
-    "household electrical devices": "clock keyboard lamp telephone television",
-    "household furniture": "bed chair couch table wardrobe",
-    "insects": "bee beetle butterfly caterpillar cockroach",
-    "large carnivores": "bear leopard lion tiger wolf",
-    "large man-made outdoor things": "bridge castle house road skyscraper",
-    "large natural outdoor scenes": "cloud forest mountain plain sea",
-    "large omnivores and herbivores": "camel cattle chimpanzee elephant kangaroo",
-    "medium-sized mammals": "fox porcupine possum raccoon skunk",
-    "non-insect invertebrates": "crab lobster snail spider worm",
-    "people": "baby boy girl man woman",
-    "reptiles": "crocodile dinosaur lizard snake turtle",
-    "small mammals": "hamster mouse rabbit shrew squirrel",
-    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
-    "vehicles 1": "bicycle bus motorcycle pickup_truck train",
-    "vehicles 2": "lawn_mower rocket streetcar tank tractor",
-}  # Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009
+_CIFAR100_CLUSTERS: tuple[dict[str, str], ...] = (
+    {
+        "aquatic mammals": "beaver dolphin otter seal whale",
+        "fish": "aquarium_fish flatfish ray shark trout",
+        "reptiles": "crocodile dinosaur lizard snake turtle",
+        "insects": "bee beetle butterfly caterpillar cockroach",
+        "large carnivores": "bear leopard lion tiger wolf",
+        "large omnivores and herbivores": "camel cattle chimpanzee elephant kangaroo",
+        "medium-sized mammals": "fox porcupine possum raccoon skunk",
+        "non-insect invertebrates": "crab lobster snail spider worm",
+        "small mammals": "hamster mouse rabbit shrew squirrel",
+        "people": "baby boy girl man woman",
+    },
+    {
+        "flowers": "orchid poppy rose sunflower tulip",
+        "food containers": "bottle bowl can cup plate",
+        "fruit and vegetables": "apple mushroom orange pear sweet_pepper",
+        "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
+        "large natural outdoor scenes": "cloud forest mountain plain sea",
+    },
+    {
+        "household electrical devices": "clock keyboard lamp telephone television",
+        "household furniture": "bed chair couch table wardrobe",
+        "large man-made outdoor things": "bridge castle house road skyscraper",
+        "vehicles 1": "bicycle bus motorcycle pickup_truck train",
+        "vehicles 2": "lawn_mower rocket streetcar tank tractor",
+    },
+)
 
-_FINE_LABEL = {name: label for label, name in enumerate(sorted(" ".join(_SUPERCLASSES.values()).split()))}
-
-_CIFAR100_CLUSTERS = (
-    (
-        "aquatic mammals", "fish", "reptiles", "insects", "large carnivores", "large omnivores and herbivores",
-        "medium-sized mammals", "non-insect invertebrates", "small mammals", "people",
-    ),
-    ("flowers", "food containers", "fruit and vegetables", "trees", "large natural outdoor scenes"),
-    (
-        "household electrical devices", "household furniture", "large man-made outdoor things", "vehicles 1",
-        "vehicles 2",
-    ),
-)  # fmt: skip
+_FINE_LABELS = sorted(" ".join(names for cluster in _CIFAR100_CLUSTERS for names in cluster.values()).split())
 
 CIFAR100_GROUPS: tuple[tuple[int, ...], ...] = tuple(
-    tuple(sorted(_FINE_LABEL[name] for superclass in cluster for name in _SUPERCLASSES[superclass].split()))
-    for cluster in _CIFAR100_CLUSTERS
+    tuple(sorted(map(_FINE_LABELS.index, " ".join(cluster.values()).split()))) for cluster in _CIFAR100_CLUSTERS
 )
 """CIFAR-100's superclasses in three clusters of 50, 25 and 25 fine labels (26, 13 and 13 nodes).
 
@@ -113,7 +106,14 @@ def label_shift(
         ([0, 0, 1], 'cluster 1, node 2', [False, False, False, True])
     """
     check_clusters(nodes, len(groups), "groups of classes")
-    _check_groups(groups)
+    seen: dict[int, int] = {}
+    for c, group in enumerate(groups):
+        if not len(group):
+            raise ValueError(f"cluster {c} has no classes: name at least one")
+        for label in group:
+            if label in seen:
+                raise ValueError(f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only")
+            seen[label] = c
     own: list[Tensor] = []
     held: list[Tensor] = []
     tests: list[Tensor] = []
@@ -131,17 +131,6 @@ def label_shift(
         held += shares[1]
         tests += draw_tests(judged, c, many, test, seed, who)
     return stored_once(data, (own, held), tests, clusters_of(nodes), **kwargs)
-
-
-def _check_groups(groups: Sequence[Sequence[int]]) -> None:
-    seen: dict[int, int] = {}
-    for c, group in enumerate(groups):
-        if not len(group):
-            raise ValueError(f"cluster {c} has no classes: name at least one")
-        for label in group:
-            if label in seen:
-                raise ValueError(f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only")
-            seen[label] = c
 
 
 @builder

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Real, Seed, checked
 from graphcollab.tasks._deal import Labelled, builder, pools_of
-from graphcollab.tasks.pool import Split
+from graphcollab.tasks.samples import Split
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = ["class_shards", "grouped_tasks", "shard_tasks"]

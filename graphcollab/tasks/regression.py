@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcollab.keyed import keyed_normal, keyed_uniform
 from graphcollab.settings import Count, Finite, Natural, NonNegative, Seed, checked
 from graphcollab.tasks._deal import assemble, builder, check_clusters, clusters_of
-from graphcollab.tasks.pool import Pool
+from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = ["linear_regression_tasks", "linear_regression_truth"]

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
-from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_ranges, num_classes, stored_apart
+from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_starts, num_classes, stored_apart
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = ["concept_shift", "covariate_shift", "label_permutations", "permuted_labels", "rotate", "rotation_shift"]
@@ -44,11 +44,6 @@ def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor
 
     Raises:
         ValueError: If the inputs are not images, or images that are not square are to be rotated by 90 or 270 degrees.
-
-    Example:
-        >>> rotate(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 90)[0, 0]
-        tensor([[2., 4.],
-                [1., 3.]])
     """
     if images.dim() != 4:
         raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
@@ -92,14 +87,6 @@ def covariate_shift(
 
     Raises:
         ValueError: If there are too few samples, or a transform changes the shape.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> x, y = torch.ones(8, 1), torch.arange(8) % 2
-        >>> data = SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x[:2], test_targets=y[:2])
-        >>> tasks = covariate_shift(data, [torch.clone, torch.neg], nodes=[1, 1], train=3, val=1)
-        >>> tasks.pools["train"].inputs.flatten().tolist(), tasks.pools["test"].inputs.flatten().tolist()
-        ([1.0, 1.0, 1.0, -1.0, -1.0, -1.0], [1.0, 1.0, -1.0, -1.0])
     """
     check_clusters(nodes, len(transforms), "transforms")
     own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
@@ -180,7 +167,7 @@ def concept_shift(
         ValueError: If shapes of inputs differ or a source has too few samples.
     """
     check_clusters(nodes, len(sources), "sources")
-    starts = [labels.start for labels in label_ranges(sources)]
+    starts = label_starts(sources)
     shares = [
         deal(torch.arange(len(source.train_targets)), many, train, val, seed, f"source {c}")
         for c, (source, many) in enumerate(zip(sources, nodes, strict=True))
@@ -208,13 +195,6 @@ def label_permutations(classes: Count, clusters: Count, distinct: bool = True, s
 
     Raises:
         ValueError: If there are more clusters than classes, which cannot all have different labels.
-
-    Example:
-        >>> labels = label_permutations(classes=4, clusters=3)
-        >>> [sorted(row) for row in labels.tolist()]
-        [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
-        >>> [len(set(column)) for column in labels.T.tolist()]
-        [3, 3, 3, 3]
     """
     label = torch.arange(classes)
     if not distinct:
@@ -263,21 +243,14 @@ def permuted_labels(
             permutation of all labels for every cluster.
     """
     classes = num_classes(data)
-    labels = _permutations(classes, len(nodes), permutations, seed)
+    labels = label_permutations(classes, max(len(nodes), 1), seed=seed) if permutations is None else permutations
+    if labels.dim() != 2 or not torch.equal(labels.sort(1).values, torch.arange(classes).expand(len(labels), -1)):
+        raise ValueError(
+            f"permutations must be [clusters, classes], with each of the labels 0 .. {classes - 1} once in every row, "
+            f"got {labels.tolist() if labels.numel() <= 100 else f'shape {tuple(labels.shape)}'}"
+        )
     check_clusters(nodes, len(labels), "label permutations")
     used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))
     used = used[: round(fraction * len(used))]
     shares = [deal(used, many, train, val, seed, f"cluster {c}", c) for c, many in enumerate(nodes)]
     return stored_apart([data] * len(nodes), shares, lambda c, x, y: (x, labels[c][y]), test, seed, **kwargs)
-
-
-def _permutations(classes: int, clusters: int, given: Tensor | None, seed: int) -> Tensor:
-    """Return the permutation of every cluster, [clusters, classes]: those given, once checked, or drawn ones."""
-    if given is None:
-        return label_permutations(classes, clusters, seed=seed) if clusters else torch.empty(0, classes)
-    if given.dim() != 2 or not torch.equal(given.sort(1).values, torch.arange(classes).expand(len(given), -1)):
-        raise ValueError(
-            f"permutations must be [clusters, classes], with each of the labels 0 .. {classes - 1} once in every row, "
-            f"got {given.tolist() if given.numel() <= 100 else f'shape {tuple(given.shape)}'}"
-        )
-    return given

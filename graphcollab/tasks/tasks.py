@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphcollab.settings import Real, Seed, checked
-from graphcollab.tasks.pool import Pool, Split, hold_out
+from graphcollab.tasks.samples import Pool, Split, hold_out
 
 __all__ = ["Samples", "Tasks"]
 
@@ -163,9 +163,7 @@ class Tasks:
     @property
     def ids(self) -> Tensor:
         """``node_id`` [K]."""
-        if self.node_id is None:
-            raise AttributeError("node_id is set when tasks are made")
-        return self.node_id
+        return cast(Tensor, self.node_id)  # set when tasks are made
 
     @property
     def num_nodes(self) -> int:
@@ -244,13 +242,7 @@ class Tasks:
         return f"{len(nodes)} node{'s are' if len(nodes) > 1 else ' is'} ({shown})"
 
     def select(self, nodes: Tensor | Sequence[int]) -> Tasks:
-        """Return the tasks of some nodes, in the order given; samples stay stored once.
-
-        Example:
-            >>> x = torch.zeros(4, 1), torch.tensor([0, 1, 0, 1])
-            >>> Tasks.from_samples([x, x, x]).select([2, 0]).names
-            ('node 2', 'node 0')
-        """
+        """Return the tasks of some nodes, in the order given; samples stay stored once."""
         nodes = torch.as_tensor(nodes).long().cpu()
         return replace(
             self,

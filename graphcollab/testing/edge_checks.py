@@ -25,8 +25,9 @@ __all__ = [
     "check_forbidden_edges",
     "check_reach",
     "local_only",
-    "ring",
 ]
+
+Play = tuple[Data, Env]
 
 # Three and two nodes that all hear each other, and one that hears nobody.
 PARTS = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 4], [1, 2, 0, 2, 0, 1, 4, 3]])
@@ -61,10 +62,10 @@ def check_direction(method: AnyMethod) -> None:
     Raises:
         NotApplicable: If the method refuses paths of one-way edges.
     """
-    scene, edges = _path(method)
-    if edges is not ONE_WAY:
+    scene = _path(method)
+    if scene.edge_index is not ONE_WAY:
         raise NotApplicable(f"{method.name} refuses edges that lead one way")
-    before, after = _two_plays(method, scene.replace(edge_index=edges), changed=2)
+    before, after = (one.play(method, rounds_of(method)) for one in (scene, _with_other_data(scene, [2])))
     _same(method, before, after, [0, 1], "nodes to which no path leads", sent=False)
 
 
@@ -76,26 +77,17 @@ def check_reach(method: AnyMethod) -> None:
     """
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which reaches all connected nodes at once")
-    scene, edges = _path(method)
-    rounds = rounds_of(method)
-    before, after = _two_plays(method, scene.replace(edge_index=edges), changed=0)
-    one, two = (rows(method.models(*played))[rounds + 1 :] for played in (before, after))
+    scene, rounds = _path(method), rounds_of(method)
+    one, two = (rows(other.models(method, rounds))[rounds + 1 :] for other in (scene, _with_other_data(scene, [0])))
     close(one, two, f"models of nodes {rounds + 1} edges away, after {rounds} rounds,")
 
 
-def _path(method: AnyMethod) -> tuple[Scene, Tensor]:
-    """Return a scene and a path: of one-way edges if the method takes them, else of edges in both directions."""
-    scene = Scene.small(embeds=method.embeds)
+def _path(method: AnyMethod) -> Scene:
+    """Return a scene on a path: of one-way edges if the method takes them, else of edges in both directions."""
     try:
-        return scene, accepted(method, scene, ONE_WAY, torch.cat([ONE_WAY, ONE_WAY.flip(0)], 1))
+        return accepted(method, ONE_WAY, torch.cat([ONE_WAY, ONE_WAY.flip(0)], 1))
     except ValueError as error:
         raise NotApplicable(f"{method.name} refuses paths: {error}") from error
-
-
-def _two_plays(method: AnyMethod, scene: Scene, changed: int) -> tuple[tuple[Data, Env], tuple[Data, Env]]:
-    """Play a scene as it is, and with other data of one node."""
-    rounds = rounds_of(method)
-    return scene.play(method, rounds), _with_other_data(scene, [changed]).play(method, rounds)
 
 
 def local_only(method: AnyMethod) -> AnyMethod:
@@ -106,16 +98,15 @@ def local_only(method: AnyMethod) -> AnyMethod:
     return method.replace(weigh=NoWeights(), exchange=NoExchange(), rewire=rewire)
 
 
-def accepted(method: AnyMethod, scene: Scene, *graphs: Tensor) -> Tensor:
-    """Return the first graph that a method does not refuse."""
-    for edges in graphs[:-1]:
-        try:
-            scene.replace(edge_index=edges).begin(method)
-        except ValueError:
-            continue
-        return edges
-    scene.replace(edge_index=graphs[-1]).begin(method)
-    return graphs[-1]
+def accepted(method: AnyMethod, graph: Tensor, other: Tensor) -> Scene:
+    """Return a scene on a graph, or on another one if the method refuses that."""
+    scene = Scene.small(embeds=method.embeds).replace(edge_index=graph)
+    try:
+        scene.begin(method)
+    except ValueError:
+        scene = scene.replace(edge_index=other)
+        scene.begin(method)
+    return scene
 
 
 def _with_other_data(scene: Scene, nodes: list[int]) -> Scene:
@@ -127,14 +118,7 @@ def _with_other_data(scene: Scene, nodes: list[int]) -> Scene:
     return scene.replace(tasks=replace(scene.tasks, pools={"train": Pool(inputs, targets)}))
 
 
-def _same(
-    method: AnyMethod,
-    before: tuple[Data, Env],
-    after: tuple[Data, Env],
-    nodes: list[int],
-    whose: str,
-    sent: bool = True,
-) -> None:
+def _same(method: AnyMethod, before: Play, after: Play, nodes: list[int], whose: str, sent: bool = True) -> None:
     """Require that some nodes have done the same in two plays, bit for bit."""
     found = []
     for data, env in (before, after):
@@ -147,10 +131,3 @@ def _same(
         one, two = value[nodes], found[1][name][nodes]
         apart = float((one - two).abs().max()) if one.numel() else 0.0
         require(not differences(one, two), f"{name} of {whose} differ by up to {apart:.3g}")
-
-
-def ring(count: int) -> Tensor:
-    """Return both directions of a ring, [2, 2 K]."""
-    node = torch.arange(count)
-    forth = torch.stack([node, (node + 1) % count])
-    return torch.cat([forth, forth.flip(0)], 1)

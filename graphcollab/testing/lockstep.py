@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeVar
 
 import torch
@@ -19,12 +20,7 @@ T = TypeVar("T")
 
 
 def poison(values: Tensor) -> Tensor:
-    """Return a tensor of the same shape that ruins whatever is computed with it: NaN, or numbers far out of range.
-
-    Example:
-        >>> poison(torch.ones(2)).tolist(), poison(torch.tensor([3])).tolist()
-        ([nan, nan], [-4611686018427387904])
-    """
+    """Return a tensor of the same shape that ruins whatever is computed with it: NaN, or numbers far out of range."""
     if values.is_floating_point():
         return torch.full_like(values, torch.nan)
     return ~values if values.dtype == torch.bool else torch.full_like(values, -(2**62))
@@ -112,11 +108,7 @@ class Lockstep(Transport):
 
     def reduce(self, value: Tensor) -> Tensor:
         """Return the sum of a value over all processes, in their order."""
-        first, *others = self.meeting.exchange(self.process, "reduce", value)
-        total = first.clone()
-        for other in others:
-            total += other
-        return total
+        return reduce(torch.add, self.meeting.exchange(self.process, "reduce", value))
 
     def gather(self, values: Tensor) -> Tensor:
         """Return the values [K, ...] of all nodes."""
@@ -172,10 +164,7 @@ def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tupl
 
     Args:
         owners: The nodes of every process.
-        play: What a process does, given its transport.
-
-    Raises:
-        BaseException: What the first process that failed has raised.
+        play: What a process does, given its transport. What the first that fails raises is raised.
     """
     meeting = Meeting([nodes.sort().values for nodes in owners])
 

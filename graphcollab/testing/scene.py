@@ -91,11 +91,20 @@ class Scene:
         pools = {"train": Pool(inputs.to(dtype).view(-1, *shape), targets)}
         halves = (torch.arange(len(sizes)) >= len(sizes) // 2).long()
         tasks = Tasks(pools, {"train": Split.from_lists("train", index)}, cluster=halves).hold_out(0.25)
+        modules: list[nn.Module] = []
         with own_randomness(0):  # layers draw parameters when they are made
-            plain = _split_models(shared_head) if embeds else _plain_models(shared_head)
-        modules = [_filled(module, draw).to(dtype) for module in plain]
+            for kind in (0, 1) if shared_head else (0,):
+                if embeds:  # two architectures normalise batches
+                    norm: Literal["batch", "layer"] = "batch" if shared_head else "layer"
+                    backbone = nn.Conv2d(1, 3, 2) if kind else nn.Flatten()
+                    modules.append(SplitModel(backbone, IMAGE, CLASSES, LATENT, PROJECTION, norm=norm))
+                else:
+                    modules.append(MLP(FEATURES, (7, 6) if shared_head and not kind else (6,), CLASSES))
+        with torch.no_grad():
+            for parameter in (parameter for module in modules for parameter in module.parameters()):
+                parameter.copy_(torch.randn(parameter.shape, generator=draw) * 0.3)
         kinds = tuple(k % 2 for k in range(len(sizes))) if shared_head else None
-        return cls(tasks, modules, architecture=kinds)
+        return cls(tasks, [module.to(dtype) for module in modules], architecture=kinds)
 
     def replace(self, **fields: object) -> Scene:
         """Return the scene with other fields."""
@@ -146,24 +155,3 @@ def only_own(tasks: Tasks, nodes: Tensor) -> Tasks:
     poisoned = copy.copy(tasks)
     object.__setattr__(poisoned, "pools", pools)
     return poisoned
-
-
-def _plain_models(shared_head: bool) -> list[nn.Module]:
-    """Return one architecture, or two that share a head."""
-    hidden = ((7, 6), (6,)) if shared_head else ((6,),)
-    return [MLP(FEATURES, widths, CLASSES) for widths in hidden]
-
-
-def _split_models(shared_head: bool) -> list[nn.Module]:
-    """Return one architecture that can be split, or two that share all but their backbones and normalise batches."""
-    backbones = [nn.Flatten(), nn.Conv2d(1, 3, 2)] if shared_head else [nn.Flatten()]
-    norm: Literal["batch", "layer"] = "batch" if shared_head else "layer"
-    return [SplitModel(one, IMAGE, CLASSES, LATENT, PROJECTION, norm=norm) for one in backbones]
-
-
-def _filled(module: nn.Module, draw: torch.Generator) -> nn.Module:
-    """Draw a module's parameters anew from a generator of its own."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=draw) * 0.3)
-    return module

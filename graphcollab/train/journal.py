@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from safetensors.torch import load, save
 from torch import Tensor
 
-from graphcollab.nn import Mixer, Mixers
+from graphcollab.nn import Mixer
 from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.train.result import Finding, History
@@ -27,7 +27,7 @@ SIZES = struct.Struct("<QQ")  # bytes of a block's description and of its tensor
 Track: TypeAlias = tuple[str, str, str | None]
 """A part of a history that grows: name of the field, kind, and key where the field is a mapping of lists."""
 
-_VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, Mixers, History, Finding)}
+_VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, History, Finding)}
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:
@@ -122,13 +122,12 @@ class Journal:
 
     def grow(self, history: History) -> bytes:
         """Return the bytes to append for all that has changed since the last time."""
-        content = b"".join(self._blocks(history))
-        self._advance(content)
-        return content
+        return self._count(b"".join(self._blocks(history)))
 
-    def _advance(self, content: bytes) -> None:
+    def _count(self, content: bytes) -> bytes:
         self.length += len(content)
         self._digest.update(content)
+        return content
 
     def _blocks(self, history: History) -> Iterator[bytes]:
         growing: dict[Track, list[Any] | dict[int, Any]] = {track: [] for track in self._written}  # emptied, or:
@@ -152,12 +151,7 @@ class Journal:
 
     @classmethod
     def read(cls, content: bytes, tracks: list[list[Any]], rest: Mapping[str, Any]) -> tuple[Journal, History]:
-        """Return a journal and its history.
-
-        Args:
-            content: The bytes; they have been found undamaged.
-            tracks: What they must hold.
-            rest: The other fields.
+        """Return a journal and its history from undamaged bytes, the tracks they must hold, and the other fields.
 
         Raises:
             ValueError: If they hold something else.
@@ -176,7 +170,7 @@ class Journal:
                 journal._written.setdefault((field, kind, key), [])[kept:] = decode(code, tensors)
         if {track: len(entries) for track, entries in journal._written.items()} != wanted or start != len(content):
             raise ValueError(f"{LOG} holds other entries of the history than it should")
-        journal._advance(content)
+        journal._count(content)
         fields: dict[str, Any] = dict(rest)
         for (field, kind, key), entries in journal._written.items():
             if kind == "lists":
@@ -187,7 +181,6 @@ class Journal:
 
 
 def _tracks(history: History) -> Iterator[tuple[Track, list[Any] | dict[int, Any]]]:
-    """Iterate over the parts of a history that grow."""
     for name, value in vars(history).items():
         if isinstance(value, list):
             yield (name, "list", None), value

@@ -72,12 +72,6 @@ def check_edges(data: Data) -> None:
     Raises:
         ValueError: If ``edge_index`` is missing, has another shape or type, or an edge names a node that does not
             exist. The message names the first such edge.
-
-    Example:
-        >>> check_edges(Data(num_nodes=2, edge_index=torch.tensor([[0, 5], [1, 0]])))
-        Traceback (most recent call last):
-            ...
-        ValueError: edge 1 (5 -> 0) is out of range: its sender is 5, but the 2 nodes are numbered 0 to 1
     """
     count = node_count(data)
     if "edge_index" not in data or data.edge_index is None:
@@ -166,13 +160,7 @@ def select_edges(data: Data, index: Tensor) -> Data:
 
 
 def sort_edges(data: Data) -> Data:
-    """Return a shallow copy of ``data`` with its edges sorted by receiver, then sender: the order of a CSR matrix.
-
-    Example:
-        >>> sort_edges(Data(num_nodes=3, edge_index=torch.tensor([[2, 0, 1], [1, 1, 0]]))).edge_index
-        tensor([[1, 0, 2],
-                [0, 1, 1]])
-    """
+    """Return a shallow copy of ``data`` with its edges sorted by receiver, then sender: the order of a CSR matrix."""
     return select_edges(data, edge_keys(data.edge_index, node_count(data)).argsort(stable=True))
 
 

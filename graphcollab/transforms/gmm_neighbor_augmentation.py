@@ -127,13 +127,10 @@ class GMMNeighborAugmentation(Transform):
         if member.dim() != 1 or member.dtype != torch.bool:
             raise ValueError(f"{self.member} must be True or False per edge, got {member.dtype} {list(member.shape)}")
         sender, receiver = data.edge_index
-        bad = ~score.isfinite() & (sender != receiver)
-        if bool(bad.any()):
-            edge = int(bad.nonzero()[0])
-            raise ValueError(
-                f"{self.score} of edge {edge} ({int(sender[edge])} -> {int(receiver[edge])}) is {float(score[edge])}: "
-                "scores must be finite"
-            )
+        bad = (~score.isfinite() & (sender != receiver)).nonzero().view(-1)
+        if len(bad):
+            where = f"edge {int(bad[0])} ({int(sender[bad[0]])} -> {int(receiver[bad[0]])})"
+            raise ValueError(f"{self.score} of {where} is {float(score[bad[0]])}: scores must be finite")
         return score.double(), member
 
 

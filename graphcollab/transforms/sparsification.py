@@ -103,12 +103,6 @@ class TopK(Sparsification):
     Args:
         k: How many neighbours a receiver keeps (all, if it has fewer).
         renormalize: See `Sparsification`. Default: False.
-
-    Example:
-        >>> edge_index = torch.tensor([[0, 1, 2, 3], [0, 0, 0, 0]])
-        >>> data = Data(num_nodes=4, edge_index=edge_index, edge_weight=torch.tensor([0.1, 0.4, 0.2, 0.3]))
-        >>> TopK(k=1, renormalize=True)(data).edge_weight
-        tensor([0.2000, 0.8000])
     """
 
     def __init__(self, k: Natural, renormalize: bool = False) -> None:

@@ -111,9 +111,6 @@ class Complete(Topology):
 class Isolated(Topology):
     """Removes all edges: every node learns alone (functional name: ``isolated_topology``)."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def connect(self, node_id: Tensor) -> Tensor:
         """Return no edges."""
         return torch.empty(2, 0, dtype=torch.int64, device=node_id.device)
@@ -138,11 +135,6 @@ class Ring(Topology):
 
     Shapes:
         ``edge_index``: [2, K min(2 n, K - 1)], int64, symmetric.
-
-    Example:
-        >>> Ring()(Data(num_nodes=4)).edge_index
-        tensor([[1, 3, 0, 2, 1, 3, 0, 2],
-                [0, 0, 1, 1, 2, 2, 3, 3]])
     """
 
     def __init__(self, neighbors: Count = 1, allowed: Tensor | None = None) -> None:
@@ -273,12 +265,6 @@ class WithSelfLoops(Transform):
 
     Raises:
         ValueError: If ``edge_index`` is missing or out of range, or an edge field is not aligned with it.
-
-    Example:
-        >>> data = Data(num_nodes=2, edge_index=torch.tensor([[1], [0]]), edge_weight=torch.tensor([0.3]))
-        >>> out = WithSelfLoops(fill_value=0.7)(data)
-        >>> out.edge_index.tolist(), out.edge_weight
-        ([[0, 1, 1], [0, 0, 1]], tensor([0.7000, 0.3000, 0.7000]))
     """
 
     def __init__(self, fill_value: float = 0.0) -> None:

@@ -99,7 +99,7 @@ class HeadAffinity(Weigher):
     """
 
     travels: ClassVar[str] = "the classifier, up to the server"
-    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     part: str = "backbone"
     head: str = "head"

@@ -67,7 +67,7 @@ class DoubleGreedy(AllPeers):
     )
     travels: ClassVar[str] = "the part that is mixed, from every candidate"
     judges: ClassVar[bool] = True
-    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
     needs: ClassVar[tuple[str, ...]] = ("val",)
 
     budget: Count = 10

@@ -67,7 +67,7 @@ class FirstOrderGain(Weigher):
         Field("scores", "relation", "gains of other nodes' models, for callbacks", "round", "receiver"),
     )
     travels: ClassVar[str] = "models that are judged and not mixed, along edges"
-    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     split: Literal["train", "val"] = "val"
     norm: Literal["l2", "l1"] = "l2"

@@ -90,7 +90,7 @@ class GradientAlignment(Weigher):
         Field("pairs_compared", "scalar", "pairs whose gradients were compared so far", "run"),
     )
     travels: ClassVar[str] = "for a pair: models that are not sent anyway, the gradient of one node, and a number back"
-    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     gamma: Positive = 0.01
     domain: Literal["box", "simplex"] = "box"

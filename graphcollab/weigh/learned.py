@@ -16,8 +16,7 @@ from torch_geometric.utils import scatter, softmax
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.control.at_work import crossing_edges, edges_in_use
 from graphcollab.engine import Adam, RowOptimizer
-from graphcollab.nn.mixer import Mixer
-from graphcollab.nn.mixers import Mixers
+from graphcollab.nn import Mixer
 from graphcollab.ops import edge_products
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count
@@ -121,8 +120,8 @@ class ChannelAttention(Weigher):
         frozen: Use the encoders as they are; nodes then need no validation samples.
 
     Shapes:
-        Keeps ``mixer`` (`Mixers`, if there are several components) and one ``mixer_<slot>`` per slot of the optimiser;
-        writes ``edge_weight`` [E].
+        Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the
+        optimiser; writes ``edge_weight`` [E].
 
     Raises:
         ValueError: If frozen encoders are asked for without pretrained ones, or encoders are trained and edges given
@@ -130,12 +129,12 @@ class ChannelAttention(Weigher):
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
-        Field("mixer", "replicated", "encoders: a `Mixer`, or `Mixers`, of every component its own", "run"),
+        Field("mixer", "replicated", "encoders: a `Mixer`, of every component its own", "run"),
         Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
     )
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
-    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     part: str = "all"
     hidden: Count = 10
@@ -185,7 +184,7 @@ class ChannelAttention(Weigher):
         data.mixer = mixer.to(data.x.device, data.x.dtype)
         if self.learns:
             require_both_ways(data, env, "nodes train encoders together with those they hear", by_path=True)
-            data.mixer = Mixers.shared(data.mixer, without_the_alone(components(data)))
+            data.mixer = data.mixer.for_groups(without_the_alone(components(data)))
             nothing = {name: torch.zeros_like(tensor) for name, tensor in data.mixer.tensors.items()}
             for slot in self.optimizer.slots:
                 data[f"mixer_{slot}"] = data.mixer.with_tensors(nothing)
@@ -221,7 +220,7 @@ class ChannelAttention(Weigher):
         params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
         mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         weight, _ = self._attend(mixer, before, env)
-        group = data.mixer.group if isinstance(data.mixer, Mixers) else torch.zeros_like(data.node_id)
+        group = torch.zeros_like(data.node_id) if data.mixer.group is None else data.mixer.group
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
         gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
@@ -240,7 +239,7 @@ class ChannelAttention(Weigher):
         data.mixer_step = data.mixer_step + 1
         return data
 
-    def _attend(self, mixer: Mixer | Mixers, data: Data, env: Env) -> tuple[Tensor, int]:
+    def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
         """Return the softmax over every receiver's edges of the codes' inner products, [E], and the length of a code.
 
         Changes travel and are encoded where they arrive.

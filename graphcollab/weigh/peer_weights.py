@@ -130,7 +130,7 @@ class PeerWeights(Weigher):
         Field("scores", "relation", "similarities that were measured, for callbacks and samplers", "round", "receiver"),
     )
     travels: ClassVar[str] = "the models that are looked at and not merged, and what else a metric compares"
-    agrees_on: ClassVar[tuple[str, ...]] = ("part", "buffers")
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     metric: Similarity | None = None
     choose: AllPeers = field(default_factory=AllPeers)

@@ -219,7 +219,7 @@ class InverseLoss(Similarity):
     """
 
     travels: ClassVar[str] = "whole models, along every edge"
-    agrees_on: ClassVar[tuple[str, ...]] = ("buffers",)
+    shared: ClassVar[tuple[str, ...]] = ("buffers",)
     unbounded: ClassVar[bool] = True
 
     split: Literal["train", "val"] = "train"

@@ -86,7 +86,7 @@ class TrialMixtures(Weigher):
         Field("edge_trial", "per_edge", "how far trials speak for the sender", known_to="receiver"),
     )
     travels: ClassVar[str] = "the part that is mixed, along every edge tried"
-    agrees_on: ClassVar[tuple[str, ...]] = ("part",)
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     epochs: Count = 1
     steps: Count | None = None

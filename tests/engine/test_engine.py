@@ -187,7 +187,7 @@ def test_loss_is_nan_where_a_node_has_no_samples(make_engine):
     losses = engine.loss(Rows.own(models), "val")
     assert torch.isfinite(losses).all()
     splits = dict(engine.tasks.splits)
-    lists = [torch.tensor([0, 1]), torch.tensor([]), torch.tensor([2]), torch.tensor([])]
+    lists = [torch.tensor(places, dtype=torch.int64) for places in ([0, 1], [], [2], [])]
     splits["test"] = type(splits["val"]).from_lists("all", lists)
     engine.tasks = type(engine.tasks)(engine.tasks.pools, splits)
     for loss in ("cross_entropy", F.cross_entropy):

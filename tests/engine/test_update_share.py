@@ -14,7 +14,7 @@ def state_of(optimizer, like):
 def test_step_by_hand(eta):
     """½ (h̄ - 1)² with h̄ = h/2 + 3/2: h' = h - η ½ (½ h + ½ 3 - 1), here from h = 2, where h̄ = 2.5."""
     mixture = torch.tensor([[2.5]], dtype=torch.float64)
-    SGD(lr=eta).update_share([mixture], [mixture - 1], {}, 0, [torch.tensor([[0.5]]).double()])
+    SGD(lr=eta).update([mixture], [mixture - 1], {}, 0, [torch.tensor([[0.5]]).double()])
     h = 2 - eta * 0.5 * (0.5 * 2 + 0.5 * 3 - 1)
     assert mixture.item() == pytest.approx(0.5 * h + 1.5)
 
@@ -37,7 +37,7 @@ def test_steps_are_those_of_autograd_through_the_mixture(ours, theirs):
     mixture = (share * h + received).detach()
     optimizer, state = theirs([h]), state_of(ours, mixture)
     for step in range(5):
-        ours.update_share([mixture], [(mixture - goal) ** 3], state, step, [torch.tensor([[share]]).double()])
+        ours.update([mixture], [(mixture - goal) ** 3], state, step, [torch.tensor([[share]]).double()])
         optimizer.zero_grad()
         mixed = share * h + received
         (0.25 * (mixed - goal) ** 4 + 0.5 * ours.weight_decay * mixed**2).sum().backward()
@@ -55,7 +55,7 @@ def test_whole_share_is_the_inner_update_bit_for_bit_and_no_share_stands_still(i
     for step in range(4):
         grads = torch.randn(3, 1000, generator=torch.Generator().manual_seed(step))
         inner.update([plain], [grads.clone()], states[0], step)
-        inner.update_share([whole], [grads.clone()], states[1], step, [torch.ones(3, 1)])
-        inner.update_share([none], [grads.clone()], states[2], step, [torch.zeros(3, 1)])
+        inner.update([whole], [grads.clone()], states[1], step, [torch.ones(3, 1)])
+        inner.update([none], [grads.clone()], states[2], step, [torch.zeros(3, 1)])
     assert torch.equal(plain, whole)
     assert torch.equal(params, none)

@@ -105,7 +105,7 @@ def test_graph_is_found_once():
 @pytest.mark.slow
 def test_digits_of_few_samples_gain_from_it():
     """Eight samples of each digit at a node, two clusters: better than alone, no worse than FedAvg in clusters."""
-    tasks = class_clusters(load_dataset("digits"), 1, nodes=8, per_class=8, test=30)
+    tasks = class_clusters(load_dataset("digits"), nodes=8, per_class=8, test=30)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     settings = {"epochs": 5, "lr": 0.1}
     reached = {}

@@ -155,7 +155,7 @@ def test_methods_without_prototypes_train_the_same_models():
 @pytest.mark.slow
 def test_clusters_of_digits_are_recovered_by_nodes_with_four_architectures():
     data = load_dataset("digits")
-    tasks = class_clusters(data, 1, nodes=8, per_class=24, val=4, test=15, seed=0)
+    tasks = class_clusters(data, nodes=8, per_class=24, val=4, test=15, seed=0)
     method = mapl(lr=3e-3, warmup=8, batch_size=32, graph=ClassifierSimilarity(lr=10.0), augment=AddNoise(0.1))
 
     def build():
@@ -261,7 +261,7 @@ def test_a_loss_of_the_tasks_that_reads_latents_is_refused():
 
 def test_the_defaults_learn():
     data = load_dataset("digits")
-    tasks = class_clusters(data, 1, nodes=2, per_class=24, val=4, test=15, seed=0)
+    tasks = class_clusters(data, nodes=2, per_class=24, val=4, test=15, seed=0)
 
     def build():
         return split_models([nn.Flatten()], data.input_shape, 10, latent=32)

@@ -13,7 +13,7 @@ import torch
 
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods import ditto, fedavg, fedavg_finetuned, fomo, local, random_peers
+from graphcollab.methods import ditto, fedavg, fedavg_finetuned, fomo, local, panm, random_peers
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import FirstOrderGain, SampleCounts
 
@@ -155,6 +155,64 @@ def test_mutants_are_caught(points, mutant, name, models_differ):
     models, sent = apart(points, mutant(), CASES[name][1])
     assert (models > 1e-3) is models_differ
     assert models_differ or sent > 0
+
+
+CLUSTERS = [[2.25, -0.25], [3.25, 0.25], [1.0, 0.75], [4.5, 2.0], [-3.5, -1.5], [-3.25, 1.0], [-6.75, 0.5]]
+KEPT, STAGES = 3, (2, 3)  # peers that a node merges with; rounds of the two stages
+
+
+def density(s, of, other):
+    variance = of.var() or other.var()  # of a single score: the other set's
+    return np.exp(-((s - of.mean()) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
+
+
+def sorted_out(score, bag):
+    """Expectation and maximisation with hard counts, from a bag; the others are the candidates."""
+    while True:
+        ins = np.array([s for j, s in score.items() if j in bag])
+        outs = np.array([s for j, s in score.items() if j not in bag])
+        likelier = {j: len(ins) * density(s, ins, outs) >= len(outs) * density(s, outs, ins) for j, s in score.items()}
+        new = {j for j in score if likelier[j]}
+        if new == bag:
+            return bag
+        bag = new
+
+
+def of_panm(start, every):
+    """NSMC keeps the best of all; NAEM, from a bag and all others, sorts them by two Gaussians; means by counts."""
+    models, goals, nodes = start.copy(), np.array(CLUSTERS), range(len(start))
+    bags = [set() for _ in nodes]
+    for t in range(1, sum(STAGES) + 1):
+        trained = models - LR * (models - goals)
+        moved = (trained - start) / np.linalg.norm(trained - start, axis=1, keepdims=True)
+        for i in nodes:
+            score = {j: moved[i] @ moved[j] for j in nodes if j != i}
+            if t <= STAGES[0]:
+                bags[i] = {*sorted(score, key=score.get)[-KEPT:]}
+            elif t % every == 0:
+                bags[i] = sorted_out(score, bags[i])
+            assert len(bags[i]) <= KEPT  # else chance would say with whom it merges
+            weights = np.array([i + 1 if j == i else (j + 1) * (j in bags[i]) for j in nodes])
+            models[i] = weights @ trained / weights.sum()
+    return models, bags
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_panm_with_all_others_as_candidates(points, every):
+    start = np.random.default_rng(0).normal(size=(len(CLUSTERS), WIDTH))
+    settings = {**STEP, "optimizer": "sgd", "batch_size": 10, "samples": 6, "neighbors": KEPT}
+    settings["explore_rounds"] = STAGES[0]
+    found = []
+    for method in (panm(**settings, every=every), panm(**settings, every=3 - every)):
+        data, env = points([[c] * (i + 1) for i, c in enumerate(CLUSTERS)]).begin(method, start.tolist())
+        for _ in range(sum(STAGES)):
+            data = method.play(data, env)
+        found.append((method.models(data, env).part("all").numpy(), data.bag.edge_index.T.tolist()))
+    models, bags = of_panm(start, every)
+    assert {(j, i) for i, bag in enumerate(bags) for j in bag} == {(j, i) for j, i in found[0][1]}
+    assert np.abs(found[0][0] - models).max() < 1e-12
+    assert np.abs(found[1][0] - models).max() > 1e-3  # in the other rounds
+    assert {len(bag) for bag in bags} != {KEPT}  # some have thrown strangers out
 
 
 def test_the_points_are_what_the_loops_take_them_for(points):

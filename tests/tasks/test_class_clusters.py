@@ -41,11 +41,11 @@ def test_windows_cover_all_classes_and_neighbours_share_the_overlap(clusters, ov
     assert max(map(len, windows)) - min(map(len, windows)) <= 1
 
 
-@pytest.mark.parametrize(("scenario", "groups"), [(1, (range(5), range(5, 10))), (2, (range(7), range(3, 10)))])
-def test_the_paper_with_twenty_nodes(numbered, scenario, groups):
+@pytest.mark.parametrize(("overlap", "groups"), [(0, (range(5), range(5, 10))), (4, (range(7), range(3, 10)))])
+def test_the_paper_with_twenty_nodes(numbered, overlap, groups):
     """3,000 samples of a class are for 10 nodes; those of the 4 classes in common are for all 20."""
     data = numbered(10, 6000, tests=100)
-    tasks = class_clusters(data, scenario)
+    tasks = class_clusters(data, overlap=overlap)
     assert tasks.cluster.tolist() == [0] * 10 + [1] * 10
     assert tasks.names[19] == "cluster 1, node 19"
     assert "val" not in tasks.splits
@@ -59,10 +59,10 @@ def test_the_paper_with_twenty_nodes(numbered, scenario, groups):
     assert len(index.unique()) == len(index) == 20 * 300 * len(groups[0])
 
 
-@pytest.mark.parametrize(("scenario", "groups"), [(3, (range(5), range(5, 10))), (4, (range(7), range(3, 10)))])
-def test_drawn_numbers(numbered, scenario, groups):
+@pytest.mark.parametrize(("overlap", "groups"), [(0, (range(5), range(5, 10))), (4, (range(7), range(3, 10)))])
+def test_drawn_numbers(numbered, overlap, groups):
     data = numbered(10, 6000, tests=20)
-    tasks = class_clusters(data, scenario, nodes=10)
+    tasks = class_clusters(data, nodes=10, per_class=(100, 300), overlap=overlap)
     assert tasks.cluster.tolist() == [0] * 5 + [1] * 5
     found = torch.tensor([counts_of(tasks, "train", data.train_targets, node) for node in range(10)])
     has = torch.tensor([[c in groups[node // 5] for c in range(10)] for node in range(10)])
@@ -76,7 +76,7 @@ def test_drawn_numbers(numbered, scenario, groups):
 
 
 @given(
-    st.integers(1, 4),
+    st.booleans(),
     st.integers(1, 3),
     st.integers(0, 5),
     st.integers(1, 6),
@@ -85,16 +85,16 @@ def test_drawn_numbers(numbered, scenario, groups):
     st.integers(0, 3),
     st.integers(0, 99),
 )
-def test_nobody_has_anothers_samples(scenario, clusters, more, low, overlap, val, test, seed):
+def test_nobody_has_anothers_samples(same, clusters, more, low, overlap, val, test, seed):
     val, nodes = min(val, low - 1), clusters + more
     targets = torch.arange(9 * 80) % 9 + 1  # no sample of class 0
     data = SimpleNamespace(
         train_inputs=targets[:, None].float(), train_targets=targets, test_inputs=targets[:36, None].float(),
         test_targets=targets[:36],
     )  # fmt: skip
-    per_class = low if scenario < 3 else (low, low + 4)
-    tasks = class_clusters(data, scenario, nodes, clusters, per_class, overlap, val, test, seed)
-    windows = class_windows(9, clusters, overlap if scenario in (2, 4) else 0)
+    per_class = low if same else (low, low + 4)
+    tasks = class_clusters(data, nodes, clusters, per_class, overlap, val, test, seed)
+    windows = class_windows(9, clusters, overlap)
     sizes = tasks.cluster.bincount()
     assert len(sizes) == clusters
     assert sizes.max() - sizes.min() <= 1
@@ -109,13 +109,13 @@ def test_nobody_has_anothers_samples(scenario, clusters, more, low, overlap, val
         )
         assert held == [val * (c in window) for c in range(10)]
         assert judged == [test * (c in window) for c in range(10)]
-        allowed = range(low, low + 1 if scenario < 3 else low + 4)
+        allowed = range(low, low + 1 if same else low + 4)
         assert all(own[c] + held[c] in allowed if c in window else own[c] == 0 for c in range(10))
 
 
 def test_a_seed_says_everything(numbered):
     data = numbered(10, 900, tests=60)
-    one, two, other = (class_clusters(data, 4, nodes=6, per_class=(10, 60), val=3, seed=seed) for seed in (5, 5, 6))
+    one, two, other = (class_clusters(data, 6, 2, (10, 60), 4, val=3, seed=seed) for seed in (5, 5, 6))
     for split in ("train", "val", "test"):
         assert torch.equal(one.splits[split].index, two.splits[split].index)
         assert torch.equal(one.splits[split].ptr, two.splits[split].ptr)
@@ -125,9 +125,9 @@ def test_a_seed_says_everything(numbered):
 
 def test_a_nodes_samples_do_not_depend_on_names_or_on_nodes_behind_it(numbered):
     data = numbered(10, 900, tests=60)
-    tasks = class_clusters(data, 2, nodes=4, per_class=20, val=5)
-    named = class_clusters(data, 2, nodes=4, per_class=20, val=5, node_id=torch.tensor([7, 5, 3, 1]))
-    more = class_clusters(data, 2, nodes=5, per_class=20, val=5)  # the first three are of cluster 0
+    tasks = class_clusters(data, nodes=4, per_class=20, overlap=4, val=5)
+    named = class_clusters(data, nodes=4, per_class=20, overlap=4, val=5, node_id=torch.tensor([7, 5, 3, 1]))
+    more = class_clusters(data, nodes=5, per_class=20, overlap=4, val=5)  # the first three are of cluster 0
     for split in ("train", "val", "test"):
         assert torch.equal(tasks.splits[split].index, named.splits[split].index)
         for node in range(2):
@@ -139,14 +139,14 @@ def test_relabelled_data_are_dealt_alike(numbered):
     data = numbered(10, 100, tests=20)
     spread = SimpleNamespace(**vars(data))
     spread.train_targets, spread.test_targets = 2 * data.train_targets + 10, 2 * data.test_targets + 10
-    one, two = (class_clusters(d, 2, nodes=4, per_class=10) for d in (data, spread))
+    one, two = (class_clusters(d, nodes=4, per_class=10, overlap=4) for d in (data, spread))
     assert torch.equal(one.splits["train"].index, two.splits["train"].index)
     assert torch.equal(one.classes, two.classes[:, 10::2])
 
 
 def test_the_embedded_digits():
     data = load_dataset("digits")
-    tasks = class_clusters(data, 4, per_class=(4, 7), val=1, test=10)
+    tasks = class_clusters(data, per_class=(4, 7), overlap=4, val=1, test=10)
     assert tasks.num_nodes == 20
     assert tasks.sizes("test").tolist() == [70] * 20
     assert tasks.sizes("val").tolist() == [7] * 20
@@ -162,21 +162,19 @@ def test_the_embedded_digits():
             "nodes, or fewer samples for each",
         ),
         ({"per_class": 5, "test": 5}, "class 0 has 4 test samples, a node needs 5: use fewer test samples"),
-        ({"scenario": 5}, "scenario must be 1, 2, 3 or 4, got 5"),
-        ({"per_class": (3, 5)}, "scenario 1 has one number for all: give it as per_class, got (3, 5)"),
-        ({"scenario": 3, "per_class": 3}, "scenario 3 draws numbers: give (low, high) as per_class, got 3"),
+        ({"per_class": None}, "per_class must be at least 1, or (low, high) with 1 <= low < high, got None"),
         ({"per_class": 0}, "per_class must be at least 1, or (low, high) with 1 <= low < high, got 0"),
-        ({"scenario": 4, "per_class": (4, 4)}, "1 <= low < high, got (4, 4)"),
+        ({"per_class": (4, 4)}, "1 <= low < high, got (4, 4)"),
         (
-            {"scenario": 3, "per_class": (3, 9), "val": 3},
+            {"per_class": (3, 9), "val": 3},
             "a node may have no more than 3 samples of a class, and val=3 leaves none for training",
         ),
         ({"nodes": 3, "clusters": 4}, "nodes must be at least clusters=4, got 3"),
         ({"clusters": 0}, "clusters must be a whole number of at least 1, got 0"),
         ({"val": -1}, "val must be a whole number of at least 0, got -1"),
-        ({"scenario": 2, "overlap": -1}, "overlap must be a whole number of at least 0, got -1"),
+        ({"overlap": -1}, "overlap must be a whole number of at least 0, got -1"),
         (
-            {"scenario": 2, "overlap": 9},
+            {"overlap": 9},
             "2 clusters that share 9 classes with their neighbours need at least 11 classes, there are 10: use fewer "
             "clusters or a smaller overlap",
         ),

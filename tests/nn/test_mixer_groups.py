@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcollab import join, meta_l2c, run
-from graphcollab.nn import Mixer, Mixers
+from graphcollab.nn import Mixer
 from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene, differences
 
@@ -18,7 +18,8 @@ NOBODY = torch.empty(2, 0, dtype=torch.int64)
 
 def two():
     first, second = (Mixer.create(SPEC, seed=seed) for seed in (0, 1))
-    return first, second, Mixers((first, second), torch.tensor([0, 1, -1, 0]))
+    tensors = {f"{g}/{name}": tensor for g, one in enumerate((first, second)) for name, tensor in one.tensors.items()}
+    return first, second, Mixer(first.widths, tensors, torch.tensor([0, 1, -1, 0]))
 
 
 def test_every_node_is_encoded_by_its_own():
@@ -28,7 +29,7 @@ def test_every_node_is_encoded_by_its_own():
     for mixer, rows in ((first, [0, 3]), (second, [1])):
         torch.testing.assert_close(code[rows], mixer.encode(change[rows], SPEC))
     assert code[2].tolist() == [0.0] * 10
-    assert mixers.of(1) is second
+    assert mixers.of(1) == second
     assert first.of(1) is first
     with pytest.raises(ValueError, match="node 2 has no neighbours, and so no encoders"):
         mixers.of(2)
@@ -44,9 +45,10 @@ def test_parameters_go_there_and_back():
 
 def test_one_for_all_stays_one():
     mixer = Mixer.create(SPEC, seed=0)
-    assert Mixers.shared(mixer, torch.tensor([0, 0])) is mixer
-    assert len(Mixers.shared(mixer, torch.tensor([0, 0, -1])).mixers) == 1
-    assert len(Mixers.shared(mixer, torch.tensor([-1, -1])).mixers) == 1
+    assert mixer.for_groups(torch.tensor([0, 0])) is mixer
+    assert mixer.for_groups(torch.tensor([0, 0, -1])).num_groups == 1
+    assert mixer.for_groups(torch.tensor([-1, -1])).num_groups == 1
+    assert mixer.for_groups(torch.tensor([0, 1])).num_groups == 2
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ def test_newcomers_use_the_only_mixer_for_everybody():
     tasks, modules = scene.tasks.select(range(5)), list(scene.modules)
     one = run(meta_l2c(**QUICK), tasks, modules, PARTS[:, :2], rounds=1)
     told = join(one, scene.tasks.select([5]), finetune=0)
-    start, mixer = one.data.x_init.part("all")[:1], one.data.mixer.mixers[0]
+    start, mixer = one.data.x_init.part("all")[:1], one.data.mixer.of()
     alone = join(one, scene.tasks.select([5]), allowed=NOBODY, finetune=0).stacks.part("all")
     code = mixer.encode(torch.cat([one.data.x.part("all"), alone]) - start, one.data.x.specs[0])
     assert told.edge_weight.tolist() == pytest.approx((code @ code[5]).softmax(0).tolist())

@@ -1,0 +1,216 @@
+"""Nodes that look for peers, and what a search has to beat: random peers, and those of one's own true cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Unpack
+
+from graphcollab.method import Method
+from graphcollab.methods._method import Training, fit, method, patient, peer_method
+from graphcollab.phases import Phases
+from graphcollab.piece import Weigher
+from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, PeerSampler
+from graphcollab.settings import Buffers, Count, Natural, Positive, Share
+from graphcollab.weigh import (
+    AugmentBags,
+    BestPeers,
+    CosineUpdates,
+    Metric,
+    PeerWeights,
+    SampleCounts,
+    Similarity,
+    SimilarityWeights,
+    as_similarity,
+)
+
+__all__ = ["dac", "oracle", "panm", "pens", "random_peers"]
+
+
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+def dac(
+    *,
+    metric: Metric = "cosine_weights",
+    samples: Count = 5,
+    tau: Positive = 30.0,
+    scale: Literal["minmax"] | None = "minmax",
+    growth: Positive | None = None,
+    merge: Literal["fedavg", "similarity", "softmax"] = "fedavg",
+    unknown: Literal["epsilon", "zero"] = "epsilon",
+    epsilon: Share = 1e-6,
+    two_step: Literal["most_similar", "least_similar", "bounded"] | None = "most_similar",
+    share: Literal["measured", "all"] = "measured",
+    limit: Count | None = None,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
+    **training: Unpack[Training],
+) -> Method:
+    """DAC: nodes meet peers with probabilities that grow with the similarity measured, or told by peers.
+
+    `Decentralized adaptive clustering of deep nets is beneficial for client collaboration (Listo Zec et al., 2022)
+    <https://arxiv.org/abs/2206.08839>`_, as in *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund
+    University 2024), section 2.4.2.
+
+    Deviations, each an argument: similarities that a node knows are brought to [0, 1] before they become probabilities
+    (the thesis' "DAC with Min-Max scaling"), since a τ that suits one metric, one size of data or one moment of
+    training does not suit others; plain DAC is ``scale=None`` with a ``tau`` tuned for the metric, DAC-var
+    ``scale=None, growth=0.2``. Nodes tell what they have measured, as in the thesis' code; read literally, its text has
+    them tell all they know (``share="all"``). All nodes merge at once, where published code lets one after the other.
+
+    Args:
+        tau: τ, which multiplies similarities.
+        scale: How similarities are brought to [0, 1], if they are.
+        growth: b of a growing τ; None: constant.
+        merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
+            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours),
+            for metrics that are cosines; others are refused.
+        unknown: How peers of whom nothing is known are drawn, see `AdaptivePeers`.
+        epsilon: ε, the least probability.
+        two_step: Whom of several informants to believe, see `update_memory`.
+        share: What nodes tell their peers, see `AdaptivePeers`.
+        limit: Peers that a node remembers at most. None: all it knows of, which in a long run with many nodes can
+            become all of them.
+    """
+    similarity = as_similarity(metric, part)
+    weigh = PeerWeights(similarity, merge=_merging(merge, similarity, tau))
+    sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, limit)
+    return patient(peer_method("dac", fit(training), weigh, part, buffers, rewire=sampler), patience)
+
+
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+def panm(
+    *,
+    metric: Metric | None = None,
+    neighbors: Count = 5,
+    samples: Count = 5,
+    explore_rounds: Count = 50,
+    every: Count = 5,
+    measure: Literal["bag", "sample"] = "bag",
+    merge: Literal["fedavg", "softmax"] = "fedavg",
+    tau: Positive = 30.0,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
+    **training: Unpack[Training],
+) -> Phases:
+    """PANM: nodes keep the most similar peers met so far; later a mixture of two Gaussians says who is a neighbour.
+
+    `Towards effective clustered federated learning: a peer-to-peer framework with adaptive neighbor matching (Li et
+    al., 2022) <https://arxiv.org/abs/2203.12285>`_, as in *With a Little Help from My Friends* (Hagander,
+    Ihre-Thomason, Lund University 2024), appendix B. First stage (NSMC): of the peers chosen before and ``samples`` new
+    ones the ``neighbors`` most similar are chosen. Second stage (NAEM): those are a node's bag; every few rounds it is
+    augmented from new peers by `GMMNeighborAugmentation`, and a node merges with random ones from its bag.
+
+    Args:
+        metric: What is measured. The paper has the inverse loss, and α times the cosine of the last updates plus
+            (1 − α) times that of the changes since the start, with an α it does not name. Default: α = 0, since last
+            updates become noise as models converge, and bags then fill with strangers.
+        neighbors: k, peers that a node merges with in a round.
+        samples: l, new peers in a round that looks for some.
+        every: τ, rounds between two augmentations.
+        measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
+        merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
+            `SimilarityWeights` (ours; refused for other metrics), with which a node whose bag has strangers in it keeps
+            its own model.
+        tau: τ of that softmax. Peers' cosines of 1 − 1/τ and more count; with networks they are lower than with linear
+            models.
+    """
+    similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
+    bag, weigher = NeighborBag(samples, neighbors, every, measure), _merging(merge, similarity, tau)
+    select = PeerWeights(similarity, BestPeers(neighbors), weigher)
+    augment = PeerWeights(similarity, AugmentBags(bag), weigher)
+    local = fit(training)
+    first = peer_method("panm_select", local, select, part, buffers, rewire=KeepChosen(samples))
+    second = peer_method("panm", local, augment, part, buffers, rewire=bag)
+    return Phases(patient(first, patience), explore_rounds, patient(second, patience))
+
+
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+def pens(
+    *,
+    metric: Metric = "inverse_loss",
+    samples: Count = 5,
+    chosen: Count = 2,
+    explore_rounds: Count = 50,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
+    **training: Unpack[Training],
+) -> Phases:
+    """PENS: nodes try random peers and count who turns out best, then gossip with those who did more than by chance.
+
+    `Decentralized federated learning of deep neural networks on non-iid data (Onoszko et al., 2021)
+    <https://arxiv.org/abs/2107.08517>`_. First stage: a node meets ``samples`` random peers, measures each model on its
+    own training data, and merges with the ``chosen`` best. Second stage: it merges with that many random ones of its
+    neighbours, who were chosen more often than expected. Merging is by sample counts, a node's own model included.
+
+    Args:
+        metric: What is measured; the paper's is the loss on own training data.
+        samples: n_sampled, random peers met in a round of the first stage; the paper's is 10.
+        chosen: m, at most ``samples``.
+        explore_rounds: T_1, rounds of the first stage. The paper's 200 are meant for longer runs.
+    """
+    if chosen > samples:
+        raise ValueError(f"chosen={chosen} peers of samples={samples} that are met: meet more, or choose fewer")
+    local, measure = fit(training), PeerWeights(as_similarity(metric, part), BestPeers(chosen))
+    explore = peer_method("pens_explore", local, measure, part, buffers, rewire=CountChosen(samples))
+    gossip = peer_method("pens", local, PeerWeights(), part, buffers, rewire=FrequentPeers(chosen, chosen))
+    return Phases(patient(explore, patience), explore_rounds, patient(gossip, patience))
+
+
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+def oracle(
+    *,
+    samples: Count = 5,
+    deluded: Sequence[Natural] = (),
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
+    **training: Unpack[Training],
+) -> Method:
+    """Every round nodes merge with random peers of their own true cluster, which no method is told.
+
+    The baseline "oracle" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
+    section 2.4.1; with ``deluded`` nodes its experiment on cluster death, section 4.2:
+    ``Phases(oracle(), 50, oracle(deluded=range(5)))``. CoBo's oracle, FedAvg of everybody in the true cluster, is
+    ``fedavg(within="cluster")``.
+
+    Args:
+        deluded: Nodes (by ``node_id``) that merge with peers of another cluster only, the one after their own.
+    """
+    peers = PeerSampler(samples, within="cluster", deluded=tuple(deluded))
+    return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
+
+
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+def random_peers(
+    *,
+    samples: Count = 5,
+    patience: Count | None = None,
+    part: str = "all",
+    buffers: Buffers = "keep",
+    **training: Unpack[Training],
+) -> Method:
+    """Every round nodes merge with random peers: what a search for peers has to beat.
+
+    The baseline "random" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
+    section 2.4.1. Models are averaged by sample counts, a node's own included.
+    """
+    peers = PeerSampler(samples)
+    return patient(peer_method("random_peers", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
+
+
+def _merging(merge: str, similarity: Similarity, tau: float) -> Weigher:
+    """Return how peers that were chosen are weighed: ``"fedavg"``, ``"similarity"`` or ``"softmax"``, by τ.
+
+    Raises:
+        ValueError: If it does not fit the metric.
+    """
+    if merge == "softmax" and similarity.unbounded:
+        raise ValueError(
+            f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or "
+            "another way to merge"
+        )
+    if merge == "fedavg":
+        return SampleCounts()
+    return SimilarityWeights(by="prior") if merge == "similarity" else SimilarityWeights("alike", tau)
