@@ -177,9 +177,7 @@ def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
 
 def _shared(memory: Relation, share: str) -> Relation:
     """Return what nodes tell others: what they measured, or all they know."""
-    if share == "all":
-        return memory
-    return memory.select(memory.values[:, 1] > 0)
+    return memory if share == "all" else memory.select(memory.values[:, 1] > 0)
 
 
 def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_step: str) -> tuple[Tensor, Tensor]:

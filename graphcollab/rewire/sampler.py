@@ -20,15 +20,7 @@ from graphcollab.settings import Count, Fraction, Natural, NonNegative
 from graphcollab.transforms import sort_edges
 from graphcollab.typing import Env
 
-__all__ = [
-    "GreedyPeers",
-    "PeerSampler",
-    "add_up",
-    "chosen_edges",
-    "connect",
-    "nothing_known",
-    "update_affinity",
-]
+__all__ = ["GreedyPeers", "PeerSampler", "add_up", "chosen_edges", "connect", "nothing_known", "update_affinity"]
 
 _EXPLORE_STREAM = 126
 
@@ -36,10 +28,7 @@ _EXPLORE_STREAM = 126
 def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
     """Return the graph with these edges and a self-loop at every node, in place of those it has.
 
-    Args:
-        data: The graph; it is not changed.
-        edge_index: Sender and receiver of every edge, [2, E], no self-loops.
-        fields: Further edge fields, [E] each; self-loops get 0 (False).
+    Self-loops get 0 (False) in further ``fields`` of the edges, [E] each.
     """
     many, device = data.num_nodes, edge_index.device
     node = torch.arange(many, device=device)
@@ -140,14 +129,7 @@ class PeerSampler(Rewiring):
         return self.meet(data, env, self.draw(data, env, round_)[0])
 
     def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
-        """Return the graph with the edges that receivers have drawn, told to all, in place of those it has.
-
-        Args:
-            data: The graph; it is not changed.
-            env: What pieces may use.
-            edge_index: Sender and receiver of every edge to a node that lives here, [2, E].
-            fields: At most one further field of these edges, [E].
-        """
+        """Return the graph with the edges that receivers living here have drawn, and at most one field of theirs, [E]."""
         size = (data.num_nodes, data.num_nodes)
         edges = env.plane.together(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
         return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))

@@ -101,7 +101,9 @@ class DoubleGreedy(AllPeers):
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
         parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
         sent = {part: env.plane.halo(data.x.part(part), data.edge_index) for part in parts}
-        turn = _turns(order, receiver, candidates, data.num_nodes)
+        some = candidates.nonzero().flatten()
+        some = some[by_receiver(receiver[some], order[some])]
+        turn = torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], data.num_nodes))
         losses = partial(self._losses, data, env, sent)
         chosen = double_greedy(losses, data.edge_index, candidates, turn, uniform, self.budget, self.safe)
         data.edge_chosen = chosen & (sender != receiver)
@@ -170,10 +172,3 @@ def double_greedy(
         better = loss < least
         best, least = torch.where(better[receiver], inside, best), torch.where(better, loss, least)
     return best if safe else inside
-
-
-def _turns(order: Tensor, receiver: Tensor, candidates: Tensor, count: int) -> Tensor:
-    """Return the place of every candidate among its receiver's, by ascending ``order``, [E]."""
-    some = candidates.nonzero().flatten()
-    some = some[by_receiver(receiver[some], order[some])]
-    return torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], count))

@@ -16,16 +16,7 @@ from graphcollab.piece import Weigher
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.typing import Env
 
-__all__ = [
-    "KeepWeights",
-    "Metropolis",
-    "NoWeights",
-    "SampleCounts",
-    "SimilarityWeights",
-    "SimplexWeights",
-    "Uniform",
-    "require_self_loops",
-]
+__all__ = ["KeepWeights", "Metropolis", "NoWeights", "SampleCounts", "SimilarityWeights", "SimplexWeights", "Uniform"]
 
 
 @dataclass(frozen=True)

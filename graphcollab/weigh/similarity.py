@@ -22,17 +22,7 @@ from graphcollab.piece import Piece
 from graphcollab.settings import Buffers, Fraction, Positive, checked
 from graphcollab.typing import Env
 
-__all__ = [
-    "CosineUpdates",
-    "CosineWeights",
-    "DistanceKernel",
-    "InverseLoss",
-    "Metric",
-    "Similarity",
-    "as_similarity",
-    "width",
-]
-
+__all__ = ["CosineUpdates", "CosineWeights", "DistanceKernel", "InverseLoss", "Metric", "Similarity", "as_similarity"]
 
 LEAST = 1e-12  # distances and losses below it count as this much, so that their inverses are finite
 
@@ -278,10 +268,6 @@ def as_similarity(metric: Metric, part: str = "all") -> Similarity:
     Args:
         metric: A `Similarity`, or the name of one.
         part: Part of the models that a metric given by name compares; losses are of whole models.
-
-    Example:
-        >>> as_similarity("cosine_updates")
-        CosineUpdates(alpha=1.0, part='all')
     """
     if isinstance(metric, Similarity):
         return metric
