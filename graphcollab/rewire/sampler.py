@@ -129,7 +129,7 @@ class PeerSampler(Rewiring):
         return self.meet(data, env, self.draw(data, env, round_)[0])
 
     def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
-        """Return the graph with the edges that receivers living here have drawn, and at most one field of theirs, [E]."""
+        """Return the graph with the edges that receivers living here drew, and at most one field of theirs, [E]."""
         size = (data.num_nodes, data.num_nodes)
         edges = env.plane.together(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
         return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))

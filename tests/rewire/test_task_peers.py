@@ -252,7 +252,7 @@ def on_digits(tasks, method):
 @pytest.mark.parametrize("per_class", [20, 25])
 def test_clusters_of_digits_come_out_as_blocks(seed, per_class):
     """Real digits, 0 to 4 at four nodes and 5 to 9 at the others, default settings."""
-    tasks = class_clusters(load_dataset("digits"), 1, nodes=8, per_class=per_class, seed=seed)
+    tasks = class_clusters(load_dataset("digits"), nodes=8, per_class=per_class, seed=seed)
     data = on_digits(tasks, flt())
     same = tasks.cluster[:, None] == tasks.cluster
     assert torch.equal(data.edge_index, same.nonzero().T.flip(0))
@@ -261,14 +261,14 @@ def test_clusters_of_digits_come_out_as_blocks(seed, per_class):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_digits_dealt_out_evenly_are_one_block(seed):
-    tasks = class_clusters(load_dataset("digits"), 1, nodes=6, clusters=1, per_class=20, seed=seed)
+    tasks = class_clusters(load_dataset("digits"), nodes=6, clusters=1, per_class=20, seed=seed)
     data = on_digits(tasks, flt())
     assert data.num_edges == 36
 
 
-@pytest.mark.parametrize("scenario", [1, 2, 3, 4])
-def test_known_number_of_groups(scenario):
-    per_class = 16 if scenario < 3 else (8, 16)
-    tasks = class_clusters(load_dataset("digits"), scenario, nodes=8, per_class=per_class, test=2)
+@pytest.mark.parametrize("per_class", [16, (8, 16)])
+@pytest.mark.parametrize("overlap", [0, 4])
+def test_known_number_of_groups(overlap, per_class):
+    tasks = class_clusters(load_dataset("digits"), nodes=8, per_class=per_class, overlap=overlap, test=2)
     data = on_digits(tasks, flt(groups=2))
     assert torch.equal(data.edge_index, (tasks.cluster[:, None] == tasks.cluster).nonzero().T.flip(0))
