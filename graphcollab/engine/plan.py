@@ -181,9 +181,8 @@ def _obstacle(module: nn.Module, reference: Reference) -> str | None:
             return f"{kind} has no stacked form"
         if layer._backward_hooks or layer._backward_pre_hooks:
             return f"the hook on the gradients of {name or kind!r} must see one node at a time"
-    for option, reason in LOOKUPS.items():
-        if option in reference.lookups.options:
-            return reason
+    if reference.lookups.options:
+        return LOOKUPS[min(reference.lookups.options, key=list(LOOKUPS).index)]
     if reference.kept:
         return f"it keeps a tensor of the forward pass in its attribute {reference.kept[0]!r}"
     return "it changes its own parameters in the forward pass" if reference.writes else None
@@ -202,7 +201,7 @@ def _better_looped(module: nn.Module, reference: Reference, device: torch.device
 def _vmap_failure(
     module: nn.Module, reference: Reference, expected: Numbers, padding: Padding, fast: bool
 ) -> str | None:
-    """Return why a module cannot be stacked; to be ``fast``, it must not have operators that vmap computes row by row."""
+    """Return why a module cannot be stacked, or, to be ``fast``, has operators that vmap computes row by row."""
     backend = VmapBackend(module, reference.spec, padding=padding)
     try:
         with own_filter("error", SLOW) if fast else nullcontext():
