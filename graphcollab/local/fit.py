@@ -204,11 +204,7 @@ class FitPersonal(Local):
         Field("personal_state", "rows", "their optimiser's state, by slot, where it is kept", "phase", "owner"),
         Field("personal_step", "per_node", "their optimiser's steps", "phase", "owner"),
     )
-
-    @property
-    def agrees(self) -> Mapping[str, object]:
-        """The part."""
-        return {"part": self.part}
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start personal models from the shared ones, unless an earlier phase has trained some."""

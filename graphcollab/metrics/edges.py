@@ -19,14 +19,8 @@ Graphs: TypeAlias = Mapping[int, Graph]
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> None:
     """Check that there is one number per edge, none of them NaN, and that edges join nodes 0 to K - 1.
 
-    Args:
-        edge_index: Edges j -> i, [2, E].
-        edge_weight: One number per edge, [E].
-        count: K.
-        where: What an error begins with, such as ``"round 3: "``.
-
     Raises:
-        ValueError: If not.
+        ValueError: If not; the message begins with ``where``, such as ``"round 3: "``.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
         raise ValueError(
@@ -46,9 +40,11 @@ def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str
     """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge.
 
     Raises:
-        ValueError: If edges are not as `check_edges` wants them, or one occurs twice.
+        ValueError: If edges are not as `check_edges` wants them, one occurs twice, or a weight is infinite.
     """
     check_edges(edge_index, edge_weight, count, where)
+    if bool(edge_weight.isinf().any()):
+        raise ValueError(f"{where}the weight of edge {int(edge_weight.isinf().nonzero()[0])} is not finite")
     sender, receiver = edge_index.long()
     weights = edge_weight.new_full((count, count), torch.nan, dtype=torch.float64)
     weights[receiver, sender] = edge_weight.detach().double()

@@ -97,12 +97,9 @@ def _each_node(name: str, function: Callable[..., Any], outputs: Tensor, targets
 
 
 def row_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of each row over its real samples and all further dimensions; NaN for a row without samples.
+    """Return the mean of each row of values [R, n, ...] over real samples and all further dimensions, [R], float64.
 
-    Shapes:
-        values: [R, n, ...].
-        mask: [R, n], bool.
-        Output: [R], float64.
+    It is NaN for a row without samples.
     """
     # [R, n]
     values = values.double().flatten(2).mean(dim=2) if values.dim() > 2 else values.double()
@@ -218,10 +215,6 @@ def as_metric(metric: AnyMetric) -> Metric:
     Example:
         >>> as_metric("mse").higher_is_better
         False
-        >>> as_metric("acuracy")
-        Traceback (most recent call last):
-            ...
-        ValueError: unknown metric 'acuracy'; did you mean 'accuracy'? Known: accuracy, auc, mae, mse
     """
     if isinstance(metric, Metric):
         return metric

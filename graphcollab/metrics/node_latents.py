@@ -50,11 +50,7 @@ def node_latents(
     require_latents(engine, models, "their latents are asked for")
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for chunk in engine.predict(Rows.own(models), split, embed=True):
-        values = chunk.latent if of == "latent" else chunk.projection
-        if values is None:
-            raise ValueError(
-                f"models yield no {of}: forward(inputs, embed=True) must return graphcollab.typing.Embedded"
-            )
+        values = getattr(chunk, of)
         for r, node in enumerate(chunk.rows.tolist()):
             here = chunk.mask[r].nonzero().flatten()
             if per_node is not None:

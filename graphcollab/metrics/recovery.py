@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
@@ -75,20 +77,12 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
     if not include_self:
         weight = weight.where(sender != receiver, 0.0)
     inside = weight.where(cluster[sender] == cluster[receiver], 0.0)
-    total = scatter(weight, receiver, dim=0, dim_size=cluster.numel(), reduce="sum")
-    inside = scatter(inside, receiver, dim=0, dim_size=cluster.numel(), reduce="sum")
+    total, inside = (scatter(values, receiver, dim_size=cluster.numel()) for values in (weight, inside))
     return float((inside[total > 0] / total[total > 0]).mean())
 
 
 @checked
-def adjusted_rand_index(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    cluster: Tensor,
-    num_clusters: Count | None = None,
-    seed: Seed = 0,
-    node_id: Tensor | None = None,
-) -> float:
+def adjusted_rand_index(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, **search: Any) -> float:
     """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
 
     1 means that they are the same, 0 that they agree no better than by chance. Clusters are recovered by
@@ -96,19 +90,17 @@ def adjusted_rand_index(
     by `contact_counts`.
 
     Args:
-        edge_index: Edges j -> i, as `recovered_clusters` takes them, [2, E].
+        edge_index: Edges j -> i, [2, E].
         edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
         cluster: The true cluster of each node, [K].
-        num_clusters: How many clusters to look for. Default: the graph says it.
-        seed: Seed of the search for clusters.
-        node_id: Identities of the nodes, [K]. Default: their position.
+        search: Further arguments of `recovered_clusters`, such as ``num_clusters``.
 
     Raises:
         ValueError: As `recovered_clusters`.
     """
     from sklearn.metrics import adjusted_rand_score  # here, since importing it takes long
 
-    found = recovered_clusters(edge_index, edge_weight, cluster.numel(), num_clusters, seed, node_id)
+    found = recovered_clusters(edge_index, edge_weight, cluster.numel(), **search)
     return float(adjusted_rand_score(cluster.cpu().numpy(), found.numpy()))
 
 

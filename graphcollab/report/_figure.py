@@ -36,16 +36,7 @@ def new_figure(width: float, height: float, title: str | None = None) -> Figure:
 def new_panels(
     count: int, width: float, height: float, beside: float, title: str | None, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with some panels in as many rows as they need.
-
-    Args:
-        count: How many.
-        width: Of a panel, in inches.
-        height: Of a panel.
-        beside: Width of what stands beside the panels.
-        title: Title of the whole figure.
-        shared: Which axes panels share.
-    """
+    """Return a figure with panels of a size in inches, in as many rows as they need, and room beside them."""
     lines = math.ceil(count / PANELS)
     columns = math.ceil(count / lines)
     figure = new_figure(width * columns + beside, height * lines + (0.4 if title else 0.1), title)

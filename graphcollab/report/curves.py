@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from graphcollab.metrics import cluster_traffic, similarity_by_cluster
-from graphcollab.metrics.edges import Graph, Graphs
+from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.report._figure import (
     COLOURS,
     MARKED,
@@ -30,7 +30,6 @@ from graphcollab.report._figure import (
     over_rounds,
 )
 from graphcollab.report._text import require_some
-from graphcollab.report.heatmaps import pair_matrix
 from graphcollab.settings import checked
 from graphcollab.train import History
 from graphcollab.train.comparison import SHARES
@@ -42,10 +41,7 @@ Curve = tuple[Sequence[int], Sequence[Any]]
 
 @checked
 def accuracy_curves(
-    curves: Mapping[str, Sequence[Curve]],
-    title: str | None = None,
-    metric: str = "accuracy",
-    percent: bool = True,
+    curves: Mapping[str, Sequence[Curve]], title: str | None = None, metric: str = "accuracy", percent: bool = True
 ) -> Figure:
     """Draw the mean metric over rounds.
 
@@ -133,11 +129,7 @@ def _draw_curves(curves: Mapping[str, tuple[Sequence[int], Tensor]], title: str 
 
 @checked
 def similarity_curves(
-    scores: Graphs,
-    cluster: Tensor,
-    metric: str = "similarity",
-    pooled: bool = False,
-    title: str | None = None,
+    scores: Graphs, cluster: Tensor, metric: str = "similarity", pooled: bool = False, title: str | None = None
 ) -> Figure:
     """Draw the similarity that nodes measure to their own cluster and to others, over rounds.
 
@@ -160,11 +152,7 @@ def similarity_curves(
 
 @checked
 def weight_curves(
-    graphs: Graphs,
-    cluster: Tensor,
-    pooled: bool = True,
-    missing: float | None = 0.0,
-    title: str | None = None,
+    graphs: Graphs, cluster: Tensor, pooled: bool = True, missing: float | None = 0.0, title: str | None = None
 ) -> Figure:
     """Draw the weight that nodes give to their own cluster and to others, over rounds.
 
@@ -184,15 +172,11 @@ def weight_curves(
         ValueError: If there is no graph, or edges do not fit the nodes.
     """
     if missing is not None:
-        graphs = {r: _all_pairs(*graph, len(cluster), missing, f"round {r}: ") for r, graph in graphs.items()}
+        every = torch.ones(len(cluster), len(cluster)).nonzero().T.flip(0)  # all ordered pairs
+        dense = {r: pair_weights(*graph, len(cluster), f"round {r}: ") for r, graph in graphs.items()}
+        graphs = {r: (every, weights.nan_to_num(missing).flatten()) for r, weights in dense.items()}
     hint = "there are no weights between different nodes: record graphs with RecordGraph(rounds)"
     return _draw_bands(graphs, cluster, (0.0, 1.0), pooled, "weight", title, hint)
-
-
-def _all_pairs(edge_index: Tensor, edge_weight: Tensor, count: int, missing: float, where: str) -> Graph:
-    """Return edges between all ordered pairs of nodes, and their weights."""
-    weights = pair_matrix(edge_index, edge_weight, count, where).nan_to_num(missing)
-    return torch.ones_like(weights).nonzero().T.flip(0), weights.flatten()
 
 
 def _draw_bands(
@@ -239,10 +223,7 @@ def _panels_over_rounds(names: Sequence[str], ylabel: str, title: str | None) ->
 
 @checked
 def merge_curves(
-    history: History,
-    cluster: Tensor | None = None,
-    percent: bool | None = None,
-    title: str | None = None,
+    history: History, cluster: Tensor | None = None, percent: bool | None = None, title: str | None = None
 ) -> Figure:
     """Draw the validation metric before and after merging over rounds, cluster by cluster.
 

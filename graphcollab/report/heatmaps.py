@@ -62,7 +62,7 @@ def weight_heatmaps(
     """
     if not graphs:
         raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
-    matrices = {f"round {r}": pair_matrix(*graphs[r], num_nodes, f"round {r}: ") for r in sorted(graphs)}
+    matrices = {f"round {r}": pair_weights(*graphs[r], num_nodes, f"round {r}: ").cpu() for r in sorted(graphs)}
     every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
     low, high = float(every.min()), float(every.max())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, high or 1.0), "magma_r")
@@ -112,7 +112,7 @@ def contact_heatmap(
     require_some(named, "the graph of at least one round of each run", ": record with RecordGraph")
     matrices, unheard = {}, {}
     for name, rounds in named.items():
-        matrices[name] = pair_matrix(*contact_counts(rounds, num_nodes, downloaded), num_nodes, name)
+        matrices[name] = pair_weights(*contact_counts(rounds, num_nodes, downloaded), num_nodes)
         unheard[name] = never_sampled(rounds, num_nodes, downloaded)
     most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
@@ -131,15 +131,6 @@ def contact_heatmap(
     return figure
 
 
-def pair_matrix(edge_index: Tensor, edge_weight: Tensor, count: int, where: str) -> Tensor:
-    """Return finite weights of all ordered pairs, [K, K]: receivers in rows, NaN where there is no edge."""
-    matrix = pair_weights(edge_index.cpu(), edge_weight.detach().cpu(), count, where)
-    if bool(matrix.isinf().any()):
-        edge = int((~edge_weight.isfinite()).nonzero()[0])
-        raise ValueError(f"{where}the weight of edge {edge} is not finite")
-    return matrix
-
-
 def _draw(
     matrices: Mapping[str, Tensor],
     scale: ScalarMappable,
@@ -149,16 +140,7 @@ def _draw(
     title: str | None,
     common: Tensor | None = None,
 ) -> tuple[Figure, list[Axes], Tensor]:
-    """Draw matrices on one colour scale.
-
-    Args:
-        matrices: [K, K] by the title of their panel, NaN where the picture stays white.
-        scale: Colours and their norm.
-        label: What the colours mean.
-        order: The nodes from top to bottom and from left to right.
-        cluster: What lines are drawn between.
-        title: Title of the whole figure.
-        common: Shares of common classes in percent, [K, K], for a panel in front on a scale of its own.
+    """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own.
 
     Returns:
         The figure, its panels, and the nodes in the order in which they are shown.

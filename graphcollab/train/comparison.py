@@ -101,7 +101,7 @@ class Trial:
         It is the last evaluation before which all nodes together had sent no more than the budget.
 
         Args:
-            budget: Messages, or bytes, of all nodes together.
+            budget: What all nodes together may send.
             unit: ``"messages"`` or ``"bytes"``.
 
         Returns:
@@ -169,11 +169,8 @@ class Comparison:
     def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
         """Put runs made by `run` side by side, so that tables and figures of comparisons can be made of them.
 
-        Args:
-            results: For every method its results, one for each seed, in the same order for all methods.
-
         Raises:
-            ValueError: If there is no result, or methods were not run on the same seeds.
+            ValueError: If there is no result, or methods were not run on the same seeds, in the same order.
         """
         seeds = [[result.env.seed for result in many] for many in results.values()]
         if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
@@ -239,15 +236,15 @@ class Comparison:
                 raise ValueError(f"there is no method {name!r} to compare with; there are {sorted(self.chosen)}")
             if not all(trial.per_node or trial.failure for trial in self.chosen[name]):
                 raise ValueError(f"the trials of {name!r} do not hold each node's metric: give them `per_node`")
-        sign, out = 1 if self.higher_is_better else -1, []
-        for one, other in zip(self.chosen[method], self.chosen[reference], strict=True):
+
+        def share(one: Trial, other: Trial) -> float:
             if one.failure or other.failure:
-                out.append(math.nan)
-                continue
-            gains = torch.tensor([one.per_node, other.per_node], dtype=torch.float64)  # [2, K]
-            better = (sign * (gains[0] - gains[1]) > 0)[~gains[1].isnan()]
-            out.append(float(better.double().mean()))
-        return out
+                return math.nan
+            own, others = torch.tensor([one.per_node, other.per_node], dtype=torch.float64)  # [K] each
+            better = own > others if self.higher_is_better else own < others
+            return float(better[~others.isnan()].double().mean())
+
+        return [share(*pair) for pair in zip(self.chosen[method], self.chosen[reference], strict=True)]
 
     def reached(self, method: str, target: float) -> list[tuple[int, float, float] | None]:
         """Return for every seed when a method's mean test metric was first as good as a target; see `Trial.reached`.

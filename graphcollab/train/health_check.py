@@ -46,8 +46,7 @@ class HealthCheck(Callback):
         patience: Evaluations in a row.
         margin: How much merging may hurt, relative to the group's best value so far.
         drop: How much may be lost, relative to it.
-        ruin: How much may be lost, relative to it, whether or not merging makes it worse still: once models are ruined,
-            it may not.
+        ruin: How much may be lost, relative to it, whether or not merging makes it worse still.
         share: Share of the nodes that makes a warning where no clusters are known.
     """
 

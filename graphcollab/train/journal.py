@@ -122,13 +122,12 @@ class Journal:
 
     def grow(self, history: History) -> bytes:
         """Return the bytes to append for all that has changed since the last time."""
-        content = b"".join(self._blocks(history))
-        self._advance(content)
-        return content
+        return self._count(b"".join(self._blocks(history)))
 
-    def _advance(self, content: bytes) -> None:
+    def _count(self, content: bytes) -> bytes:
         self.length += len(content)
         self._digest.update(content)
+        return content
 
     def _blocks(self, history: History) -> Iterator[bytes]:
         growing: dict[Track, list[Any] | dict[int, Any]] = {track: [] for track in self._written}  # emptied, or:
@@ -152,12 +151,7 @@ class Journal:
 
     @classmethod
     def read(cls, content: bytes, tracks: list[list[Any]], rest: Mapping[str, Any]) -> tuple[Journal, History]:
-        """Return a journal and its history.
-
-        Args:
-            content: The bytes; they have been found undamaged.
-            tracks: What they must hold.
-            rest: The other fields.
+        """Return a journal and its history from undamaged bytes, the tracks they must hold, and the other fields.
 
         Raises:
             ValueError: If they hold something else.
@@ -176,7 +170,7 @@ class Journal:
                 journal._written.setdefault((field, kind, key), [])[kept:] = decode(code, tensors)
         if {track: len(entries) for track, entries in journal._written.items()} != wanted or start != len(content):
             raise ValueError(f"{LOG} holds other entries of the history than it should")
-        journal._advance(content)
+        journal._count(content)
         fields: dict[str, Any] = dict(rest)
         for (field, kind, key), entries in journal._written.items():
             if kind == "lists":
@@ -187,7 +181,6 @@ class Journal:
 
 
 def _tracks(history: History) -> Iterator[tuple[Track, list[Any] | dict[int, Any]]]:
-    """Iterate over the parts of a history that grow."""
     for name, value in vars(history).items():
         if isinstance(value, list):
             yield (name, "list", None), value

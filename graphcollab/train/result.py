@@ -166,13 +166,13 @@ class History:
         losses = self.values.get(name.replace("metric", "loss"), []) if name.startswith(("val", "test")) else []
         return int(torch.isinf(losses[t]).sum()) if losses else 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything but graphs and scores as plain values, for JSON; values that are not finite become None."""
+    def to_json(self, path: str | Path) -> Path:
+        """Write everything but graphs and scores as JSON, whole or not at all; values that are not finite are null."""
 
         def plain(row: Tensor) -> list[float | None]:
             return [value if math.isfinite(value) else None for value in row.tolist()]
 
-        return {
+        told = {
             "nodes": list(self.names),
             "metric": self.metric,
             "rounds": self.rounds,
@@ -182,21 +182,17 @@ class History:
             "findings": [asdict(finding) for finding in self.findings],
             "values": {name: list(map(plain, rows)) for name, rows in self.values.items()},
         }
-
-    def to_json(self, path: str | Path) -> Path:
-        """Write the history as JSON, whole or not at all."""
-        return write_whole(path, json.dumps(self.as_dict(), allow_nan=False).encode())
+        return write_whole(path, json.dumps(told, allow_nan=False).encode())
 
     def to_csv(self, path: str | Path) -> Path:
         """Write one line per evaluation and node, whole or not at all."""
-        fields = sorted(self.values)
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
+        fields, text = sorted(self.values), io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["round", "node", *fields])
         for t, round_ in enumerate(self.rounds):
-            for k, name in enumerate(self.names):
-                writer.writerow([round_, name, *(repr(float(self.values[f][t][k])) for f in fields)])
-        return write_whole(path, table.getvalue().encode())
+            rows = zip(self.names, *(self.values[name][t].tolist() for name in fields), strict=True)
+            writer.writerows([round_, *row] for row in rows)
+        return write_whole(path, text.getvalue().encode())
 
 
 @dataclass(frozen=True)
@@ -205,7 +201,7 @@ class Result:
 
     Args:
         method: The method.
-        data: The state after the last round.
+        data: The state after the last round, or with early stopping the best one.
         history: Values per node and round.
         tasks: The nodes' data.
         modules: One module per architecture.

@@ -22,9 +22,9 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.identity import describe_run, describe_start, require_same, with_factor
+from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import History, Result
-from graphcollab.train.saver import Saver
+from graphcollab.train.saver import Saver, hold_folder
 from graphcollab.train.session import Session
 from graphcollab.train.start import Architecture, Graph, Model, build_graph, build_modules, check_device, check_outputs
 from graphcollab.typing import Env
@@ -135,50 +135,52 @@ def run(
     if patience is not None:
         tasks.require("val", "early stopping needs")
     saver = None if checkpoint is None else Saver(checkpoint, checkpoint_every)
-    device = check_device(device)
-    tasks = tasks.to(device)
-    modules = build_modules(model, seed, device)
-    metric = as_metric(tasks.metric)
-    check_outputs(tasks, modules, metric)
-    data = build_graph(tasks, modules, graph, architecture, method)
-    history = History(tasks.names, metric.name, metric.higher_is_better)
-    saved = saver.resume(device) if saver and resume else None
-    before = saved[2] if saved else {}
-    isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
-    about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
-    if saved:
-        require_same(before, about, str(checkpoint))
-    plans = _plans(before["plans"], backend, chunk) if saved else None
-    specs = [ParamSpec.from_module(module) for module in modules]
-    if tuned and plans is None:
-        plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
-    engine = Engine(
-        tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
-    )
-    callbacks = tuple(callbacks)
-    env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, callbacks)
-    for callback in callbacks:
-        for split in callback.needs:
-            tasks.require(split, f"{type(callback).__name__} needs")
-    method.check(tasks)
-    threads = _threads(before.get("threads"), threads, engine)
-    # a resumed run is started only to be compared; the run that was begun has said what there is to say
-    with same_threads(threads), own_filter("ignore") if saved else nullcontext():
-        data = method.start(data, env)
-    if saver:
-        about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
-    if saved:
-        require_same(before, about, str(checkpoint))
-        data, history, about = saved[0], saved[1], with_factor(before, about)
-        if data.round > rounds:
-            raise ValueError(
-                f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as many "
-                "or more, use another folder, or resume=False to start afresh"
-            )
-    _warn_of_phases(method, rounds)
-    if progress:
-        callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
-    with saver.hold(about) if saver else nullcontext():
+    with nullcontext() if checkpoint is None else hold_folder(checkpoint):
+        device = check_device(device)
+        tasks = tasks.to(device)
+        modules = build_modules(model, seed, device)
+        metric = as_metric(tasks.metric)
+        check_outputs(tasks, modules, metric)
+        data = build_graph(tasks, modules, graph, architecture, method)
+        history = History(tasks.names, metric.name, metric.higher_is_better)
+        saved = saver.resume(device) if saver and resume else None
+        before = saved[2] if saved else {}
+        isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
+        about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
+        if saved:
+            require_same(before, about, str(checkpoint))
+        plans = _plans(before["plans"], backend, chunk) if saved else None
+        specs = [ParamSpec.from_module(module) for module in modules]
+        if tuned and plans is None:
+            plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
+        engine = Engine(
+            tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
+        )
+        callbacks = tuple(callbacks)
+        env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, callbacks)
+        for callback in callbacks:
+            for split in callback.needs:
+                tasks.require(split, f"{type(callback).__name__} needs")
+        method.check(tasks)
+        threads = _threads(before.get("threads"), threads, engine)
+        # a resumed run is started only to be compared; the run that was begun has said what there is to say
+        with same_threads(threads), own_filter("ignore") if saved else nullcontext():
+            data = method.start(data, env)
+        if saver:
+            about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
+        if saved:
+            about = require_same(before, about, str(checkpoint))
+            data, history = saved[:2]
+            if data.round > rounds:
+                raise ValueError(
+                    f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as "
+                    "many or more, use another folder, or resume=False to start afresh"
+                )
+        _warn_of_phases(method, rounds)
+        if progress:
+            callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
+        if saver:
+            saver.begin(about, afresh=not resume)
         return Session(
             method, modules, env, data, history, rounds, threads, metric, evaluate_every, patience, callbacks, saver
         ).play()

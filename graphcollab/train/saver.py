@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import time
@@ -21,7 +22,7 @@ from graphcollab.train.checkpoint import Loaded, is_stale, list_checkpoints, new
 from graphcollab.train.journal import LOG, Journal
 from graphcollab.train.result import History
 
-__all__ = ["LOCK", "FolderInUseError", "Saver", "check_free", "hold_folder", "save_checkpoint"]
+__all__ = ["LOCK", "FolderInUseError", "Saver", "hold_folder", "save_checkpoint"]
 
 KEEP = 2
 SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save
@@ -36,63 +37,28 @@ class Saver:
 
     Each of the two has a history's file of its own: a checkpoint shares it with the one two before it, which goes when
     the new one is there, and appends to it. So a file that is damaged takes one checkpoint along and not both, and
-    saving takes as long in the ten-thousandth round as in the tenth.
-
-    Args:
-        folder: Where checkpoints live.
-        every: Rounds between checkpoints. None: as often as saving takes a tenth of the time at most.
-
-    Raises:
-        ValueError: If the folder is a file, or has no name.
-        RuntimeError: If another run is under way there.
+    saving takes as long in the ten-thousandth round as in the tenth. Whoever uses it holds the folder.
     """
 
     def __init__(self, folder: str | Path, every: int | None = None) -> None:
-        if not str(folder):
-            raise SettingError("checkpoint", "the name of a folder", folder)
         self.folder, self.every = Path(folder), every
         self.about: Mapping[str, Any] = {}
         self._saved = (0, 0)  # rounds and evaluations of the last one; before the first there is nothing to save
         self._cost, self._end = 0.0, -float("inf")
         self._kept: list[tuple[Path, Journal]] = []
-        self._found: list[Path] | None = None
-        for place in (self.folder, *self.folder.parents):
-            if os.path.isdir(place):  # False, too, where one may not look
-                break
-            if os.path.lexists(place):
-                raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
-        check_free(self.folder)
-
-    @property
-    def last(self) -> Path:
-        """The newest checkpoint."""
-        return self._kept[-1][0]
 
     def resume(self, device: torch.device | str) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
-        self._found = list_checkpoints(self.folder)
         if (found := newest(self.folder)) is None:
             return None
         path, (data, history, about), journal = found
         self._kept, self._saved = [(path, journal)], (data.round, len(history))
         return data.to(device), history, about
 
-    @contextmanager
-    def hold(self, about: Mapping[str, Any]) -> Iterator[None]:
-        """Keep the folder for this run, and remove what another one has left there if this one starts afresh.
-
-        Args:
-            about: What the run is.
-
-        Raises:
-            RuntimeError: If another run has written to the folder since; and as `hold_folder` does.
-        """
-        with hold_folder(self.folder):
-            if self._found is not None and list_checkpoints(self.folder) != self._found:
-                raise RuntimeError(f"another run has just written to {self.folder}: start again, or use another folder")
-            self.about = about
-            self._clean(self._found or [])
-            yield
+    def begin(self, about: Mapping[str, Any], afresh: bool) -> None:
+        """Say what the run is; remove what another one was writing and, if this one starts afresh, its checkpoints."""
+        self.about = about
+        self._clean([] if afresh else list_checkpoints(self.folder))
 
     def save_if_due(self, data: Data, history: History) -> None:
         """Write a checkpoint if it is time."""
@@ -105,13 +71,13 @@ class Saver:
             return round_ % self.every == 0
         return time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
 
-    def save(self, data: Data, history: History) -> None:
-        """Write a checkpoint."""
+    def save(self, data: Data, history: History) -> Path:
+        """Write a checkpoint, and return where it is."""
         began = time.perf_counter()
-        folder, path = self.folder, self._name(data.round)
-        folder.mkdir(parents=True, exist_ok=True)
+        names = (f"round-{data.round:06d}{f'-{again}' if again else ''}" for again in itertools.count())
+        path = next(path for path in map(self.folder.joinpath, names) if not os.path.lexists(path))
         part = own_name(path)
-        part.mkdir()
+        part.mkdir(parents=True)
         try:
             journal = self._journal(part)
             _append(part / LOG, journal.length, journal.grow(history))
@@ -122,12 +88,13 @@ class Saver:
             self._kept = self._kept[-1:]  # what the other file holds is not known any more
             shutil.rmtree(part, ignore_errors=True)
             raise
-        flush_folder(folder)
+        flush_folder(self.folder)
         self._kept = [*self._kept, (path, journal)][-KEEP:]
         self._clean([kept for kept, _ in self._kept])
         self._saved = (data.round, len(history))
         self._end = time.perf_counter()
         self._cost = self._end - began
+        return path
 
     def finish(self, data: Data, history: History) -> None:
         """Write a checkpoint, unless the last one is just this."""
@@ -153,13 +120,6 @@ class Saver:
         except FileNotFoundError:  # somebody has removed it
             return Journal()
 
-    def _name(self, round_: int) -> Path:
-        path, again = self.folder / f"round-{round_:06d}", 0
-        while os.path.lexists(path):
-            again += 1
-            path = self.folder / f"round-{round_:06d}-{again}"
-        return path
-
     def _clean(self, keep: list[Path]) -> None:
         """Remove all checkpoints but some, and what was being written when a run was killed."""
         for path in [*filter(is_stale, self.folder.iterdir()), *list_checkpoints(self.folder)]:
@@ -183,15 +143,15 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
         RuntimeError: If a run is under way there.
         TypeError: If the state holds what cannot be stored.
     """
-    saver = Saver(folder)
-    saver.resume("cpu")
-    with saver.hold(about):
-        saver.save(data, history)
-    return saver.last
+    with hold_folder(folder):
+        saver = Saver(folder)
+        saver.resume("cpu")
+        saver.begin(about, afresh=False)
+        return saver.save(data, history)
 
 
 def _append(path: Path, length: int, content: bytes) -> None:
-    """Append to a file's first bytes, in place of what a run that was killed may have left behind them."""
+    """Append to a file's first bytes, in place of what a run that was killed may have left after them."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.truncate(length)
@@ -205,32 +165,26 @@ class FolderInUseError(RuntimeError):
     """Another run is under way in a folder."""
 
 
-def check_free(folder: Path) -> None:
-    """Check that no run is under way in a folder; nothing is written.
-
-    Raises:
-        FolderInUseError: If one is.
-    """
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # there is none, or holding it will tell what is wrong
-        return
-    _lock(descriptor, folder)
-    _close(descriptor)
-
-
 @contextmanager
-def hold_folder(folder: Path) -> Iterator[None]:
+def hold_folder(folder: str | Path) -> Iterator[None]:
     """Keep other runs, of any process or thread, from a folder; the system lets it go when a process dies.
 
-    Children that the process forks meanwhile do not hold it. The folder is made where it is missing, and removed again
-    where nothing was written to it.
+    Children that the process forks meanwhile do not hold it. Folders that are missing are made, and removed again where
+    nothing was written to them.
 
     Raises:
         FolderInUseError: If another run is under way there.
-        ValueError: If the folder cannot be written to.
+        ValueError: If the folder has no name, is a file, or cannot be written to.
     """
-    made = not folder.is_dir()
+    if not str(folder):
+        raise SettingError("checkpoint", "the name of a folder", folder)
+    folder, missing = Path(folder), []
+    for place in (folder, *folder.parents):
+        if os.path.isdir(place):  # False, too, where one may not look
+            break
+        if os.path.lexists(place):
+            raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
+        missing.append(place)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _own(folder)
@@ -242,8 +196,9 @@ def hold_folder(folder: Path) -> Iterator[None]:
         if descriptor in _OPEN:  # not in a forked child
             (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
             _close(descriptor)
-            if made and folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            with suppress(OSError):  # something is there
+                for place in missing:
+                    place.rmdir()
 
 
 def _own(folder: Path) -> int:
@@ -290,9 +245,8 @@ def _close(descriptor: int) -> None:
 
 def _let_go() -> None:
     """Close what a forked child has of its parent's locks, which stay with the parent until that ends."""
-    while _OPEN:
-        with suppress(OSError):
-            os.close(_OPEN.pop())
+    for descriptor in [*_OPEN]:
+        _close(descriptor)
 
 
 if hasattr(os, "register_at_fork"):  # not everywhere

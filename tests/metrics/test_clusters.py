@@ -61,13 +61,13 @@ def test_edges_that_occur_twice_are_summed() -> None:
 @pytest.mark.parametrize("known", [False, True])
 def test_clusters_are_found_in_counts_of_noisy_samples(sizes: list[int], known: bool) -> None:
     edge_index, counts, cluster = planted(sizes, prefer=20.0)
-    assert adjusted_rand_index(edge_index, counts, cluster, len(sizes) if known else None) == 1.0
+    assert adjusted_rand_index(edge_index, counts, cluster, num_clusters=len(sizes) if known else None) == 1.0
 
 
 @pytest.mark.parametrize("known", [False, True])
 def test_random_peers_show_no_clusters(known: bool) -> None:
     edge_index, counts, cluster = planted([20, 20, 20], prefer=1.0)
-    assert abs(adjusted_rand_index(edge_index, counts, cluster, 3 if known else None)) < 0.1
+    assert abs(adjusted_rand_index(edge_index, counts, cluster, num_clusters=3 if known else None)) < 0.1
 
 
 @pytest.mark.parametrize("number", [None, 4])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from graphcollab.train import Comparison, Trial
+from graphcollab.train.comparison import COLUMNS
 
 
 def trial(method: str, seed: int, mean: float, worst: float, setting: dict[str, float]) -> Trial:
@@ -25,7 +28,8 @@ def comparison() -> Comparison:
 def failing(comparison: Comparison) -> Comparison:
     """The same comparison, and two methods that failed: one on the second seed, one on both."""
     why = "NonFiniteLossError: node 3: loss is not finite"
-    some = [trial("fedavg", 0, 0.5, 0.25, {}), Trial.failed("fedavg", 1, {}, why)]
-    none = [Trial.failed("cobo", seed, {}, why) for seed in (0, 1)]
+    lost = dict.fromkeys(COLUMNS, math.nan)
+    some = [trial("fedavg", 0, 0.5, 0.25, {}), Trial("fedavg", 1, {}, math.nan, lost, failure=why)]
+    none = [Trial("cobo", seed, {}, math.nan, lost, failure=why) for seed in (0, 1)]
     chosen = {**comparison.chosen, "fedavg": some, "cobo": none}
     return Comparison([t for trials in chosen.values() for t in trials], chosen, True)

@@ -14,7 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from graphcollab.train.saver import LOCK, check_free, hold_folder
+from graphcollab.train.saver import LOCK, hold_folder
+
+
+def check_free(folder):
+    with hold_folder(folder):
+        pass
 
 
 def test_a_second_run_is_told_who_is_there(tmp_path):
@@ -106,7 +111,6 @@ def test_a_planted_link_is_not_followed(tmp_path):
     victim.write_text("precious")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LOCK).symlink_to(victim)
-    check_free(tmp_path / "run")
     with pytest.raises(ValueError, match="cannot be written to"), hold_folder(tmp_path / "run"):
         pass
     assert victim.read_text() == "precious"
@@ -142,13 +146,13 @@ def test_a_forked_child_that_outlives_a_killed_run_holds_no_lock(tmp_path):
 
 def test_a_forked_child_that_leaves_takes_no_lock_along(tmp_path):
     code = (
-        "import os, sys; from pathlib import Path; from graphcollab.train.saver import check_free, hold_folder\n"
+        "import os, sys; from pathlib import Path; from graphcollab.train.saver import hold_folder\n"
         "folder = Path(sys.argv[1])\n"
         "try:\n    with hold_folder(folder):\n"
         "        child = os.fork()\n"
         "        if not child:\n            raise SystemExit\n"
         "        assert os.waitpid(child, 0)[1] == 0\n"
-        "        check_free(folder)\n"
+        "        with hold_folder(folder):\n            pass\n"
         "except RuntimeError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
