@@ -30,28 +30,12 @@ _declared: dict[str, torch.library.Library] = {}
 
 
 def torchvision_datasets() -> ModuleType:
-    """Return the module ``torchvision.datasets``, imported on first use.
-
-    Raises:
-        ModuleNotFoundError: torchvision is not installed.
-
-    Example:
-        >>> torchvision_datasets().MNIST.__name__
-        'MNIST'
-    """
+    """Return the module ``torchvision.datasets``, imported on first use; a ModuleNotFoundError says how to get it."""
     return _import("torchvision.datasets", "this dataset is read by torchvision")
 
 
 def torchvision_models() -> ModuleType:
-    """Return the module ``torchvision.models``, imported on first use.
-
-    Raises:
-        ModuleNotFoundError: torchvision is not installed.
-
-    Example:
-        >>> torchvision_models().ResNet.__name__
-        'ResNet'
-    """
+    """Return the module ``torchvision.models``, imported on first use; a ModuleNotFoundError says how to get it."""
     return _import("torchvision.models", "this network is torchvision's")
 
 
@@ -63,10 +47,8 @@ def _import(module: str, why: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name != "torchvision":
                 raise
-            raise ModuleNotFoundError(
-                f"{why}, which is not installed; `pip install torchvision` adds it",
-                name="torchvision",
-            ) from error
+            text = f"{why}, which is not installed; `pip install torchvision` adds it"
+            raise ModuleNotFoundError(text, name="torchvision") from error
         except RuntimeError as error:
             found = _MISSING_OPERATOR.search(str(error))
             if found is None or found[1] not in _SCHEMAS or found[1] in _declared:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = ["own_filter", "warn"]
 
@@ -25,7 +25,7 @@ def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
 
 
 class _OfThread(type):
-    """A category of whatever one thread warns of; None: of nothing."""
+    """The type of a category of warnings: of whatever one thread warns of; None: of nothing."""
 
     thread: int | None
 
@@ -44,15 +44,12 @@ def own_filter(action: Literal["ignore", "error"], message: str = "") -> Iterato
         action: ``"ignore"``, or ``"error"`` to raise the warning.
         message: A regular expression for the beginning.
     """
-
-    class Own(Warning, metaclass=_OfThread):
-        thread = threading.get_ident()
-
+    own: Any = _OfThread("own", (Warning,), {"thread": threading.get_ident()})
     with _FILTERS:
-        warnings.filterwarnings(action, message=message, category=Own)
+        warnings.filterwarnings(action, message=message, category=own)
     try:
         yield
     finally:
-        Own.thread = None  # for whoever kept a copy of the filters
+        own.thread = None  # for whoever kept a copy of the filters
         with _FILTERS:
-            warnings.filters = [entry for entry in warnings.filters if entry[2] is not Own]
+            warnings.filters = [entry for entry in warnings.filters if entry[2] is not own]

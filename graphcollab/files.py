@@ -15,12 +15,6 @@ def write_whole(path: str | Path, content: bytes) -> Path:
     """Write a file under a temporary name of its own, flush it to disk, then rename it into place.
 
     A symbolic link that stands at the path is replaced, not followed. Who may read the file is for the umask to say.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_whole(f"{folder}/deep/a.txt", b"x").read_bytes()
-        b'x'
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

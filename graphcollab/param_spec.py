@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -16,14 +18,6 @@ __all__ = ["ParamSpec"]
 
 Tie: TypeAlias = tuple[str | None, str, str]
 """The other part that a parameter belongs to (None: no part), and its two names."""
-
-
-def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the part whose prefix owns the parameter ``name``."""
-    owners = [part for part, prefixes in parts.items() for p in prefixes if name == p or name.startswith(p + ".")]
-    if len(owners) > 1:
-        raise ValueError(f"parameter {name!r} belongs to the parts {owners}: each parameter can be in one part only")
-    return owners[0] if owners else None
 
 
 @dataclass(frozen=True)
@@ -83,27 +77,25 @@ class ParamSpec:
         tied = _ties(module, parts, owner)
         order = [*parts, None]
         names = sorted(parameters, key=lambda name: order.index(owner[name]))
-        ranges: dict[str, tuple[int, int]] = {}
-        column = 0
-        for name in names:
-            stop = column + _numel(parameters[name])
-            if (part := owner[name]) is not None:
-                ranges[part] = (ranges.get(part, (column, 0))[0], stop)
-            column = stop
-        ranges["all"] = (0, column)
-        if frozen:
-            ranges["frozen"] = (column, column + sum(map(_numel, frozen.values())))
         buffers = {name: tuple(b.shape) for name, b in module.named_buffers() if _is_state(name, b)}
+        shapes = (*(parameters[name] for name in names), *frozen.values(), *buffers.values())
+        ends = [*itertools.accumulate(map(math.prod, shapes), initial=0)]
+        ranges: dict[str, tuple[int, int]] = {}
+        for name, start, stop in zip(names, ends, ends[1:], strict=False):
+            if (part := owner[name]) is not None:
+                ranges[part] = (ranges.get(part, (start, 0))[0], stop)
+        last, most = len(names), len(names) + len(frozen)
+        ranges["all"] = (0, ends[last])
+        if frozen:
+            ranges["frozen"] = (ends[last], ends[most])
         if buffers:
-            start = ranges.get("frozen", ranges["all"])[1]
-            ranges["buffers"] = (start, start + sum(map(_numel, buffers.values())))
-        shapes = (*(parameters[n] for n in names), *frozen.values(), *buffers.values())
-        return cls((*names, *frozen, *buffers), shapes, column, ranges, tied)
+            ranges["buffers"] = (ends[most], ends[-1])
+        return cls((*names, *frozen, *buffers), shapes, ends[last], ranges, tied)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of columns of every name."""
-        return tuple(map(_numel, self.shapes))
+        return tuple(map(math.prod, self.shapes))
 
     @property
     def num_columns(self) -> int:
@@ -113,10 +105,7 @@ class ParamSpec:
     @cached_property
     def num_named_parameters(self) -> int:
         """How many of the names are trainable parameters (the others are frozen parameters and buffers)."""
-        column = count = 0
-        while count < len(self.sizes) and column < self.num_parameters:
-            column, count = column + self.sizes[count], count + 1
-        return count
+        return bisect.bisect_left([*itertools.accumulate(self.sizes)], self.num_parameters) + 1
 
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
@@ -149,12 +138,10 @@ class ParamSpec:
 
     def names_in(self, part: str) -> tuple[str, ...]:
         """Return the names of the tensors in a part, in column order."""
-        columns, start, names = self.columns(part), 0, []
-        for name, size in zip(self.names, self.sizes, strict=True):
-            if columns.start <= start < columns.stop:
-                names.append(name)
-            start += size
-        return tuple(names)
+        columns, starts = self.columns(part), itertools.accumulate(self.sizes, initial=0)
+        return tuple(
+            name for name, start in zip(self.names, starts, strict=False) if columns.start <= start < columns.stop
+        )
 
     def views(self, rows: Tensor) -> list[Tensor]:
         """Split rows into zero-copy views, one per name.
@@ -162,10 +149,9 @@ class ParamSpec:
         Shapes:
             rows: [..., num_columns]; output: a list of [..., *shape].
         """
-        pieces = rows.split(self.sizes, dim=-1)
+        flat = rows.split(self.sizes, dim=-1)
         return [
-            piece.unflatten(-1, shape) if shape else piece[..., 0]
-            for piece, shape in zip(pieces, self.shapes, strict=True)
+            one.unflatten(-1, shape) if shape else one[..., 0] for one, shape in zip(flat, self.shapes, strict=True)
         ]
 
     def flatten(self, module: nn.Module) -> Tensor:
@@ -188,6 +174,14 @@ class ParamSpec:
         return tuple(shapes[name] for name in self.names_in(part))
 
 
+def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the part whose prefix owns the parameter ``name``."""
+    owners = [part for part, prefixes in parts.items() for p in prefixes if name == p or name.startswith(p + ".")]
+    if len(owners) > 1:
+        raise ValueError(f"parameter {name!r} belongs to the parts {owners}: each parameter can be in one part only")
+    return owners[0] if owners else None
+
+
 def _ties(module: nn.Module, parts: Mapping[str, Sequence[str]], owner: Mapping[str, str | None]) -> dict[str, Tie]:
     """Return the parts that share a trainable parameter with another part, with that part and the two names."""
     tied: dict[str, Tie] = {}
@@ -205,11 +199,7 @@ def _ties(module: nn.Module, parts: Mapping[str, Sequence[str]], owner: Mapping[
 
 
 def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-    """Check that a module's parameters and running statistics fit into rows of one number type.
-
-    Raises:
-        ValueError: If they do not; see `ParamSpec.from_module`.
-    """
+    """Check that a module's parameters and running statistics fit into rows of one number type."""
     kind = type(module).__name__
     compiled = [name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)]
     if compiled:
@@ -248,19 +238,8 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
             )
 
 
-def _numel(shape: Iterable[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
 def _is_state(name: str, buffer: Tensor) -> bool:
-    """Tell whether a buffer may change with training and so belongs to a node.
-
-    Floating-point buffers may, a user's running average as well as batch normalisation's; not those with infinite
-    entries (masks), nor whole numbers (tables), except batch normalisation's count of batches.
-    """
+    """Tell whether a buffer may change with training: not masks with infinite entries, nor tables of whole numbers."""
     if buffer.is_floating_point():
         return bool(torch.isfinite(buffer).all())
     return name.rpartition(".")[2] == "num_batches_tracked"

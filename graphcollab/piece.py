@@ -66,6 +66,8 @@ class Piece:
     """What it writes to the ``Data``."""
     travels: ClassVar[str] = ""
     """What leaves a node because of it, for the table of bytes."""
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Settings that must be the same in all pieces of a method, as the exchange has them: ``part``, ``buffers``."""
     embeds: ClassVar[bool] = False
     """Whether it reads latents, which models must have then (`SplitModel` does)."""
 
@@ -84,8 +86,8 @@ class Piece:
 
     @property
     def agrees(self) -> Mapping[str, object]:
-        """Settings that must be the same in all pieces of a method, as the exchange has them: ``part``, ``buffers``."""
-        return {}
+        """The settings that are `shared`, and their values."""
+        return {name: getattr(self, name) for name in self.shared}
 
     @property
     def given(self) -> Mapping[str, Tensor]:

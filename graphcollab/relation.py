@@ -21,11 +21,6 @@ class Relation:
         edge_index: Sender and receiver of every edge, [2, E'].
         values: One value per edge, [E'].
         size: Number of senders and receivers.
-
-    Example:
-        >>> up = Relation(torch.tensor([[0, 1], [0, 0]]), torch.tensor([0.5, 0.5]), (2, 1))
-        >>> up.flip().size
-        (1, 2)
     """
 
     edge_index: Tensor
@@ -37,10 +32,6 @@ class Relation:
             raise ValueError(f"edge_index must have shape [2, E], got {tuple(self.edge_index.shape)}")
         if self.values.shape[:1] != self.edge_index.shape[1:]:
             raise ValueError(f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
-
-    def flip(self) -> Relation:
-        """Return the relation with senders and receivers exchanged."""
-        return replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1])
 
     def select(self, which: Tensor) -> Relation:
         """Return the relation with some of its edges, by a mask [E'] or by position."""

@@ -58,7 +58,7 @@ class Stacks:
     @property
     def num_nodes(self) -> int:
         """k, the number of nodes whose models are here."""
-        return sum(tensor.shape[0] for tensor in self.tensors)
+        return sum(map(len, self.tensors))
 
     @cached_property
     def nodes(self) -> Tensor:
@@ -100,12 +100,8 @@ class Stacks:
             return self.tensors[0][:, self.specs[0].columns(name)]
         layouts = {spec.part_layout(name) for spec in self.specs}
         if len(layouts) > 1:
-            shared = sorted(
-                p
-                for p in set.intersection(*(set(spec.parts) for spec in self.specs))
-                if not any(p in spec.tied for spec in self.specs)
-                and len({spec.part_layout(p) for spec in self.specs}) == 1
-            )
+            untied = set.intersection(*({*spec.parts} - {*spec.tied} for spec in self.specs))
+            shared = sorted(p for p in untied if len({spec.part_layout(p) for spec in self.specs}) == 1)
             raise ValueError(
                 f"part {name!r} has different shapes in the {len(self.specs)} architectures and cannot be shared; "
                 f"parts they have in common: {shared or 'none'}"
@@ -127,11 +123,11 @@ class Stacks:
                 whole[:, columns] = new
                 new = whole
             tensors.append(new)
-        return replace(self, tensors=tuple(tensors))
+        return self.like(tensors)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Stacks:
         """Apply a function to every stack's tensor."""
-        return replace(self, tensors=tuple(function(tensor) for tensor in self.tensors))
+        return self.like(map(function, self.tensors))
 
     def like(self, tensors: Iterable[Tensor]) -> Stacks:
         """Return stacks with the same architectures and members and other values."""

@@ -60,26 +60,19 @@ def share(work: Callable[[T], None], items: Sequence[T]) -> None:
     one item at most; threads that share every single operation would wait for each other in each. Items are to write to
     places of their own: results then do not depend on the number of threads. Nothing is differentiated.
 
-    Args:
-        work: What to do with an item.
-        items: The items.
-
     Raises:
         Exception: What the work raised first.
     """
-    with torch.no_grad():
-        count = min(threads_here(), len(items))
-        if count < 2:
-            for item in items:
-                work(item)
-            return
-    left = iter(items)  # shared: an item is taken by one thread only
+    count, left = min(threads_here(), len(items)), iter(items)  # shared: an item is taken by one thread only
 
     def take() -> None:
         with torch.no_grad():
             for item in left:
                 work(item)
 
+    if count < 2:
+        take()
+        return
     for done in [_workers().submit(take) for _ in range(count)]:
         done.result()
 

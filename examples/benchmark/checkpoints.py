@@ -65,11 +65,8 @@ def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int) 
     result = run(cobo(), tasks, model, rounds=1)
     data, history = result.data, result.history
     values = {name: rows[0] for name, rows in history.values.items()}
-    saver, times, logs = (
-        Saver(folder, 1),
-        list[float](),
-        [0, 0],
-    )  # each of two checkpoints appends to a history of its own
+    saver, times = Saver(folder, 1), list[float]()
+    logs = [0, 0]  # each of two checkpoints appends to a history of its own
     with hold_folder(folder):
         for round_ in range(1, saves + 1):
             data = data.clone()
@@ -77,12 +74,13 @@ def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int) 
             history.add(round_ + 1, float(round_), values)
             history.graphs[round_] = (data.edge_index.clone(), data.edge_weight.clone())
             times.append(seconds(lambda: saver.save(data, history)))  # noqa: B023 - called at once
-            logs.append(size(saver.last / "history.log"))
+            last = max(folder.glob("round-*"))
+            logs.append(size(last / "history.log"))
             if round_ in SHOWN:
-                rest = sum(size(file) for file in saver.last.iterdir() if file.name != "history.log")
+                rest = sum(size(file) for file in last.iterdir() if file.name != "history.log")
                 middle = 1000 * statistics.median(times[-9:])
                 print(f"save {round_}: {middle:.1f} ms, {rest + logs[-1] - logs[-3]} bytes written, history {logs[-1]}")
-        print(f"reading the last one: {seconds(lambda: load_checkpoint(saver.last)):.2f} s")
+        print(f"reading the last one: {seconds(lambda: load_checkpoint(last)):.2f} s")
 
 
 if __name__ == "__main__":

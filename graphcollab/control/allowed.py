@@ -23,10 +23,7 @@ __all__ = [
 
 
 def allow(edge_index: Tensor, num_nodes: int) -> Relation:
-    """Return the edges that may exist: those given, without self-loops, which always may.
-
-    The tensor is shared with the one given where it has no self-loops.
-    """
+    """Return the edges that may exist: those given (the same tensor), without self-loops, which always may."""
     neighbors = edge_index[0] != edge_index[1]
     edges = edge_index if bool(neighbors.all()) else edge_index[:, neighbors]
     ones = torch.ones(1, dtype=torch.bool, device=edges.device).expand(edges.shape[1])
@@ -52,10 +49,8 @@ def allowed_only(data: Data) -> Data:
 def components(data: Data, mutual: bool = True) -> Tensor:
     """Number the parts of the graph of allowed edges, [K]; one part where everybody may hear everybody.
 
-    Args:
-        data: The graph.
-        mutual: Nodes are in one part if each can influence the other along allowed edges (strongly connected);
-            otherwise if one can (weakly connected). Without one-way edges these are the same.
+    With ``mutual``, nodes are in one part if each can influence the other along allowed edges (strongly connected);
+    otherwise if one can (weakly connected). Without one-way edges these are the same.
     """
     if "allowed" not in data:
         return torch.zeros_like(data.node_id)
@@ -115,16 +110,10 @@ def without_the_alone(group: Tensor) -> Tensor:
 
 
 def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) -> None:
-    """Check that there is a way back for every allowed edge.
-
-    Args:
-        data: The graph.
-        env: What pieces may use.
-        what: What needs it, to begin a sentence with.
-        by_path: A path back is enough; else it must be an edge.
+    """Check that there is an edge back for every allowed edge, or a path.
 
     Raises:
-        ValueError: If there is none; two nodes are named.
+        ValueError: If there is none; it begins with ``what`` needs it, and names two nodes.
     """
     if "allowed" not in data:
         return

@@ -109,14 +109,10 @@ def attend(data: Data, env: Env) -> Data:
 
 
 def dismiss(data: Data, before: Data, began: Data, env: Env) -> Data:
-    """Return the graph with the masks from before the round, and who belongs to the collaboration in the next one.
+    """Return the graph with the masks from before `attend`, and who belongs to the collaboration in the next round.
 
-    Args:
-        data: The graph after the round's work.
-        before: The graph before `attend`.
-        began: The graph after it. Nodes that were at work then and are not any more (they have stopped, or were
-            isolated) stay at rest.
-        env: What pieces may use.
+    Nodes that were at work when the round ``began`` and are not any more (they have stopped, or were isolated) stay at
+    rest.
     """
     if env.attend is None:
         return data
@@ -128,10 +124,7 @@ def dismiss(data: Data, before: Data, began: Data, env: Env) -> Data:
 
 
 def edges_in_use(data: Data) -> Tensor | None:
-    """Return a mask of the edges that carry something this round, [E]; None if all do.
-
-    An edge is in use if its sender serves and its receiver trains; self-loops always are.
-    """
+    """Return a mask of the edges in use, [E]: the sender serves and the receiver trains, or it is one; None if all."""
     if bool((data.trains & data.serves).all()):
         return None
     sender, receiver = data.edge_index
@@ -149,13 +142,9 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
     """Add the messages that this round's exchange sends to ``data.messages_sent`` [K], by sender.
 
     A message is an edge j -> i between different nodes that is in use and whose weight is not 0, however much travels
-    along it. Through a server, every node that sends one up is sent one down, and both are counted as its own. What is
-    only measured, and not merged, is no message; bytes count it.
-
-    Args:
-        data: The graph with the weights of the round.
-        env: What pieces may use.
-        at_server: Who sends to a server, [K]. Default: models travel along the edges.
+    along it. Through a server every node that sends one up (``at_server`` [K], where models do not travel along edges)
+    is sent one down, and both are counted as its own. What is only measured, and not merged, is no message; bytes count
+    it.
     """
     if at_server is None:
         sender, receiver = data.edge_index
@@ -176,18 +165,11 @@ def has_neighbors(data: Data) -> Tensor:
 
 
 def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return the edges' weights in this round, and which nodes keep their model.
+    """Return the edges' weights in this round, [E], and which nodes keep their model, [K], or None if no node does.
 
     What a receiver would have given senders that do not serve goes to its own model, if it has a self-loop; else its
     other weights grow in proportion. A node keeps its model if it does not train, or hears from nobody for want of
-    senders that serve.
-
-    Args:
-        data: The graph.
-        in_use: What `edges_in_use` said.
-
-    Returns:
-        Weights [E], differentiable with respect to ``edge_weight``, and a mask [K], or None if no node keeps its model.
+    senders that serve. Weights are differentiable with respect to ``edge_weight``.
     """
     weight = data.edge_weight
     if in_use is None:

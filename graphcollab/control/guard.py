@@ -71,13 +71,9 @@ def sift(data: Data, local: Local, env: Env) -> Data:
 
 
 def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Data:
-    """Stop at a loss that is not finite, or isolate the nodes that have diverged where the run asks for that.
+    """Stop at a loss that is not finite after the local update, or isolate nodes that have diverged if the run does.
 
-    Args:
-        data: The graph after the local update.
-        local: The local update.
-        env: What pieces may use.
-        serves_start: Whether others hear the models that the round began with.
+    ``serves_start`` says whether others hear the models that the round began with.
     """
     if env.isolate:
         data, why = find_diverged(data, env, serves_start, alone=not local.crosses, held=_trained_models(local))
@@ -107,12 +103,7 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
 
 
 def isolate(data: Data, why: Mapping[int, str]) -> Data:
-    """Take nodes out of the collaboration: they get their last good models back, rest, and lose their edges.
-
-    Args:
-        data: The graph, with what `find_diverged` keeps.
-        why: The nodes, and what was found with each of them.
-    """
+    """Take nodes out of the collaboration, and say why: they get their last good models back, and lose their edges."""
     new = _mask(data, torch.tensor(sorted(why), dtype=torch.int64, device=data.node_id.device)) & ~data.isolated
     apart = data.isolated | new
     sender, receiver = data.edge_index

@@ -53,14 +53,9 @@ def start_round(data: Data, fields: Collection[Field]) -> Data:
 
 
 def end_round(data: Data, fields: Collection[Field], reads: Collection[str], last: Data, rested: Tensor) -> Data:
-    """Return the graph without the round's models, but those that nodes are judged by.
+    """Return the graph without the round's models, but those that the judge ``reads``.
 
-    Args:
-        data: The graph after the round.
-        fields: What the method's pieces keep.
-        reads: What nodes are judged by.
-        last: The graph after the round before.
-        rested: Nodes that did not train; they are judged by what they were judged by before, [K].
+    Nodes that ``rested`` [K] are judged by what they were judged by after the ``last`` round.
     """
     large = [field for field in (*LOOP, *fields) if field.lifetime == "round" and field.kind in ("models", "rows")]
     data = _without(data, [field for field in large if field.name not in reads])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -187,11 +187,7 @@ class Proximal(Objective):
     distance: Literal["square", "cosine"] = "square"
 
     reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
-
-    @property
-    def agrees(self) -> Mapping[str, object]:
-        """The part."""
-        return {"part": self.part}
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the penalty; outputs and targets play no part."""

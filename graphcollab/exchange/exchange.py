@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -82,6 +81,8 @@ class Exchange(Exchanger):
     scale: Positive = 1.0
     route: Route = field(default_factory=AlongEdges)
 
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         named = self.part.split("+")
@@ -102,11 +103,6 @@ class Exchange(Exchanger):
     def serves_rest(self) -> bool:
         """Whether nodes at rest are given models too."""
         return self.route.serves_rest
-
-    @property
-    def agrees(self) -> Mapping[str, object]:
-        """Part and buffers."""
-        return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Check that the part can be shared, and connect nodes to servers, if models go there."""

@@ -91,11 +91,7 @@ class Receive(Exchanger):
         Field("own_share", "per_node", "the weight left for the node's own model", known_to="receiver"),
     )
     travels: ClassVar[str] = _NEIGHBORS.travels
-
-    @property
-    def agrees(self) -> Mapping[str, object]:
-        """The part."""
-        return {"part": self.part}
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Receive the models at the start."""

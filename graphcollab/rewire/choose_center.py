@@ -95,6 +95,8 @@ class ChooseCenter(Rewiring):
     also: Rewiring = field(default_factory=Rewiring)
     incomplete: Incomplete = "refuse"
 
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.least_share is not None and self.least_share > 1 / self.clusters:
@@ -109,11 +111,6 @@ class ChooseCenter(Rewiring):
                     f"redraws={self.redraws} asks for other centres than those drawn, but centers=... gives them: "
                     "leave one of the two out"
                 )
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """What centres are of is what the exchange averages."""
-        return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the centres and let every node choose."""

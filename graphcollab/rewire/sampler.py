@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
 
 @dataclass(frozen=True)
 class PeerSampler(Rewiring):
-    """Nodes meet random peers; and the base of samplers that know better whom to meet.
+    """Nodes meet random peers; subclasses know better whom to meet.
 
     A round's edges are those along which nodes meet in that round, drawn anew every time. The graph that a run starts
     with says whom nodes may meet; without one everybody may meet everybody, and no pairs are listed. Nodes that do not
@@ -92,15 +92,12 @@ class PeerSampler(Rewiring):
     within: Literal["cluster"] | None = field(default=None, kw_only=True)
     deluded: tuple[Natural, ...] = field(default=(), kw_only=True)
 
+    finds_peers: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.deluded and self.within is None:
             raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
-
-    @property
-    def finds_peers(self) -> bool:
-        """It does."""
-        return True
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the first round's edges."""

@@ -43,11 +43,7 @@ class EarlyStopping(Stop):
         Field("stale", "per_node", "rounds since the best model", known_to="owner"),
         Field("stopped", "per_node", "who has stopped"),
     )
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Validation samples, to judge models by."""
-        return ("val",)
+    needs: ClassVar[tuple[str, ...]] = ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start with the models at hand; in a later phase nodes that have stopped stay stopped."""

@@ -83,14 +83,14 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
         content = json.loads(text)
         tensors: dict[str, Tensor] = {}
         for part in content["parts"]:
-            file = path / _plain(part["name"])
+            file = _inside(path, part["name"])
             with file.open("rb") as opened:
                 _require(hashlib.file_digest(opened, "sha256").hexdigest() == part["sha256"], file.name)
             with safe_open(file, "pt") as stored:
                 # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
                 tensors |= {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
         log = content["log"]
-        with (path / _plain(log["name"])).open("rb") as opened:
+        with _inside(path, log["name"]).open("rb") as opened:
             grown = opened.read(log["length"])
         _require(hashlib.sha256(grown).hexdigest() == log["sha256"], log["name"])
         journal, history = Journal.read(grown, log["tracks"], decode(content["history"], tensors))
@@ -199,8 +199,7 @@ def _require(fits: bool, name: str) -> None:
         raise ValueError(f"the checksum of {name} does not fit")
 
 
-def _plain(name: str) -> str:
-    """Return the name of a file in a checkpoint, which leads nowhere else."""
+def _inside(path: Path, name: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", name):
         raise ValueError(f"{name!r} is no name of a part")
-    return name
+    return path / name

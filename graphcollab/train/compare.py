@@ -83,7 +83,10 @@ def compare(
         broken = None
         try:
             drawn = tasks(seed)
-            _check_samples(drawn, len(every) > len(methods))
+            if int(drawn.sizes("test").sum()) == 0:
+                raise ValueError("compare needs test samples, and no node has any: give `test` to Tasks.from_samples")
+            if len(every) > len(methods) and int(drawn.sizes("val").sum()) == 0:
+                raise ValueError("grids are searched on validation samples, and no node has any: hold some out")
             for name, make in methods.items():  # all of them before the first is run
                 make(**points[name][0]).check(drawn)
         except Exception as error:
@@ -151,13 +154,6 @@ def _check(
             if not isinstance(made, Method | Phases):
                 raise TypeError(f"method {name!r} must be a function that makes a Method, it made {made!r}")
     return points
-
-
-def _check_samples(tasks: Tasks, tuned: bool) -> None:
-    if int(tasks.sizes("test").sum()) == 0:
-        raise ValueError("compare needs test samples, and no node has any: give `test` to Tasks.from_samples")
-    if tuned and int(tasks.sizes("val").sum()) == 0:
-        raise ValueError("grids are searched on validation samples, and no node has any: hold some out")
 
 
 def _choose(trials: list[Trial], points: list[dict[str, Any]], select: str, higher: bool) -> list[Trial]:

@@ -22,7 +22,7 @@ from graphcollab.train.contents import checksum
 from graphcollab.train.fingerprint import found_in, layers
 from graphcollab.train.journal import encode
 
-__all__ = ["OtherRunError", "describe_run", "describe_start", "require_same", "with_factor"]
+__all__ = ["OtherRunError", "describe_run", "describe_start", "require_same"]
 
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
@@ -90,13 +90,8 @@ def describe_start(data: Data) -> dict[str, Any]:
     return about
 
 
-def with_factor(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run is that is resumed: what it was, and by which factor its nodes are judged from now on."""
-    return {**saved, FACTOR: wanted[FACTOR] if saved.get(FACTOR) is None else saved[FACTOR]}
-
-
-def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str | Path) -> None:
-    """Check that a checkpoint is of the run at hand.
+def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
+    """Check that a checkpoint is of the run at hand; return what that is from now on: what it was, but for the factor.
 
     Raises:
         OtherRunError: If it is of another; the message says in what they differ.
@@ -106,7 +101,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
     if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
         differing.remove(FACTOR)  # one may begin to isolate nodes, or cease
     if not differing:
-        return
+        return {**saved, FACTOR: wanted[FACTOR] if saved.get(FACTOR) is None else saved[FACTOR]}
     first = differing[0]
     if first.startswith(VERSION):
         raise OtherRunError(

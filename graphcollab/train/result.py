@@ -166,13 +166,13 @@ class History:
         losses = self.values.get(name.replace("metric", "loss"), []) if name.startswith(("val", "test")) else []
         return int(torch.isinf(losses[t]).sum()) if losses else 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything but graphs and scores as plain values, for JSON; values that are not finite become None."""
+    def to_json(self, path: str | Path) -> Path:
+        """Write everything but graphs and scores as JSON, whole or not at all; values that are not finite are null."""
 
         def plain(row: Tensor) -> list[float | None]:
             return [value if math.isfinite(value) else None for value in row.tolist()]
 
-        return {
+        told = {
             "nodes": list(self.names),
             "metric": self.metric,
             "rounds": self.rounds,
@@ -182,10 +182,7 @@ class History:
             "findings": [asdict(finding) for finding in self.findings],
             "values": {name: list(map(plain, rows)) for name, rows in self.values.items()},
         }
-
-    def to_json(self, path: str | Path) -> Path:
-        """Write the history as JSON, whole or not at all."""
-        return write_whole(path, json.dumps(self.as_dict(), allow_nan=False).encode())
+        return write_whole(path, json.dumps(told, allow_nan=False).encode())
 
     def to_csv(self, path: str | Path) -> Path:
         """Write one line per evaluation and node, whole or not at all."""

@@ -22,7 +22,7 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.identity import describe_run, describe_start, require_same, with_factor
+from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver, hold_folder
 from graphcollab.train.session import Session
@@ -169,8 +169,8 @@ def run(
         if saver:
             about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
-            require_same(before, about, str(checkpoint))
-            data, history, about = saved[0], saved[1], with_factor(before, about)
+            about = require_same(before, about, str(checkpoint))
+            data, history = saved[:2]
             if data.round > rounds:
                 raise ValueError(
                     f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as "

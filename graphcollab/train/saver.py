@@ -9,7 +9,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,6 @@ class Saver:
         self._cost, self._end = 0.0, -float("inf")
         self._kept: list[tuple[Path, Journal]] = []
 
-    @property
-    def last(self) -> Path:
-        """The newest checkpoint."""
-        return self._kept[-1][0]
-
     def resume(self, device: torch.device | str) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
         if (found := newest(self.folder)) is None:
@@ -76,8 +71,8 @@ class Saver:
             return round_ % self.every == 0
         return time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
 
-    def save(self, data: Data, history: History) -> None:
-        """Write a checkpoint."""
+    def save(self, data: Data, history: History) -> Path:
+        """Write a checkpoint, and return where it is."""
         began = time.perf_counter()
         names = (f"round-{data.round:06d}{f'-{again}' if again else ''}" for again in itertools.count())
         path = next(path for path in map(self.folder.joinpath, names) if not os.path.lexists(path))
@@ -99,6 +94,7 @@ class Saver:
         self._saved = (data.round, len(history))
         self._end = time.perf_counter()
         self._cost = self._end - began
+        return path
 
     def finish(self, data: Data, history: History) -> None:
         """Write a checkpoint, unless the last one is just this."""
@@ -151,8 +147,7 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
         saver = Saver(folder)
         saver.resume("cpu")
         saver.begin(about, afresh=False)
-        saver.save(data, history)
-        return saver.last
+        return saver.save(data, history)
 
 
 def _append(path: Path, length: int, content: bytes) -> None:
@@ -174,8 +169,8 @@ class FolderInUseError(RuntimeError):
 def hold_folder(folder: str | Path) -> Iterator[None]:
     """Keep other runs, of any process or thread, from a folder; the system lets it go when a process dies.
 
-    Children that the process forks meanwhile do not hold it. The folder is made where it is missing, and removed again
-    where nothing was written to it.
+    Children that the process forks meanwhile do not hold it. Folders that are missing are made, and removed again where
+    nothing was written to them.
 
     Raises:
         FolderInUseError: If another run is under way there.
@@ -183,13 +178,13 @@ def hold_folder(folder: str | Path) -> Iterator[None]:
     """
     if not str(folder):
         raise SettingError("checkpoint", "the name of a folder", folder)
-    folder = Path(folder)
+    folder, missing = Path(folder), []
     for place in (folder, *folder.parents):
         if os.path.isdir(place):  # False, too, where one may not look
             break
         if os.path.lexists(place):
             raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
-    made = not folder.is_dir()
+        missing.append(place)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _own(folder)
@@ -201,8 +196,9 @@ def hold_folder(folder: str | Path) -> Iterator[None]:
         if descriptor in _OPEN:  # not in a forked child
             (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
             _close(descriptor)
-            if made and folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            with suppress(OSError):  # something is there
+                for place in missing:
+                    place.rmdir()
 
 
 def _own(folder: Path) -> int:

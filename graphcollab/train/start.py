@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -203,7 +203,12 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             labels = pool.targets[split.index]
             pair = _pair(labels)
             inputs, targets = pool.inputs[split.index[pair]], labels[pair]
-            outputs = _outputs(judged, inputs, name)
+            outputs = _outputs(judged, inputs, "take", f" ({name})")
+            if not isinstance(outputs, Tensor):
+                raise TypeError(
+                    f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a "
+                    "module that picks the outputs that the loss needs"
+                )
             objective.check(outputs, labels, kind, name)
             objective(outputs.clone(), targets.clone(), Context(None, dict(module.named_parameters())))
             if metric is not None:
@@ -218,11 +223,11 @@ def _pair(labels: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
 
 
-def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
+def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> Any:
     kind = type(module).__name__
     try:
         with keyed_layers(0), torch.no_grad():
-            outputs = module(inputs.clone())
+            return module(inputs.clone())
     except (RuntimeError, ValueError, IndexError) as error:
         own, hint = next(module.parameters()).dtype, ""
         if inputs.is_floating_point() and own != inputs.dtype:
@@ -231,23 +236,13 @@ def _outputs(module: nn.Module, inputs: Tensor, split: str) -> Tensor:
                 "module.float() (autocast=True computes in bfloat16)"
             )
         shape = tuple(inputs.shape[1:])
-        raise ValueError(f"{kind} cannot take inputs of shape {shape} ({split}): {error}{hint}") from error
-    if not isinstance(outputs, Tensor):
-        raise TypeError(
-            f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a module "
-            "that picks the outputs that the loss needs"
-        )
-    return outputs
+        raise ValueError(f"{kind} cannot {what} inputs of shape {shape}{where}: {error}{hint}") from error
 
 
 def _check_training(module: nn.Module, inputs: Tensor) -> None:
     """Check that a module can be trained, and that nothing changes then that nodes would share."""
     trained, kind = copy_module(module).train(), type(module).__name__
-    try:
-        with keyed_layers(0), torch.no_grad():
-            trained(inputs.clone())
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise ValueError(f"{kind} cannot be trained on inputs of shape {tuple(inputs.shape[1:])}: {error}") from error
+    _outputs(trained, inputs, "be trained on")
     own, after = set(ParamSpec.from_module(module).names), dict(trained.named_buffers())
     for name, before in module.named_buffers():
         if name not in own and not torch.equal(before, after[name]):

@@ -123,10 +123,7 @@ class HeadAffinity(Weigher):
     head: str = "head"
     cap: Annotated[float, Real(above=0, below=1)] = 0.9999
 
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part that is mixed, which travels anyway."""
-        return {"part": self.part}
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Check the classifiers, and that every node hears itself."""

@@ -79,15 +79,8 @@ class DoubleGreedy(AllPeers):
     part: str = "all"
     buffers: Buffers = "keep"
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Validation samples, to judge mixtures by."""
-        return ("val",)
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """What is merged."""
-        return {"part": self.part, "buffers": self.buffers}
+    needs: ClassVar[tuple[str, ...]] = ("val",)
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     def init(self, data: Data, env: Env) -> Data:
         """Let everybody be a candidate."""

@@ -77,10 +77,7 @@ class FirstOrderGain(Weigher):
     part: str = "all"
     buffers: Buffers = "keep"
 
-    @property
-    def agrees(self) -> dict[str, object]:
-        """Models are judged as they are going to be mixed."""
-        return {"part": self.part, "buffers": self.buffers}
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     @property
     def needs(self) -> tuple[str, ...]:

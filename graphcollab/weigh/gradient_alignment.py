@@ -104,15 +104,12 @@ class GradientAlignment(Weigher):
     switch: Natural = 80
     decay: Positive = 0.5
 
+    shared: ClassVar[tuple[str, ...]] = ("part",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.own and self.domain != "simplex":
             raise ValueError("own=True gives a node's own model a share of the simplex: use domain='simplex' with it")
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part in which nodes meet is the part that is mixed."""
-        return {"part": self.part}
 
     def init(self, data: Data, env: Env) -> Data:
         """Give every sender the same weight, unless an earlier phase has found weights."""

@@ -56,15 +56,8 @@ class LearnedLogits(Weigher):
 
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
 
-    @property
-    def learns(self) -> bool:
-        """They do."""
-        return True
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Validation samples, to learn from."""
-        return ("val",)
+    learns: ClassVar[bool] = True
+    needs: ClassVar[tuple[str, ...]] = ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start from equal weights."""
@@ -157,6 +150,8 @@ class ChannelAttention(Weigher):
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
 
+    shared: ClassVar[tuple[str, ...]] = ("part",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.frozen and self.pretrained is None:
@@ -166,11 +161,6 @@ class ChannelAttention(Weigher):
     def learns(self) -> bool:
         """Whether the encoders are trained."""
         return not self.frozen
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part that is compared is the part that is mixed."""
-        return {"part": self.part}
 
     @property
     def beyond_edges(self) -> bool:

@@ -27,7 +27,7 @@ __all__ = ["AllPeers", "AugmentBags", "BestPeers", "PeerWeights"]
 
 @dataclass(frozen=True)
 class AllPeers(Piece):
-    """All that were met; and the base of those that choose."""
+    """Choose all that were met."""
 
     by_score: ClassVar[bool] = False
     """Whether it chooses by ``edge_score``, similarities that a metric must have measured."""
@@ -139,6 +139,8 @@ class PeerWeights(Weigher):
     part: str = "all"
     buffers: Buffers = "keep"
 
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         judged = self.buffers if self.metric is None else self.metric.agrees.get("buffers", self.buffers)
@@ -151,11 +153,6 @@ class PeerWeights(Weigher):
     def needs(self) -> tuple[str, ...]:
         """Splits that the pieces read."""
         return tuple(dict.fromkeys(split for piece in self._pieces() for split in piece.needs))
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """What is merged."""
-        return {"part": self.part, "buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Let the pieces begin."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -162,10 +162,7 @@ class SimplexWeights(Weigher):
     alpha: Positive = 0.8
     snap: Finite | None = None
 
-    @property
-    def reads_scores(self) -> bool:
-        """It does."""
-        return True
+    reads_scores: ClassVar[bool] = True
 
     def init(self, data: Data, env: Env) -> Data:
         """Check that every node hears itself."""

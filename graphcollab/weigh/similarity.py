@@ -39,7 +39,7 @@ LEAST = 1e-12  # distances and losses below it count as this much, so that their
 
 @dataclass(frozen=True)
 class Similarity(Piece):
-    """Base of similarity metrics: a subclass scores edges, and says what must travel for it.
+    """Score edges by how similar their ends are; a subclass says how, and what must travel for it.
 
     How scores become weights is not its business: `PeerWeights` measures, charges, and lets another piece weigh.
 
@@ -233,6 +233,8 @@ class InverseLoss(Similarity):
     eps: Positive = LEAST
     buffers: Buffers = "keep"
 
+    shared: ClassVar[tuple[str, ...]] = ("buffers",)
+
     @property
     def unbounded(self) -> bool:
         """They are."""
@@ -242,11 +244,6 @@ class InverseLoss(Similarity):
     def needs(self) -> tuple[str, ...]:
         """The split that losses are computed on."""
         return (self.split,)
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """Models are judged as they are going to be mixed."""
-        return {"buffers": self.buffers}
 
     def init(self, data: Data, env: Env) -> Data:
         """Do nothing: architectures need have nothing in common, since models travel to the samples as a whole."""

@@ -101,15 +101,12 @@ class TrialMixtures(Weigher):
     worth: Literal["share", "odds"] = "share"
     part: str = "all"
 
+    shared: ClassVar[tuple[str, ...]] = ("part",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.minimum > self.start:
             raise ValueError(f"minimum must be at most start, got minimum={self.minimum}, start={self.start}")
-
-    @property
-    def agrees(self) -> dict[str, object]:
-        """The part that is tried is the part that is mixed."""
-        return {"part": self.part}
 
     @property
     def needs(self) -> tuple[str, ...]:

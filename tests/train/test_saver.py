@@ -91,11 +91,11 @@ def test_saving_writes_no_more_in_later_rounds(tmp_path, monkeypatch):
             data.round = round_
             history.add(round_, round_ / 10, {"val_loss": torch.rand(6), "test_loss": torch.rand(6)})
             history.graphs[round_] = (data.edge_index, data.edge_weight)
-            one.save(data, history)
-            fixed = (path.stat().st_size for path in one.last.iterdir() if path.name != "history.log")
+            last = one.save(data, history)
+            fixed = (path.stat().st_size for path in last.iterdir() if path.name != "history.log")
             sizes.append(written[-1] + sum(fixed))
     assert max(sizes[3:]) < 1.02 * sizes[9]  # numbers of rounds have more digits
-    assert load_checkpoint(one.last)[1].rounds == history.rounds
+    assert load_checkpoint(last)[1].rounds == history.rounds
 
 
 def test_the_last_state_is_always_saved(tmp_path, monkeypatch):
