@@ -29,7 +29,7 @@ LEAST = 1e-12  # distances and losses below it count as this much, so that their
 
 @dataclass(frozen=True)
 class Similarity(Piece):
-    """Base of similarity metrics: a subclass scores edges, and says what must travel for it.
+    """Score edges by how similar their ends are; a subclass says how, and what must travel for it.
 
     Shapes:
         Reads the models ``x`` (after the local update), ``x_start`` (before it) and ``x_init``.
