@@ -64,6 +64,12 @@ def summary(of: Callable[..., object] | type) -> str:
     return (inspect.getdoc(of) or "").partition("\n")[0].removesuffix(".")
 
 
+def does(kind: type[Piece]) -> str:
+    """Return what a piece does, of a slot's base what the slot is for."""
+    base, _, what = summary(kind).partition(": ")
+    return capital(what) if base.startswith("Base of") else summary(kind)
+
+
 def capital(text: str) -> str:
     """Return a text that begins with a capital letter."""
     return text[:1].upper() + text[1:]
@@ -89,8 +95,7 @@ def pieces() -> list[type[Piece]]:
     while todo:
         kind = todo.pop()
         todo += kind.__subclasses__()
-        public = kind.__module__.startswith("graphcollab.") and kind.__module__ != "graphcollab.piece"
-        if public and not kind.__name__.startswith("_"):
+        if kind.__module__.startswith("graphcollab.") and not kind.__name__.startswith("_"):
             found.add(kind)
     return sorted(found, key=lambda kind: kind.__name__)
 
@@ -106,14 +111,13 @@ def users() -> dict[type[Piece], list[str]]:
 
 def reference() -> str:
     """Return the page of slots, pieces, state, messages, and who knows what."""
-    of, known = users(), pieces()
-    bases = {base for one in known for base in one.__mro__[1:]}
+    of = users()
+    known = [one for one in pieces() if one in of or one.__module__ != "graphcollab.piece"]
     sections = ["# Reference: pieces, state and messages\n\nThis page is generated: `make generate` writes it.\n"]
     for slot, base in [*SLOTS.items(), ("inside other pieces", None)]:
         kinds = [one for one in known if (issubclass(one, base) if base else not issubclass(one, (*SLOTS.values(),)))]
-        kinds = [one for one in kinds if one in of or one not in bases]
-        about = f"{capital(summary(base).partition(': ')[2])}.\n\n" if base else ""
-        rows = [(f"`{one.__name__}`", summary(one), ", ".join(of.get(one, ["–"]))) for one in kinds]
+        about = f"{does(base)}.\n\n" if base else ""
+        rows = [(f"`{one.__name__}`", does(one), ", ".join(of.get(one, ["–"]))) for one in kinds]
         if rows:
             title = f"Slot `{slot}`" if base else "Pieces inside other pieces"
             sections.append(f"## {title}\n\n{about}" + table(("piece", "what it does", "methods"), rows))

@@ -186,7 +186,7 @@ def test_many_settings():
 
 # Settings whose strings are names that models, tasks, files or users give.
 OPEN = {"part", "head", "split", "pretrained", "within", "name", "field"}
-OPEN |= {"pfedgraph(compare)", "NoExchange(shown)"}  # parts of models
+OPEN |= {"pfedgraph(compare)", "NoExchange(shown)", "Fit(through)"}  # parts of models
 OPEN |= {"run(progress)", "run(checkpoint)", "run(device)", "compare(methods)", "compare(grids)", "compare(graphs)"}
 
 

@@ -160,7 +160,7 @@ class Sum(Objective):
     """Sum of objectives, each times a number; it reads what any of them reads."""
 
     terms: tuple[Objective, ...]
-    scales: tuple[float, ...]
+    scales: tuple[Finite, ...]
 
     @cached_property
     def reads(self) -> Reads:

@@ -59,7 +59,7 @@ class Ways(NamedTuple):
 
 @dataclass(frozen=True)
 class Route(Piece, ABC):
-    """Base of what says which way models take. What it costs follows from the way."""
+    """Say which way models take, which a subclass does; what it costs follows from the way."""
 
     along_edges: ClassVar[bool] = True
     """Whether models are mixed along the graph's edges."""

@@ -72,7 +72,7 @@ def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
 
 @dataclass(frozen=True)
 class PeerSampler(Rewiring):
-    """Nodes meet random peers; and the base of samplers that know better whom to meet.
+    """Nodes meet random peers; subclasses know better whom to meet.
 
     A round's edges are those along which nodes meet in that round, drawn anew every time. The graph that a run starts
     with says whom nodes may meet; without one everybody may meet everybody, and no pairs are listed. Nodes that do not

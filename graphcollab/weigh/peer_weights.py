@@ -27,7 +27,7 @@ __all__ = ["AllPeers", "AugmentBags", "BestPeers", "PeerWeights"]
 
 @dataclass(frozen=True)
 class AllPeers(Piece):
-    """All that were met; and the base of those that choose."""
+    """Choose all that were met."""
 
     by_score: ClassVar[bool] = False
     """Whether it chooses by ``edge_score``, similarities that a metric must have measured."""

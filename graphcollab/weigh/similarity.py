@@ -39,7 +39,7 @@ LEAST = 1e-12  # distances and losses below it count as this much, so that their
 
 @dataclass(frozen=True)
 class Similarity(Piece):
-    """Base of similarity metrics: a subclass scores edges, and says what must travel for it.
+    """Score edges by how similar their ends are; a subclass says how, and what must travel for it.
 
     How scores become weights is not its business: `PeerWeights` measures, charges, and lets another piece weigh.
 
