@@ -11,12 +11,11 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
 from graphcollab.settings import checked
 
 __all__ = ["METRICS", "Metric", "accuracy", "as_metric", "auc", "mae", "mse", "score_rows"]
-
-Measure: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Metric:
 
     name: str
     higher_is_better: bool
-    measure: Measure = field(repr=False)
+    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = field(repr=False)
     undefined: str = ""
 
     @classmethod
@@ -211,10 +210,6 @@ def as_metric(metric: AnyMetric) -> Metric:
     Raises:
         ValueError: If the name is unknown (the message names the nearest), or a function does not say whether a larger
             value is a better one.
-
-    Example:
-        >>> as_metric("mse").higher_is_better
-        False
     """
     if isinstance(metric, Metric):
         return metric
@@ -246,12 +241,12 @@ def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[
         Output: two tensors [R], double precision; NaN where the node has no such samples. A model whose loss, or one of
         whose predictions, is not finite has diverged: its loss is infinite and its metric NaN.
     """
-    loss = torch.full((len(rows),), float("nan"), dtype=torch.float64, device=rows.node.device)
-    score = loss.clone()
+    found = torch.full((2, len(rows)), torch.nan, dtype=torch.float64, device=rows.source.device)
     for chunk in engine.predict(rows, split):
         values = engine.losses_of(chunk).double()
         finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
         diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(values))
-        loss[chunk.rows] = values.masked_fill(diverged, torch.inf)
-        score[chunk.rows] = metric(chunk.outputs, chunk.targets, chunk.mask).to(loss).masked_fill(diverged, torch.nan)
+        score = metric(chunk.outputs, chunk.targets, chunk.mask).to(found).masked_fill(diverged, torch.nan)
+        found[:, beside(chunk.rows, found)] = torch.stack([values.masked_fill(diverged, torch.inf), score])
+    loss, score = found.cpu()
     return loss, score

@@ -198,7 +198,7 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             labels = pool.targets[split.index]
             other = (labels != labels[0]).reshape(len(labels), -1).any(1).int().argmax()  # some metrics need two labels
             pair = torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
-            inputs, targets = pool.inputs[split.index[pair]], labels[pair]
+            inputs, targets = pool.inputs[split.index[pair.cpu()]], labels[pair]
             outputs = _outputs(judged, inputs, "take", f" ({name})")
             if not isinstance(outputs, Tensor):
                 raise TypeError(
