@@ -44,7 +44,7 @@ class AdaptivePeers(PeerSampler):
             is 0.2). None: τ stays.
         unknown: Others are met with probability ``"epsilon"`` (the text), or as if their similarity were ``"zero"``
             (the authors' code), which explores more.
-        epsilon: ε.
+        epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`; None: only what a node measured counts.
         share: What nodes tell: what they ``"measured"`` (the thesis' code), or ``"all"`` they know. Read literally,
             the text is the latter, with estimates kept: a peer shares its whole map s_k, and clients that are not in
