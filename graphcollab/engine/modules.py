@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.randomness import keyed_layers
+from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Embedded
 
@@ -20,16 +20,14 @@ __all__ = [
     "Padding",
     "copy_module",
     "embed_arguments",
-    "has_latents",
-    "is_random",
+    "in_training",
+    "no_latents",
     "padding_by_type",
     "require_latents",
-    "training_failure",
 ]
 
 Padding: TypeAlias = Literal["never", "evaluation", "always"]
 """Where batches of unequal length may be padded to one."""
-_TRIED = 1  # key of the trial
 
 
 def copy_module(module: nn.Module) -> nn.Module:
@@ -63,28 +61,18 @@ def embed_arguments(embeds: bool) -> dict[str, bool]:
     return {"embed": True} if embeds else {}
 
 
-def has_latents(module: nn.Module, inputs: Tensor) -> bool:
-    """Tell whether a module returns an `Embedded` of three tensors if asked to; it is tried on inputs [B, ...]."""
-    return _no_latents(module, inputs) is None
-
-
 def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
     """Check that the models of every architecture have latents.
 
-    Args:
-        engine: The nodes' data and modules.
-        models: Which node has which architecture.
-        wanted: What for, for the message.
-
     Raises:
-        ValueError: If one has none.
+        ValueError: If one has none; the message begins with what they are wanted for.
     """
     split = engine.tasks.splits["train"]
     pool = engine.tasks.pools[split.pool]
     for backend, members in zip(engine.backends, models.members, strict=True):
         if not len(members):
             continue  # nodes of another process have this architecture
-        reason = _no_latents(backend.module, pool.inputs[split.of(int(members[0]))[:1]])
+        reason = no_latents(backend.module, pool.inputs[split.of(int(members[0]))[:1]])
         if reason is not None:
             who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__
             raise ValueError(
@@ -93,8 +81,11 @@ def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
             )
 
 
-def _no_latents(module: nn.Module, inputs: Tensor) -> str | None:
-    """Return why a module has no latents, judged by a forward pass of a copy in evaluation mode; None where it has."""
+def no_latents(module: nn.Module, inputs: Tensor) -> str | None:
+    """Return why a module has no latents, judged by a forward pass of a copy in evaluation mode; None where it has.
+
+    Then it returns an `Embedded` of three tensors if asked to.
+    """
     parameters = inspect.signature(module.forward).parameters.values()
     if not any(p.name == "embed" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return "its forward pass takes no argument embed"
@@ -124,30 +115,8 @@ def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
     return "evaluation" if norms or "buffers" in spec.parts else "always"
 
 
-def is_random(module: nn.Module, inputs: Tensor) -> bool:
-    """Tell whether the module draws random numbers in training mode, judged by one forward pass of a copy, to latents.
-
-    Shapes:
-        inputs: [B, ...]; two samples or more, for batch normalisation.
-    """
-    with keyed_layers(_TRIED):
-        embeds = has_latents(module, inputs)
+def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> own_randomness:
+    """Pass inputs [B, ...] through a copy of a module in training mode, to latents or not; return what it drew from."""
     with keyed_layers(0) as randomness, torch.no_grad():
         copy_module(module).train()(inputs, **embed_arguments(embeds))
-    return randomness.draws > 0
-
-
-def training_failure(module: nn.Module, inputs: Tensor, embeds: bool = False) -> str | None:
-    """Return why a copy of a module cannot take inputs [B, ...] in training mode, None where it can.
-
-    Args:
-        module: The module.
-        inputs: The inputs.
-        embeds: Whether latents are asked for.
-    """
-    try:
-        with keyed_layers(0), torch.no_grad():
-            copy_module(module).train()(inputs, **embed_arguments(embeds))
-    except (RuntimeError, ValueError, IndexError) as error:
-        return str(error)
-    return None
+    return randomness

@@ -83,8 +83,7 @@ def make_plan(
     What was chosen, or asked for, is tried on a few samples of two nodes, with two models, a repeated sample and
     padding, in training and in evaluation mode, against plain PyTorch: outputs, losses, gradients, and the models with
     their buffers after a training step must be equal up to rounding. Where samples beside a sample change its output or
-    its gradient, batches are not padded. Chains of linear layers under a named loss are not tried: what they compute is
-    known.
+    its gradient, batches are not padded.
 
     A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU.
 
@@ -182,9 +181,8 @@ def _obstacle(module: nn.Module, reference: Reference) -> str | None:
             return f"{kind} has no stacked form"
         if layer._backward_hooks or layer._backward_pre_hooks:
             return f"the hook on the gradients of {name or kind!r} must see one node at a time"
-    for option, reason in LOOKUPS.items():
-        if option in reference.lookups.options:
-            return reason
+    if reference.lookups.options:
+        return LOOKUPS[min(reference.lookups.options, key=list(LOOKUPS).index)]
     if reference.kept:
         return f"it keeps a tensor of the forward pass in its attribute {reference.kept[0]!r}"
     return "it changes its own parameters in the forward pass" if reference.writes else None
@@ -203,10 +201,7 @@ def _better_looped(module: nn.Module, reference: Reference, device: torch.device
 def _vmap_failure(
     module: nn.Module, reference: Reference, expected: Numbers, padding: Padding, fast: bool
 ) -> str | None:
-    """Return why a module cannot be stacked: it fails, keeps what it computes, or computes something else.
-
-    Where it shall be ``fast`` too, operators that vmap computes row by row count as a failure.
-    """
+    """Return why a module cannot be stacked, or, to be ``fast``, has operators that vmap computes row by row."""
     backend = VmapBackend(module, reference.spec, padding=padding)
     try:
         with own_filter("error", SLOW) if fast else nullcontext():
@@ -226,11 +221,7 @@ def _vmap_failure(
 
 
 def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:
-    """Check that a plan's backend computes what plain PyTorch does.
-
-    Raises:
-        ValueError: If it does not.
-    """
+    """Raise if a plan's backend does not compute what plain PyTorch does."""
     backend = BACKENDS[plan.backend](reference.module, reference.spec, padding=plan.padding)
     try:
         found = difference(backend, reference, expected)

@@ -67,17 +67,18 @@ class own_randomness(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Give operations that draw a generator, pass everything else on."""
+        kwargs = kwargs or {}
         if not _may_draw(func):
-            return func(*args, **(kwargs or {}))
-        given = _by_name(func, args, kwargs or {})
-        if given.get("generator") is not None or not _draws({**_defaults(func), **given}):
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
+        given = {**dict(zip(_names(func), args, strict=False)), **kwargs}
         device = _device(given)
-        if device.type == "meta":  # shapes without numbers
-            return func(*args, **(kwargs or {}))
+        if given.get("generator") is not None or device.type == "meta" or not _draws({**_defaults(func), **given}):
+            return func(*args, **kwargs)
         _refuse_checkpointing(func)
         self.draws += 1
-        generator = self._generator(device)
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self.seed)
+        generator = self._generators[device]
         if func is torch.ops.aten.native_dropout.default:
             return _native_dropout(given["input"], given["p"], generator)
         twin = _with_generator(func)
@@ -89,18 +90,16 @@ class own_randomness(TorchDispatchMode):
             )
         return twin(**{**given, "generator": generator})
 
-    def _generator(self, device: torch.device) -> torch.Generator:
-        if device not in self._generators:
-            self._generators[device] = torch.Generator(device).manual_seed(self.seed)
-        return self._generators[device]
-
 
 @functools.cache
 def _may_draw(func: OpOverload) -> bool:
     """Tell whether an operation, in one of its forms, takes a generator or is marked as random."""
-    packet = func.overloadpacket
-    forms = [getattr(packet, name) for name in packet.overloads()]
-    return any(torch.Tag.nondeterministic_seeded in form.tags or "generator" in _names(form) for form in forms)
+    seeded = torch.Tag.nondeterministic_seeded
+    return any(seeded in form.tags or "generator" in _names(form) for form in _forms(func))
+
+
+def _forms(func: OpOverload) -> list[OpOverload]:
+    return [getattr(func.overloadpacket, name) for name in func.overloadpacket.overloads()]
 
 
 @functools.cache
@@ -114,15 +113,7 @@ def _with_generator(func: OpOverload) -> OpOverload | None:
     names = _names(func)
     if "generator" in names:
         return func
-    packet = func.overloadpacket
-    for form in (getattr(packet, name) for name in packet.overloads()):
-        if {*_names(form)} == {*names, "generator"}:
-            return form
-    return None
-
-
-def _by_name(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {**dict(zip(_names(func), args, strict=False)), **kwargs}
+    return next((form for form in _forms(func) if {*_names(form)} == {*names, "generator"}), None)
 
 
 @functools.cache
@@ -151,7 +142,6 @@ def _native_dropout(values: Tensor, share: float, generator: torch.Generator) ->
 
 
 def _refuse_checkpointing(func: OpOverload) -> None:
-    """Refuse draws that a backward pass is to repeat."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
@@ -214,7 +204,6 @@ class Draws:
 
 
 def _global_state(device: torch.device) -> Tensor:
-    """Return the states of the global generators that computations on a device may draw from."""
     state = torch.get_rng_state()
     return torch.cat([state, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else state
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from graphcollab.engine.modules import copy_module, embed_arguments, has_latents, is_random
+from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Feed
@@ -76,9 +76,10 @@ class Reference:
         self.origin, self.module, self.spec = module, copy_module(module), spec  # the first is only read
         self.kind = type(module).__name__
         self.inputs, self.targets = sample
-        self.embeds = has_latents(module, self.inputs[:2].clone())
+        with keyed_layers(1):
+            self.embeds = no_latents(module, self.inputs[:2].clone()) is None
         self.objective = objective + _AskForLatents() if self.embeds else objective
-        self.random = is_random(module, self.pick(PLACES[0])[0])
+        self.random = in_training(module, self.pick(PLACES[0])[0], self.embeds).draws > 0
         self.kept: list[str] = []  # attributes that passes change
         self.lookups = _Lookups()
         self.writes = False  # whether a forward pass has changed parameters

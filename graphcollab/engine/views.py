@@ -30,25 +30,20 @@ class Views(Piece):
     backend or the order of nodes.
 
     Args:
-        augment: Any function of samples [n, ...] that returns as many of the same shape, such as
-            `graphcollab.engine.ImageAugment` or `graphcollab.engine.AddNoise`. None: samples stay as they are.
+        augment: Any function of samples [n, ...] that returns as many of the same shape, such as `ImageAugment` or
+            `AddNoise`. None: samples stay as they are.
         count: Views V of every sample. A batch of B samples then has V B, one view behind the other, and as many
             targets.
 
-    Example:
-        >>> Views(count=2)(torch.tensor([[1.0], [2.0]])).flatten().tolist()
-        [1.0, 2.0, 1.0, 2.0]
+    Raises:
+        ValueError: When called, if the augmentation changes the samples' shape.
     """
 
     augment: Augment | None = None
     count: Count = 2
 
     def __call__(self, samples: Tensor) -> Tensor:
-        """Return the views of samples [n, ...], [V, n, ...].
-
-        Raises:
-            ValueError: If the augmentation changes the samples' shape.
-        """
+        """Return the views of samples [n, ...], [V, n, ...]."""
         many = torch.cat([samples] * self.count)
         if self.augment is None:
             return many.unflatten(0, (self.count, -1))
@@ -69,10 +64,6 @@ class AddNoise(Piece):
 
     Raises:
         ValueError: When called, if samples are whole numbers.
-
-    Example:
-        >>> AddNoise(0.0)(torch.ones(2, 3)).tolist()
-        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
 
     std: NonNegative = 0.1
@@ -93,8 +84,8 @@ class ImageAugment(Piece):
     images go through every operation together. Images keep their size (the paper's table enlarges them to 224 pixels,
     its code does not).
 
-    Operations on colours need pixels in [0, 1]. Here every image is mapped there by its own least and greatest pixel,
-    and back, so standardised images may be given. Images with one channel have neither saturation, hue nor grey tones.
+    Operations on colours need pixels in [0, 1]. Every image is mapped there by its own least and greatest pixel, and
+    back, so standardised images may be given. Images with one channel have neither saturation, hue nor grey tones.
 
     Args:
         crop: Least and greatest share of the image's area that is cropped and scaled up to the whole.
@@ -157,18 +148,16 @@ def _pipeline(
             "ImageAugment needs kornia: pip install 'graphcollab[augment]', or give another augmentation",
             name=error.name,
         ) from error
-    s = settings
-    # "resample" crops all images in one call; kornia's default cuts one image after the other
-    operations = [kornia.RandomResizedCrop((height, width), scale=s.crop, p=1.0, cropping_mode="resample")]
-    if channels == 3:
-        operations.append(kornia.ColorJitter(s.brightness, s.contrast, s.saturation, s.hue, p=s.jitter))
-        operations.append(kornia.RandomGrayscale(p=s.gray))
-    else:
-        operations.append(kornia.ColorJitter(s.brightness, s.contrast, 0.0, 0.0, p=s.jitter))
+    s, colours = settings, channels == 3
     kernel = 2 * (min(height, width) // 20) + 3  # about a tenth of the image, as in SimCLR, and odd
-    operations.append(kornia.RandomGaussianBlur((kernel, kernel), s.sigma, p=s.blur))
-    operations.append(kornia.RandomHorizontalFlip(p=s.flip))
     pipeline: Callable[[Tensor], Tensor] = kornia.AugmentationSequential(
-        *operations, data_keys=["input"], same_on_batch=False
+        # "resample" crops all images in one call; kornia's default cuts one image after the other
+        kornia.RandomResizedCrop((height, width), scale=s.crop, p=1.0, cropping_mode="resample"),
+        kornia.ColorJitter(s.brightness, s.contrast, s.saturation * colours, s.hue * colours, p=s.jitter),
+        *([kornia.RandomGrayscale(p=s.gray)] if colours else []),
+        kornia.RandomGaussianBlur((kernel, kernel), s.sigma, p=s.blur),
+        kornia.RandomHorizontalFlip(p=s.flip),
+        data_keys=["input"],
+        same_on_batch=False,
     )
     return pipeline

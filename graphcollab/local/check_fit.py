@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.engine.modules import require_latents, training_failure
+from graphcollab.engine.modules import in_training, require_latents
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
+from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
 
 __all__ = ["check_batches", "check_judging", "check_objective", "check_views"]
@@ -25,45 +27,34 @@ def check_batches(local: LocalSteps, views: Views | None, embeds: bool, data: Da
         nodes = members[single[members]].tolist()
         if not nodes or backend.samplewise:
             continue
-        split = tasks.splits["train"]
-        sample = tasks.pools[split.pool].inputs[split.of(nodes[0])[:1]]
-        reason = training_failure(backend.module, sample, embeds)
-        if reason is not None:
-            shown = ", ".join(repr(tasks.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
+        try:
+            in_training(backend.module, _samples(tasks, nodes[0], 1)[0], embeds)
+        except (RuntimeError, ValueError, IndexError) as error:
             raise ValueError(
-                f"batch_size={local.batch_size} leaves {shown} ({len(nodes)} in all) a batch of one sample, on "
-                f"which {type(backend.module).__name__} cannot be trained ({reason}): choose another batch_size, "
-                "or replace batch normalisation by graphcollab.models.replace_batch_norm"
-            )
+                f"batch_size={local.batch_size} leaves {_shown(tasks, nodes)} a batch of one sample, on which "
+                f"{type(backend.module).__name__} cannot be trained ({error}): choose another batch_size, or replace "
+                "batch normalisation by graphcollab.models.replace_batch_norm"
+            ) from error
 
 
 def check_objective(objective: Objective, data: Data, env: Env) -> None:
     """Let the objective judge two samples with every architecture's models."""
-    reads = objective.reads
+    reads, tasks = objective.reads, env.engine.tasks
     if reads.latents:
         require_latents(env.engine, data.x, "Fit's objective reads latents")
-    split = env.engine.tasks.splits["train"]
-    pool = env.engine.tasks.pools[split.pool]
+    split = tasks.splits["train"]
     for backend, members in zip(env.engine.backends, data.x.members, strict=True):
         if not len(members):
             continue
         spec, row = data.x.row(int(members[0]))
-        places = split.of(int(members[0]))[:2]
-        inputs, targets = pool.inputs[places][None], pool.targets[places]
-        outputs, latent, projection = backend.predict(row[None], inputs)[0], None, None
-        if reads.latents:
-            outputs, latent, projection = (part[0] for part in backend.embed(row[None], inputs))
+        inputs, targets = _samples(tasks, int(members[0]), 2)
+        found = backend.embed(row[None], inputs[None]) if reads.latents else [backend.predict(row[None], inputs[None])]
+        outputs, *latents = (part[0] for part in found)
         own = dict(zip(spec.names, spec.views(row), strict=True))
-        context = Context(
-            None,
-            own,
-            anchor=own if reads.anchor else None,
-            latent=latent,
-            projection=projection,
-            given={name: data[name][data.x.place(members[0])] for name in reads.fields} or None,
-            spec=spec,
-        )
-        objective.check(outputs, pool.targets[split.index], type(backend.module).__name__, "train")
+        given = {name: data[name][data.x.place(members[0])] for name in reads.fields} or None
+        latent, projection = latents or (None, None)
+        context = Context(None, own, own if reads.anchor else None, latent, projection, given, spec=spec)
+        objective.check(outputs, tasks.pools[split.pool].targets[split.index], type(backend.module).__name__, "train")
         objective(outputs, targets, context)
 
 
@@ -75,21 +66,27 @@ def check_judging(data: Data, env: Env) -> None:
             single = members[split.sizes[members] == 1].tolist()
             if not single:
                 continue
-            sample = tasks.pools[split.pool].inputs[split.of(single[0])]
             try:
-                backend.predict(data.x.row(single[0])[1][None], sample[None])
+                backend.predict(data.x.row(single[0])[1][None], _samples(tasks, single[0], 1, name)[0][None])
             except (RuntimeError, ValueError) as error:
-                shown = ", ".join(repr(tasks.names[k]) for k in single[:3]) + (", …" if len(single) > 3 else "")
                 kind = type(backend.module).__name__
                 raise ValueError(
-                    f"the split {name!r} of {shown} ({len(single)} in all) is one sample, and {kind}, which looks "
-                    f"across the batch, cannot be evaluated on one ({error}): give it more, or a model "
-                    "with running statistics"
+                    f"the split {name!r} of {_shown(tasks, single)} is one sample, and {kind}, which looks across the "
+                    f"batch, cannot be evaluated on one ({error}): give it more, or a model with running statistics"
                 ) from error
 
 
 def check_views(views: Views, env: Env) -> None:
     """Try the augmentation on two samples, so that what cannot be augmented is refused now."""
-    pool = env.engine.tasks.pools[env.engine.tasks.splits["train"].pool]
     with keyed_layers(0):
-        views(pool.inputs[:2])
+        views(env.engine.tasks.pools[env.engine.tasks.splits["train"].pool].inputs[:2])
+
+
+def _samples(tasks: Tasks, node: int, count: int, split: str = "train") -> tuple[Tensor, Tensor]:
+    pool, places = tasks.pools[tasks.splits[split].pool], tasks.splits[split].of(node)[:count]
+    return pool.inputs[places], pool.targets[places]
+
+
+def _shown(tasks: Tasks, nodes: list[int]) -> str:
+    names = ", ".join(repr(tasks.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
+    return f"{names} ({len(nodes)} in all)"

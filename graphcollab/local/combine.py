@@ -75,13 +75,7 @@ class ClippedMean(Combine):
     iterations: Count = 10
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return directions [R, P] and coefficients [R, m + 1], the own gradient's first.
-
-        Args:
-            own: Own gradients, [R, P].
-            others: Those of the m neighbours' data, [R, m, P].
-            sizes: Not used.
-        """
+        """Return directions and coefficients; the sizes are not used."""
         gram = bundle_gram(own, others, centred=True)  # [R, n, n]; distances do not depend on the centre
         square, n = gram.diagonal(dim1=1, dim2=2), gram.shape[1]
         alpha = torch.zeros_like(square)
@@ -138,14 +132,7 @@ class ProjectedGradient(Combine):
     per_layer: bool = False
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return directions [R, P] and coefficients [R, m + 1], the own gradient's first.
-
-        Args:
-            own: Own gradients, [R, P].
-            others: Those of the m neighbours' data, [R, m, P].
-            sizes: Number of columns of every parameter tensor. The coefficients of projections by layer are the mean
-                over layers, weighted by their sizes.
-        """
+        """Return directions, and coefficients: with ``per_layer`` their mean over layers, weighted by the sizes."""
         sizes = list(sizes) if self.per_layer else [own.shape[1]]
         directions, total = [], torch.zeros(len(own), others.shape[1] + 1, dtype=torch.float64)
         for mine, theirs in zip(own.split(sizes, 1), others.split(sizes, 2), strict=True):

@@ -68,11 +68,6 @@ class CrossGradients(Local):
 
     Raises:
         ValueError: If the optimiser has no form per row, or an allowed edge has no allowed edge back.
-
-    Example:
-        >>> from graphcollab.local import ClippedMean
-        >>> CrossGradients(ClippedMean(tau=1.0), batch_size=4).optimizer.lr
-        0.01
     """
 
     combine: Combine
@@ -174,8 +169,7 @@ class CrossGradients(Local):
         """Return the edges whose receivers ask their senders, [A]."""
         sender, receiver = data.edge_index
         answers = data.serves & (bad_step < 0)
-        asks = answers & data.trains
-        return ((sender != receiver) & answers[sender] & asks[receiver]).nonzero().flatten()
+        return ((sender != receiver) & answers[sender] & (answers & data.trains)[receiver]).nonzero().flatten()
 
     def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
@@ -185,7 +179,6 @@ class CrossGradients(Local):
         return answers.unflatten(0, edges.shape)
 
     def _count(self, data: Data, env: Env, asked: Tensor) -> Data:
-        """Count the models that were sent and the gradients that came back."""
         sender, receiver = data.edge_index[:, asked]
         width = data.x.part(self.part).shape[1]
         data = env.plane.charge(data, sender, width)
@@ -197,7 +190,6 @@ class CrossGradients(Local):
         return env.plane.charge(data, receiver, width)
 
     def _step(self, taken: Data, data: Data, env: Env, direction: Stacks) -> Data:
-        """Return the data after the optimiser's step of all nodes that train."""
         models, state = list(taken.x.tensors), {slot: list(s.tensors) for slot, s in data.fit_state.items()}
         for s, (spec, members) in enumerate(zip(data.x.specs, data.x.members, strict=True)):
             rows = data.trains[members].nonzero().flatten()
@@ -220,7 +212,7 @@ class CrossGradients(Local):
 
 
 def _squares(gradients: Tensor) -> Tensor:
-    """Return squared lengths in double precision; not finite where inner products with them are not."""
+    """Return squared lengths; not finite where inner products with them are not."""
     return torch.linalg.vector_norm(gradients, dim=-1, dtype=torch.float64).square()
 
 

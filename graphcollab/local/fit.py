@@ -57,13 +57,6 @@ class Fit(LocalSteps, Local):
         views: Augmented views of the samples. Default: the samples themselves.
         first_view: The task's loss judges the first view of every sample only, and ``objective`` all of them.
         through: Part of the model that is mixed; the rest is the node's own and takes whole steps. None: nothing is.
-
-    Raises:
-        ValueError: If the optimiser has no form per row.
-
-    Example:
-        >>> Fit(optimizer="adam").optimizer.lr
-        0.001
     """
 
     objective: Objective | None = None
@@ -97,12 +90,11 @@ class Fit(LocalSteps, Local):
                 and it cannot be evaluated on one), or the objective cannot judge the models: it needs latents that one
                 has not got, or does not go with the targets.
         """
-        embeds = self.objective is not None and self.objective.embeds
-        for piece in () if self.objective is None else self.objective.walk():
-            data = piece.init(data, env)
         if self.objective is not None:
+            for piece in self.objective.walk():
+                data = piece.init(data, env)
             check_objective(self.objective, data, env)
-        check_batches(self, self.views, embeds, data, env)
+        check_batches(self, self.views, self.embeds, data, env)
         check_judging(data, env)
         if self.views is not None:
             check_views(self.views, env)
@@ -200,10 +192,6 @@ class FitPersonal(Local):
     Shapes:
         ``train_loss`` [K] is the personal model's, with the pull's share (λ/2) ‖v - w‖². Running statistics of the
         personal models are their own.
-
-    Example:
-        >>> FitPersonal(Fit(steps=2), lam=0.5).lam
-        0.5
     """
 
     fit: Fit = field(default_factory=Fit)

@@ -26,7 +26,7 @@ class Mix(MessagePassing):
 
     Shapes:
         - x: [K, P], or a pair (x_src [S, P], x_dst) where only the number of receivers of x_dst is used.
-        - edge_index: [2, E]; edge_weight: [E].
+        - edge_index: [2, E], sender j in row 0, receiver i in row 1; edge_weight: [E], what i gives j.
         - Output: [K, P] or [D, P].
 
     Example:
@@ -47,14 +47,7 @@ class Mix(MessagePassing):
         edge_weight: Tensor,
         size: tuple[int, int] | None = None,
     ) -> Tensor:
-        """Return the mixed rows.
-
-        Args:
-            x: What is mixed.
-            edge_index: Sender j in row 0, receiver i in row 1.
-            edge_weight: What i gives j.
-            size: Number of senders and receivers. Default: read off ``x``.
-        """
+        """Return the mixed rows; ``size`` is the number of senders and receivers, by default read off ``x``."""
         source, target = x if isinstance(x, tuple) else (x, x)
         if size is None:
             size = (len(source), len(source) if target is None else len(target))

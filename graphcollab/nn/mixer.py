@@ -14,7 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.device import beside
+from graphcollab.device import beside, pick
 from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_seed
 from graphcollab.stack import ParamSpec
@@ -107,10 +107,10 @@ class Mixer:
         """
         if self.group is not None:
             group = self.group if nodes is None else self.group[nodes]
-            rows = [beside((group == g).nonzero().flatten(), change) for g in range(self.num_groups)]
-            codes = [self._of_group(g).encode(change[some], spec, part) for g, some in enumerate(rows)]
+            rows = [(group == g).nonzero().flatten() for g in range(self.num_groups)]
+            codes = [self._of_group(g).encode(pick(change, some), spec, part) for g, some in enumerate(rows)]
             zeros = codes[0].new_zeros(len(change), codes[0].shape[1])
-            return zeros.index_copy(0, torch.cat(rows), torch.cat(codes))
+            return zeros.index_copy(0, beside(torch.cat(rows), change), torch.cat(codes))
         codes = []
         for layer, (channels, pieces) in layers_of(spec, part).items():
             first, second = (self.tensors[f"{layer}/weight{n}"] for n in (1, 2))

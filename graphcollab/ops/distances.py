@@ -168,13 +168,12 @@ def _from_differences(
 
 
 def _doubles(rows: Tensor, index: Tensor | slice, scale: Tensor | None) -> Tensor:
-    """Return some rows in double precision, scaled."""
     taken = rows[index].double()
     return taken if scale is None else taken * scale[index, None]
 
 
 def _norms(rows: Tensor) -> Tensor:
-    """Return every row's length, [N], in double precision."""
+    """Return every row's length, [N]."""
     square = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
     for columns in column_blocks(rows.shape[1], len(rows), BLOCK_NUMBERS):
         square += torch.linalg.vector_norm(rows[:, columns], dim=1, dtype=torch.float64).square()

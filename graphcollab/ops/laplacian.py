@@ -29,13 +29,8 @@ def laplacian_radius(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) ->
     :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2`. All pairs of weight 1 have :math:`\lambda_{\max} = K`.
     Where the search for the eigenvalue of a graph of more than 400 nodes does not converge, it is `laplacian_bound`.
 
-    Args:
-        edge_index: Edges j -> i. Self-loops play no part.
-        edge_weight: What i gives to j, not negative.
-        num_nodes: K.
-
     Shapes:
-        edge_index: [2, E]; edge_weight: [E].
+        edge_index: [2, E], edges j -> i, self-loops play no part; edge_weight: [E], what i gives to j, not negative.
 
     Example:
         >>> round(laplacian_radius(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.ones(4), 3), 6)

@@ -104,7 +104,7 @@ def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
     Args:
         a: One vector per receiver, [D, P].
         b: One vector per sender, [S, P].
-        edges: ``edge_index`` [2, E], or a `Structure`.
+        edges: As for `mix`.
 
     Example:
         >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])

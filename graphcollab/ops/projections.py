@@ -79,7 +79,7 @@ def project_simplex(
     last = scatter(above.long(), group[order], dim_size=count)
     threshold = v.new_zeros(count)
     filled = sizes > 0
-    threshold[filled] = theta[((sizes.cumsum(0) - sizes) + last - 1)[filled]]
+    threshold[filled] = theta[(sizes.cumsum(0) - sizes + last - 1)[filled]]
     out = (v - threshold[group]).clamp(min=0)
     return (out / scatter(out, group, dim_size=count)[group] * mass[group]).to(values.dtype)
 
@@ -115,14 +115,8 @@ def bundle_gram(own: Tensor, others: Tensor, centred: bool = False) -> Tensor:
 def bundle_sum(weight: Tensor, own: Tensor, others: Tensor) -> Tensor:
     """Return the weighted sum of the vectors of every bundle, [R, P], summed in double precision.
 
-    Args:
-        weight: Weights, the own vector's first, [R, m + 1].
-        own: [R, P].
-        others: [R, m, P].
-
-    Example:
-        >>> bundle_sum(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[[1.0, 3.0]]])).tolist()
-        [[3.0, 6.0]]
+    Shapes:
+        weight: [R, m + 1], the own vector's first; own: [R, P]; others: [R, m, P].
     """
     out = torch.empty_like(own, memory_format=torch.contiguous_format)
     for block, columns in _blocks(own, others):
