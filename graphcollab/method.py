@@ -124,11 +124,7 @@ class Method:
         return self
 
     def check(self, tasks: Tasks) -> None:
-        """Check that nodes have the data the method needs.
-
-        Raises:
-            ValueError: If a node lacks samples of a split.
-        """
+        """Check that nodes have the data the method needs; a ValueError names one that lacks samples of a split."""
         for piece in self.walk():
             for split in piece.needs:
                 tasks.require(split, f"{self.name} needs for its {type(piece).__name__}")

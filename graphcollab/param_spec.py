@@ -22,7 +22,7 @@ Tie: TypeAlias = tuple[str | None, str, str]
 
 @dataclass(frozen=True)
 class ParamSpec:
-    """Columns of one architecture: which columns of a row are which parameter.
+    """Columns of one architecture.
 
     A row holds the P trainable parameters of a module, grouped by part, then its frozen ones, then its buffers, so that
     everything a model is travels in one row. Frozen parameters (``requires_grad=False``) belong to no part of their

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
-from graphcollab.control.state import end_phase
+from graphcollab.control.state import end_phase, fields_of
 from graphcollab.method import Method
 from graphcollab.piece import Field, Piece
 from graphcollab.settings import Count, check_settings
@@ -86,7 +86,7 @@ class Phases:
     @property
     def fields(self) -> tuple[Field, ...]:
         """What the pieces of all phases keep in the ``Data``."""
-        return tuple(dict.fromkeys((*self.method.fields, *self.next.fields)))
+        return fields_of(self.walk())
 
     def walk(self) -> Iterator[Piece]:
         """Yield the pieces of all phases, those inside other pieces too."""

@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.device import beside
 from graphcollab.engine import Rows
-from graphcollab.halo import Halo
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
-from graphcollab.transport import Transport
+from graphcollab.transport import Halo, Transport
 
 __all__ = ["Plane"]
 
@@ -85,13 +83,7 @@ class Plane:
         return self.transport.gather(self.transport.mine(values))
 
     def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
-        """Return what nodes have computed, [n, ...], put together for all of some nodes, [N, ...].
-
-        Args:
-            values: What those of the nodes have computed that live here, [n, ...].
-            own: These nodes, [n].
-            nodes: All of the nodes, in the order of the result, [N].
-        """
+        """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...]."""
         if self.transport.here(nodes) is None:
             return values
         every = self.transport.concat(own)
@@ -108,12 +100,7 @@ class Plane:
         return replace(relation, edge_index=edge_index[:, order], values=values)
 
     def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
-        """Return what owned receivers know, with what the senders that they hear tell of what they know.
-
-        Args:
-            relation: Known to the receivers of its edges; here those of owned nodes.
-            edge_index: Who hears whom, [2, E], the same in all processes.
-        """
+        """Return what owned receivers know, with what the senders that they hear along edges [2, E] know."""
         sender, receiver = edge_index
         here = self.transport.here(receiver)
         if here is None:
@@ -136,10 +123,10 @@ class Plane:
         return dict(sorted(found.items()))
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
-        """Tell what is known at some nodes, [M, ...].
+        """Tell values of edges, pairs or rows, [M, ...], that some nodes know.
 
         Args:
-            values: One entry per edge, pair or row; only those whose owner lives here are read.
+            values: Only entries whose owner lives here are read.
             owner: The node that knows each entry, for example the receiver of an edge, [M].
             to: The node that gets to know it too, [M]. Default: everybody.
         """
@@ -173,14 +160,6 @@ class Plane:
         halo = self.halo(rows, edge_index)
         return mix(halo.rows, halo.take(weight), halo.edge_index, len(rows))
 
-    def pull(self, rows: Tensor, against: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
-        r"""Return :math:`\sum_j w_{ij} (x_j - a_i)` at every owned receiver, [k, P]."""
-        halo = self.halo(rows, edge_index)
-        weight = halo.take(weight)
-        mixed = mix(halo.rows, weight, halo.edge_index, len(rows))
-        total = weight.new_zeros(len(rows)).index_add(0, halo.edge_index[1], weight)
-        return torch.addcmul(mixed, against, beside(total[:, None].to(against.dtype), mixed), value=-1)
-
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""
         halo = self.halo(b, edge_index)
@@ -202,14 +181,7 @@ class Plane:
         return halo.put(compare(a, halo.rows, halo.edge_index, groups), edge_index.shape[1])
 
     def total(self, rows: Tensor, weight: Tensor, edge_index: Tensor, count: int) -> Tensor:
-        """Return weighted sums of nodes' rows, [G, P], the same in all processes.
-
-        Args:
-            rows: Rows of owned nodes, [k, P].
-            weight: One weight per link, [L].
-            edge_index: Links from nodes to sums, [2, L].
-            count: G.
-        """
+        """Return weighted sums of owned nodes' rows, [G, P], along links from nodes to sums, [2, L], for everybody."""
         here = self.transport.here(edge_index[0])
         if here is not None:
             weight, edge_index = weight[here], edge_index[:, here]

@@ -19,9 +19,8 @@ __all__ = ["ParamSpec", "Stacks"]
 class Stacks:
     """Models of nodes: one [K_s, columns] tensor per architecture, on one homogeneous graph.
 
-    One process holds the models of all K nodes. Where there are several, each holds those of the nodes that it owns,
-    and for a moment those of others that its nodes hear. Nodes are always named by their number among all K, and rows
-    are in the order of these.
+    Each process holds those of the nodes that it owns, and for a moment those of others that its nodes hear. Nodes are
+    always named by their number among all K, and rows are in the order of these.
 
     Args:
         specs: The architectures, also those of which no node is here.

@@ -58,10 +58,8 @@ def share(work: Callable[[T], None], items: Sequence[T]) -> None:
 
     A thread that has done an item takes the next one. So where another process takes a core away, the work waits for
     one item at most; threads that share every single operation would wait for each other in each. Items are to write to
-    places of their own: results then do not depend on the number of threads. Nothing is differentiated.
-
-    Raises:
-        Exception: What the work raised first.
+    places of their own: results then do not depend on the number of threads. Nothing is differentiated; what the work
+    raised first is raised.
     """
     count, left = min(threads_here(), len(items)), iter(items)  # shared: an item is taken by one thread only
 
@@ -73,15 +71,10 @@ def share(work: Callable[[T], None], items: Sequence[T]) -> None:
     if count < 2:
         take()
         return
-    for done in [_workers().submit(take) for _ in range(count)]:
-        done.result()
-
-
-def _workers() -> ThreadPoolExecutor:
-    """Return threads that compute alone, as many as there are cores; they are begun when they are needed."""
     if not _WORKERS:
         _WORKERS.append(ThreadPoolExecutor(os.cpu_count(), "graphcollab", initializer=_compute_alone))
-    return _WORKERS[0]
+    for done in [_WORKERS[0].submit(take) for _ in range(count)]:
+        done.result()
 
 
 def _compute_alone() -> None:

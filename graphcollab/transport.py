@@ -1,11 +1,13 @@
-"""`Transport`: how rows and numbers of nodes get from the process that owns them to those that may read them."""
+"""How rows and numbers of nodes get from the process that owns them to those that may read them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["Transport"]
+__all__ = ["Halo", "Transport"]
 
 
 class Transport:
@@ -61,3 +63,38 @@ class Transport:
             to: The node that gets to know it too, [M]. Default: everybody does.
         """
         return values
+
+
+@dataclass(frozen=True)
+class Halo:
+    """The rows that may be read here, and the edges along which they are.
+
+    Args:
+        rows: Rows of owned nodes, then those of others that owned receivers hear, [k + r, P].
+        edge_index: The edges to owned receivers, [2, e]: places of senders in ``rows``, of receivers among owned nodes.
+        edges: Which of all edges these are, [e]; None where they are all of them, in their order.
+        nodes: The node of every row, [k + r].
+    """
+
+    rows: Tensor
+    edge_index: Tensor
+    edges: Tensor | None
+    nodes: Tensor
+
+    def place(self, nodes: Tensor) -> Tensor:
+        """Return the rows of some of these nodes."""
+        if self.edges is None:
+            return nodes
+        order = self.nodes.argsort()
+        return order[torch.searchsorted(self.nodes[order], nodes)]
+
+    def take(self, values: Tensor) -> Tensor:
+        """Return the values of these edges, [e], given those of all, [E]."""
+        return values if self.edges is None else values[self.edges]
+
+    def put(self, values: Tensor, count: int) -> Tensor:
+        """Return values of all edges, [E], given those of these, [e]; the others are not known here: NaN."""
+        if self.edges is None:
+            return values
+        unknown = values.new_full((count, *values.shape[1:]), torch.nan)
+        return unknown.index_put((self.edges,), values)

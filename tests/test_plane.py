@@ -60,17 +60,6 @@ def test_mixing_is_the_same_at_every_receiver(owners):
         assert moved.tolist() == heard[~torch.isin(heard, nodes)].tolist(), "each remote sender once, and nobody else"
 
 
-def test_pulling_is_mixing_of_differences(owners):
-    rows, own, edges, weight = numbers(NODES, WIDTH), 2 * numbers(NODES, WIDTH), some_edges(), numbers(20)
-    alone, many, _ = spread(owners, lambda p: p.pull(p.mine(rows), p.mine(own), weight, edges))
-    by_hand = torch.zeros_like(rows)
-    for e, (j, i) in enumerate(edges.T.tolist()):
-        by_hand[i] += weight[e] * (rows[j] - own[i])
-    torch.testing.assert_close(alone, by_hand)
-    for nodes, found in zip(owners, many, strict=True):
-        torch.testing.assert_close(found, alone[nodes], rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("operator", ["products", "cosines", "distances"])
 def test_comparisons_are_known_at_receivers(owners, operator):
     a, b, edges = numbers(NODES, WIDTH), numbers(NODES, WIDTH).flip(0), some_edges()

@@ -42,12 +42,6 @@ def draw_centers(
 
     Raises:
         ValueError: If all parameters are alike, so that there is nothing to put in another order.
-
-    Example:
-        >>> from graphcollab.stack import ParamSpec
-        >>> models = Stacks.single(ParamSpec.from_module(torch.nn.Linear(2, 1)), torch.tensor([[1.0, 2.0, 3.0]]))
-        >>> draw_centers(models, "all", 3, seed=0).sort(dim=1).values.tolist()
-        [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
     """
     spec = models.specs[0]
     row = models.tensors[0][0, spec.columns(part)] if row is None else row
@@ -55,10 +49,8 @@ def draw_centers(
 
     def shuffled(center: int) -> Tensor:
         keys = seed, _DRAW_STREAM, attempt, center
-        moved = []
-        for t, piece in enumerate(pieces):
-            moved.append(piece[beside(keyed_order(*keys, t, torch.arange(len(piece))), piece)])
-        return torch.cat(moved)
+        orders = [keyed_order(*keys, t, torch.arange(len(piece))) for t, piece in enumerate(pieces)]
+        return torch.cat([piece[beside(order, piece)] for order, piece in zip(orders, pieces, strict=True)])
 
     centers = torch.stack([row if c == attempt == 0 else shuffled(c) for c in range(count)])
     if count > 1 and bool((centers == centers[0]).all()):
@@ -70,13 +62,7 @@ def draw_centers(
 
 
 def take_centers(models: Stacks, centers: Mapping[str, Tensor], place: Tensor) -> Stacks:
-    """Return models whose parts are those of the centres at some places, [K], or all of one centre.
-
-    Args:
-        models: The nodes' models.
-        centers: Centres by part, [C, P_part] each.
-        place: Every node's centre, [K], or a single number.
-    """
+    """Return models with the parts of every node's centre, [K], or all of one; centres are [C, P_part] by part."""
     for part, rows in centers.items():
         rows = pick(rows, place[models.nodes]) if place.dim() else rows[int(place)].expand(models.num_nodes, -1)
         models = models.with_part(part, rows)

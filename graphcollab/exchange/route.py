@@ -78,9 +78,7 @@ class Route(Piece, ABC):
     def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return what every edge counts for in this round, [E], and which nodes keep their models, [K], if some do.
 
-        Args:
-            data: The graph.
-            pulls: Whether edges pull at the receiver's model; those that are not in use then pull at nothing.
+        Where edges pull at the receiver's model, those that are not in use pull at nothing.
         """
         raise NotImplementedError
 

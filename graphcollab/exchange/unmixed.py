@@ -78,9 +78,6 @@ class Receive(Exchanger):
 
     Args:
         part: Part of the model that is sent.
-
-    Shapes:
-        Keeps ``received`` [K, P_part] and ``own_share`` [K], the α_ii.
     """
 
     part: str = "all"
@@ -88,7 +85,7 @@ class Receive(Exchanger):
     along_edges: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("received", "rows", "what neighbours sent last, weighted, [K, P_part]", known_to="owner"),
-        Field("own_share", "per_node", "the weight left for the node's own model", known_to="receiver"),
+        Field("own_share", "per_node", "α_ii, the weight left for the node's own model", known_to="receiver"),
     )
     travels: ClassVar[str] = _NEIGHBORS.travels
     shared: ClassVar[tuple[str, ...]] = ("part",)
@@ -132,10 +129,8 @@ class PrototypeAverage(Exchanger):
 
     over the nodes :math:`S_k` at work (those that both train and serve) that have the class. A class that none of them
     has keeps the prototype it had, and one that nobody ever had has none. What the server sends reaches all nodes but
-    isolated ones, so that a node at rest begins its next round with what there is. Models are not changed.
-
-    Where edges were given, every connected component has a server of its own, and all its nodes must be allowed to hear
-    each other. A node without neighbours has no server: it sends nothing, and there are no prototypes for it.
+    isolated ones, so that a node at rest begins its next round with what there is. For a node without a server
+    (`ThroughServer`) there are no prototypes.
 
     Two deviations:
 
@@ -148,11 +143,6 @@ class PrototypeAverage(Exchanger):
     Args:
         route: The way to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"``, of the
             authors' code: nodes that have the class count alike.
-
-    Shapes:
-        Writes ``prototypes`` [K, C, d_z], what every node has received, and ``prototype_known`` [K, C], for which
-        classes. A node at work is charged d_z floats for every class it has, up, and for every class with a prototype,
-        down.
 
     Raises:
         ValueError: If models have no latents, latents or outputs differ in size between architectures, targets are not
@@ -214,19 +204,9 @@ class PrototypeAverage(Exchanger):
 
 
 def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return the mean latents of the nodes' training samples by class, and how many samples those are.
+    """Return mean latents of training samples of some nodes [n] by class, in evaluation mode, and numbers of samples.
 
-    Latents are in evaluation mode, and are summed a chunk of nodes at a time.
-
-    Args:
-        data: The graph.
-        env: What pieces may use.
-        nodes: Which nodes, [n].
-        classes: C.
-        width: d_z.
-
-    Returns:
-        Means [n, C, d_z], 0 of a class that a node does not have, and counts [n, C].
+    These are [n, C, d_z], 0 of a class that a node does not have, and [n, C], for C ``classes`` and d_z the ``width``.
     """
     sums = torch.zeros(len(nodes), classes, width, dtype=data.x.dtype, device=data.x.device)
     counts = sums.new_zeros(len(nodes), classes)

@@ -150,10 +150,6 @@ def prototype_head(prototypes: Tensor, known: Tensor) -> Tensor:
 
     Returns:
         Weights and biases one behind the other, [..., C d_z + C].
-
-    Example:
-        >>> prototype_head(torch.tensor([[1.0], [3.0], [0.0]]), torch.tensor([True, True, False]))
-        tensor([  2.,   6.,   4.,  -1.,  -9., -15.])
     """
     weight = (2 * prototypes).masked_fill(~known[..., None], 0)
     bias = -prototypes.square().sum(-1).masked_fill(~known, 0)

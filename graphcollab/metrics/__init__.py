@@ -5,8 +5,14 @@ from __future__ import annotations
 from graphcollab.metrics.metric import METRICS, Metric, accuracy, as_metric, auc, mae, mse, score_rows
 from graphcollab.metrics.mixture_bound import label_distance, mixture_bound
 from graphcollab.metrics.node_latents import node_latents
-from graphcollab.metrics.overlap import class_overlap, weight_by_overlap
-from graphcollab.metrics.recovery import adjusted_rand_index, in_cluster_share, recovered_clusters, recovery_auc
+from graphcollab.metrics.recovery import (
+    adjusted_rand_index,
+    class_overlap,
+    in_cluster_share,
+    recovered_clusters,
+    recovery_auc,
+    weight_by_overlap,
+)
 from graphcollab.metrics.statistics import PairedDifference, paired_difference, summarize
 from graphcollab.metrics.traffic import (
     cluster_traffic,

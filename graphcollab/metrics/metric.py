@@ -16,8 +16,6 @@ from graphcollab.settings import checked
 
 __all__ = ["METRICS", "Metric", "accuracy", "as_metric", "auc", "mae", "mse", "score_rows"]
 
-Measure: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -52,7 +50,7 @@ class Metric:
 
     name: str
     higher_is_better: bool
-    measure: Measure = field(repr=False)
+    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = field(repr=False)
     undefined: str = ""
 
     @classmethod
@@ -211,10 +209,6 @@ def as_metric(metric: AnyMetric) -> Metric:
     Raises:
         ValueError: If the name is unknown (the message names the nearest), or a function does not say whether a larger
             value is a better one.
-
-    Example:
-        >>> as_metric("mse").higher_is_better
-        False
     """
     if isinstance(metric, Metric):
         return metric

@@ -113,18 +113,15 @@ def mixture_bound(
 
 @checked
 def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
-    """Return the distance between the label distributions of the two nodes of every edge, from 0 to 2.
+    """Return the distance between the label distributions of the two nodes of every edge, [E], float64.
 
-    It is the sum over labels c of abs(P_i(c) - P_j(c)), where P are shares among a node's training samples.
-    Where nodes differ by their labels only (label shift, the same inputs for a label everywhere), it estimates the
-    distance ||D_i - D_j||_1 of `mixture_bound`.
+    It is the sum over labels c of abs(P_i(c) - P_j(c)), where P are shares among a node's training samples: from 0 (the
+    same) to 2 (no label in common). Where nodes differ by their labels only (label shift, the same inputs for a label
+    everywhere), it estimates the distance ||D_i - D_j||_1 of `mixture_bound`.
 
     Args:
         tasks: The nodes' data, with class labels.
         edge_index: Edges j -> i, [2, E].
-
-    Shapes:
-        Output: [E], float64, from 0 (the same) to 2 (no label in common).
 
     Raises:
         ValueError: If targets are not class labels, or an edge is out of range.

@@ -1,4 +1,4 @@
-"""Does the learned graph show the true clusters, and which groups of nodes does it consist of?"""
+"""Does the learned graph show the structure of the tasks: true clusters, and classes that nodes share?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from graphcollab.checks import own_filter
 from graphcollab.metrics.edges import check_edges, pair_weights
 from graphcollab.settings import Count, Natural, Seed, checked
 
-__all__ = ["adjusted_rand_index", "in_cluster_share", "recovered_clusters", "recovery_auc"]
+__all__ = [
+    "adjusted_rand_index",
+    "class_overlap",
+    "in_cluster_share",
+    "recovered_clusters",
+    "recovery_auc",
+    "weight_by_overlap",
+]
 
 RESTARTS = 10  # Louvain's result depends on the order in which it visits nodes; the best of several is kept
 
@@ -34,11 +41,6 @@ def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missi
 
     Raises:
         ValueError: If shapes do not belong together, or an edge is out of range or occurs twice.
-
-    Example:
-        >>> edge_index = torch.tensor([[1, 2, 0], [0, 0, 1]])
-        >>> recovery_auc(edge_index, torch.tensor([0.8, 0.2, 0.1]), torch.tensor([0, 0, 1]))
-        0.875
     """
     weights = pair_weights(edge_index, edge_weight, cluster.numel()).cpu()
     judged = ~torch.eye(cluster.numel(), dtype=torch.bool)
@@ -202,3 +204,61 @@ def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: in
     # a graph that falls apart is what one hopes for, and pivoted QR does not care how its eigenvectors are rotated
     with own_filter("ignore", "Graph is not fully connected"):
         return list(map(int, search.fit_predict(affinity.numpy())))
+
+
+@checked
+def class_overlap(classes: Tensor) -> Tensor:
+    """Return which share of a receiver's classes a sender has too, for every ordered pair of nodes.
+
+    It is what Fig. 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ shows beside
+    the learned weights. The paper does not say what the share is of; where all nodes have equally many classes, as
+    there, it is the same for both nodes of a pair.
+
+    Args:
+        classes: Which classes each node has, such as ``tasks.classes``, [K, C], bool.
+
+    Shapes:
+        Output: [K, K], float64: receivers in rows, senders in columns; NaN in the rows of nodes without classes.
+
+    Raises:
+        ValueError: If classes are not bool of shape [K, C].
+    """
+    shared = _shared(classes)
+    return shared / shared.diagonal()[:, None]
+
+
+def _shared(classes: Tensor) -> Tensor:
+    """Return how many classes nodes have in common, [K, K], float64."""
+    if classes.dim() != 2 or classes.dtype != torch.bool:
+        raise ValueError(f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}")
+    return (classes.double() @ classes.double().t()).round()
+
+
+@checked
+def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
+    """Return mean weights against the number of classes that two nodes share.
+
+    It is what Fig. 7 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ shows.
+    All ordered pairs of different nodes count; a pair without an edge has weight 0.
+
+    Args:
+        edge_index: Edges j -> i, [2, E]. Self-loops are left out.
+        edge_weight: What i gives to j, [E].
+        classes: Which classes each node has, [K, C], bool.
+
+    Returns:
+        The numbers of shared classes that occur, ascending; of the ordered pairs with each the mean weight and its
+        standard deviation (of the population); and how many pairs they are. All four are [O].
+
+    Raises:
+        ValueError: If shapes do not belong together, or an edge is out of range or occurs twice.
+    """
+    shared = _shared(classes)
+    weights = pair_weights(edge_index, edge_weight, len(classes))
+    different = ~torch.eye(len(classes), dtype=torch.bool, device=classes.device)
+    weights = weights.where(~weights.isnan(), 0.0)[different]  # [K (K - 1)]
+    overlap, group, pairs = shared[different].long().unique(return_inverse=True, return_counts=True)
+    mean = scatter(weights, group, dim_size=len(overlap), reduce="mean")
+    std = scatter((weights - mean[group]).square(), group, dim_size=len(overlap), reduce="mean").sqrt()
+    return overlap, mean, std, pairs

@@ -48,14 +48,11 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
         raise ValueError(f"summarize expects one value per node, shape [K], got {list(values.shape)}")
     counted = values[~values.isnan()].sort(descending=not higher_is_better).values
     nodes = counted.numel()
-
-    def worst(percent: int) -> float:
-        return float(counted[: -(-nodes * percent // 100)].mean())
-
+    worst10, worst20 = (float(counted[: -(-nodes * percent // 100)].mean()) for percent in (10, 20))
     return {
         "mean": float(counted.mean()),
-        "worst10": worst(10),
-        "worst20": worst(20),
+        "worst10": worst10,
+        "worst20": worst20,
         "std": float(counted.std(correction=0)) if nodes else float("nan"),
         "nodes": nodes,
         "ignored": values.numel() - nodes,
@@ -102,11 +99,6 @@ def paired_difference(
 
     Raises:
         ValueError: If there is no pair, shapes differ, or a value is not finite.
-
-    Example:
-        >>> result = paired_difference([3.0, 5.0, 4.0], [2.0, 3.0, 1.0])
-        >>> round(result.mean, 3), round(result.low, 3), round(result.high, 3), round(result.p_value, 4)
-        (2.0, -0.484, 4.484, 0.0742)
     """
     a, b = torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64)
     if a.dim() != 1 or a.shape != b.shape or a.numel() == 0:

@@ -77,12 +77,6 @@ def cluster_traffic(graphs: Graphs, cluster: Tensor, downloaded: bool = False) -
     Returns:
         The mean over the receivers of each cluster, [T, C], and over all receivers, [T], float64; rounds and clusters
         ascend. NaN where none of them listened to anybody.
-
-    Example:
-        >>> edge_index, cluster = torch.tensor([[1, 2, 0, 0], [0, 0, 1, 2]]), torch.tensor([0, 0, 1])
-        >>> share, mean = cluster_traffic({1: (edge_index, torch.ones(4))}, cluster)
-        >>> share.tolist(), mean.tolist()
-        ([[0.75, 0.0]], [0.5])
     """
     cluster = cluster.cpu()
     clusters = cluster.unique()
@@ -103,10 +97,7 @@ def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, downloaded: b
 
 @checked
 def similarity_by_cluster(
-    scores: Graphs,
-    cluster: Tensor,
-    quantiles: tuple[Fraction, Fraction] = (0.1, 0.9),
-    pooled: bool = False,
+    scores: Graphs, cluster: Tensor, quantiles: tuple[Fraction, Fraction] = (0.1, 0.9), pooled: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return measured similarities inside and between clusters, round by round.
 

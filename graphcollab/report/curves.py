@@ -58,11 +58,6 @@ def accuracy_curves(
 
     Raises:
         ValueError: If there is no curve, or the seeds of a method have no round in common.
-
-    Example:
-        >>> figure = accuracy_curves({"local": [([1, 2], [0.5, 0.7]), ([1, 2], [0.5, 0.9])]})
-        >>> figure.axes[0].lines[0].get_ydata().tolist()
-        [50.0, 80.0]
     """
     require_some(curves, "at least one curve per method")
     found = {}

@@ -12,7 +12,6 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from graphcollab.files import write_whole
@@ -112,7 +111,6 @@ def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title
         overall = float((mean * pairs).sum() / pairs.sum())
         panel.axhline(overall, color=COLOURS[1], linestyle="--", linewidth=1, label="all pairs")
         panel.set(title=name, xlabel="shared classes\n(number of pairs)", xmargin=0.12)
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_xticks(overlap, [f"{o}\n({p:,})" for o, p in zip(overlap, pairs, strict=True)])
         tidy(panel)
     panels[0].set_ylabel("mixing weight (mean ± std)")

@@ -9,13 +9,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from graphcollab.metrics import (
-    adjusted_rand_index,
-    cluster_traffic,
-    contact_counts,
-    never_sampled,
-    recovery_auc,
-)
+from graphcollab.metrics import adjusted_rand_index, cluster_traffic, contact_counts, never_sampled, recovery_auc
 from graphcollab.metrics.edges import Graph, Graphs, pair_weights
 from graphcollab.report._text import mean_spread, require_some, text_table
 from graphcollab.settings import Count, Real, checked

@@ -64,11 +64,11 @@ def weight_heatmaps(
         raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
     matrices = {f"round {r}": pair_weights(*graphs[r], num_nodes, f"round {r}: ").cpu() for r in sorted(graphs)}
     every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
-    low, high = float(every.min()), float(every.max())
-    scale = ScalarMappable(PowerNorm(0.5, 0.0, high or 1.0), "magma_r")
-    if low < 0:
-        scale = ScalarMappable(Normalize(-max(high, -low), max(high, -low)), "PuOr_r")
-    first = None
+    most, first = float(every.abs().max()) or 1.0, None
+    if bool((every < 0).any()):
+        scale = ScalarMappable(Normalize(-most, most), "PuOr_r")
+    else:
+        scale = ScalarMappable(PowerNorm(0.5, 0.0, most), "magma_r")
     if classes is not None:
         first = 100 * class_overlap(classes.cpu())
         if len(first) != num_nodes:

@@ -35,13 +35,6 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
         reference: Name of the method that the others are compared with. Default: none is.
         percent: Whether to write shares in percent. Default: where the metric is a share.
         more: Further entries, such as a script's arguments.
-
-    Example:
-        >>> from graphcollab.train import Trial
-        >>> summary = dict(mean=0.5, worst10=0.25, worst20=0.25, std=0.125, bytes_per_node=8.0, seconds=2.0)
-        >>> text = results_json(Comparison([], {"local": [Trial("local", 0, {"lr": 0.1}, 0.75, summary)]}, True))
-        >>> json.loads(text)["methods"]["local"]["per_seed"][0]["worst10"]
-        25.0
     """
     scale = 100.0 if (comparison.share if percent is None else percent) else 1.0
 

@@ -7,7 +7,7 @@ numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -78,7 +78,8 @@ def results_table(
             cells[title] = number(scale * row[key], digits)
         cells |= {"sent per node": byte_size(row["bytes_per_node"]), "seconds": number(row["seconds"], 1)}
         if chosen:
-            cells["setting"] = _setting(row["settings"])
+            texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]
+            cells["setting"] = " or ".join(dict.fromkeys(text or MISSING for text in texts))
         header = [*cells]
         lines.append([*cells.values()])
     return text_table(header, lines, markdown)
@@ -256,8 +257,3 @@ def _count(values: Tensor) -> str:
     """Write the mean of whole numbers, with one decimal where it is not whole."""
     mean = float(values.mean())
     return MISSING if math.isnan(mean) else f"{mean:,.{0 if mean.is_integer() else 1}f}"
-
-
-def _setting(chosen: Sequence[Mapping[str, Any]]) -> str:
-    texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in chosen]
-    return " or ".join(dict.fromkeys(text or MISSING for text in texts))

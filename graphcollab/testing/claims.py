@@ -64,12 +64,7 @@ def require(holds: bool, message: str) -> None:
 
 
 def leaves(value: Any, name: str = "data") -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of every tensor and plain value inside a value.
-
-    Example:
-        >>> [name for name, _ in leaves({"a": 1, "b": [2, 3]})]
-        ['data.a', 'data.b.0', 'data.b.1']
-    """
+    """Yield the name and value of every tensor and plain value inside a value, such as ``("data.x", …)``."""
     if isinstance(value, Data):
         value = {key: value[key] for key in sorted(value.keys())}
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -85,12 +80,7 @@ def leaves(value: Any, name: str = "data") -> Iterator[tuple[str, Any]]:
 
 
 def differences(first: Any, second: Any) -> list[str]:
-    """Return the names of tensors and plain values that are not the same, bit for bit; NaN equals NaN.
-
-    Example:
-        >>> differences({"a": torch.ones(2), "b": 1}, {"a": torch.ones(2), "b": 2})
-        ['data.b']
-    """
+    """Return the names of tensors and plain values that are not the same, bit for bit; NaN equals NaN."""
     left, right = dict(leaves(first)), dict(leaves(second))
     return sorted(
         name

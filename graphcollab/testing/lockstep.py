@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -26,23 +25,19 @@ def poison(values: Tensor) -> Tensor:
     return ~values if values.dtype == torch.bool else torch.full_like(values, -(2**62))
 
 
-@dataclass
 class Meeting:
     """Where the processes of a lockstep run meet.
 
     Args:
         owners: The nodes of every process, ascending, [k] each; together all nodes.
-        moved: For every fetch and process, the remote nodes whose rows it got.
-        failure: The first error; all processes raise it.
     """
 
-    owners: Sequence[Tensor]
-    moved: list[list[Tensor]] = field(default_factory=list)
-    failure: BaseException | None = None
-
-    def __post_init__(self) -> None:
-        self.barrier = threading.Barrier(len(self.owners))
-        self.posted: list[Any] = [None] * len(self.owners)
+    def __init__(self, owners: Sequence[Tensor]) -> None:
+        self.owners = owners
+        self.moved: list[list[Tensor]] = []  # for every fetch and process, the remote nodes whose rows it got
+        self.failure: BaseException | None = None  # the first; all processes raise it
+        self.barrier = threading.Barrier(len(owners))
+        self.posted: list[Any] = [None] * len(owners)
 
     def exchange(self, process: int, verb: str, value: T) -> list[T]:
         """Post a value and return those of all processes, once all have posted one for the same verb."""

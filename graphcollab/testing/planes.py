@@ -12,7 +12,6 @@ from torch_geometric.data import Data
 
 from graphcollab.control.state import LOOP
 from graphcollab.piece import Field
-from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.testing.claims import TOLERANCE, AnyMethod, close, require
 from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
@@ -69,11 +68,9 @@ def check_planes(
         close(one, many, "train_loss", tolerance)
         for name in ("bytes_sent", "messages_sent", "bad_step", "trains", "serves", "isolated"):
             close(alone[name].double(), data[name].double(), name, tolerance)
-        for moved in meeting.moved:
-            strange = moved[p][~torch.isin(moved[p], senders)].tolist()
-            require(
-                not strange, f"the owner of {nodes.tolist()} was given rows of {strange}, whom none of them may hear"
-            )
+        given = torch.cat([moved[p] for moved in meeting.moved]) if meeting.moved else nodes[:0]
+        strange = given[~torch.isin(given, senders)].tolist()
+        require(not strange, f"the owner of {nodes.tolist()} was given rows of {strange}, whom none of them may hear")
 
 
 def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
@@ -103,7 +100,10 @@ def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
         if kind in ("models", "rows"):
             _only_rows_of(value, nodes, name)
         elif kind == "relation":
-            data[name] = _at_receivers(value, own, name)
+            known = own[value.edge_index[1]]  # the edges of ``last_graph`` are everybody's, its weights are not
+            strange = name != "last_graph" and not bool(known.all())
+            require(not strange, f"{name!r} has edges that only other processes' receivers know")
+            data[name] = replace(value, values=_only(value.values, known))
         else:
             known = own if kind == "per_node" else near[known_to]
             data[name] = _only(value, known)
@@ -115,13 +115,6 @@ def _only(values: Tensor, known: Tensor) -> Tensor:
     out = poison(values)
     out[known] = values[known]
     return out
-
-
-def _at_receivers(relation: Relation, own: Tensor, name: str) -> Relation:
-    """Return a relation that only receivers know; the edges of ``last_graph`` are everybody's, its weights are not."""
-    known = own[relation.edge_index[1]]
-    require(name == "last_graph" or bool(known.all()), f"{name!r} has edges that only other processes' receivers know")
-    return replace(relation, values=_only(relation.values, known))
 
 
 def _only_rows_of(value: object, nodes: Tensor, name: str) -> None:

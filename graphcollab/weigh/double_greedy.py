@@ -14,12 +14,12 @@ from torch_geometric.utils import scatter
 
 from graphcollab.engine import Rows
 from graphcollab.exchange.exchange import buffers_travel
-from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
 from graphcollab.piece import Field
 from graphcollab.rewire.draw import by_receiver, turns
 from graphcollab.settings import Buffers, Count
+from graphcollab.transport import Halo
 from graphcollab.typing import Env
 from graphcollab.weigh.peer_weights import AllPeers
 

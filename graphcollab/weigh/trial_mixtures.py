@@ -14,12 +14,12 @@ from torch_geometric.utils import scatter
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
-from graphcollab.halo import Halo
 from graphcollab.keyed import keyed_seed
 from graphcollab.metrics import accuracy
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Share
 from graphcollab.stack import Stacks
+from graphcollab.transport import Halo
 from graphcollab.typing import Env
 
 __all__ = ["TrialMixtures"]
