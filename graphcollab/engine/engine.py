@@ -174,8 +174,9 @@ class Engine:
             part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
 
         Returns:
-            Losses [R], gradients [R, P_part], and what models hold behind their parameters (running statistics) after
-            the pass, [R, columns - P]; None where rows are of several architectures.
+            Losses [R], which stay on the device since few look at them, gradients [R, P_part], and what models hold
+            behind their parameters (running statistics) after the pass, [R, columns - P]; None where rows are of
+            several architectures.
 
         Example:
             >>> from graphcollab.stack import ParamSpec
@@ -208,7 +209,7 @@ class Engine:
                 found.append((these, loss, grads[:, backend.spec.columns(part)], rest))
         order, losses, gradients, rests = zip(*found, strict=True)
         buffers = None if len(self._stacks(rows)) > 1 else in_order(rests, order)
-        return in_order(losses, order).cpu(), in_order(gradients, order), buffers
+        return in_order(losses, order), in_order(gradients, order), buffers
 
     def grad(
         self,

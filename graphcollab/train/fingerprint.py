@@ -79,6 +79,8 @@ def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
     """
     if isinstance(value, Tensor):
         yield f"tensor {name}", checksum(value)
+    elif isinstance(value, nn.Module):
+        yield from found_in(value.state_dict(), name)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from found_in(item, f"{name}[{key!r}]")
@@ -88,7 +90,7 @@ def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
     elif dataclasses.is_dataclass(value) and root(type(value)) == "graphcollab":
         for field in dataclasses.fields(value):
             yield from found_in(getattr(value, field.name), f"{name}.{field.name}")
-    elif not isinstance(value, (nn.Module, *PLAIN)):
+    elif not isinstance(value, PLAIN):
         yield f"code of {name}", fingerprint(value)
 
 

@@ -90,7 +90,7 @@ def join(
     newcomers = newcomers.to(old.x.device)
     heard = _allowed_edges(allowed, old.isolated, newcomers.num_nodes)
     known, count = old.num_nodes, newcomers.num_nodes
-    receiver = torch.arange(count, device=old.x.device)
+    receiver = torch.arange(count)
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
     weigh = method.weigh.for_newcomers(old, edges, (*result.tasks.names, *newcomers.names))
     if weigh is None:

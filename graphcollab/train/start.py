@@ -202,7 +202,7 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             pool = tasks.pools[split.pool]
             labels = pool.targets[split.index]
             pair = _pair(labels)
-            inputs, targets = pool.inputs[split.index[pair]], labels[pair]
+            inputs, targets = pool.inputs[split.index[pair.cpu()]], labels[pair]
             outputs = _outputs(judged, inputs, "take", f" ({name})")
             if not isinstance(outputs, Tensor):
                 raise TypeError(
