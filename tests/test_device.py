@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 import torch
-from graphcollab.nn.mixers import Mixers
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
