@@ -5,10 +5,9 @@ from __future__ import annotations
 from graphcollab.rewire.adaptive import AdaptivePeers
 from graphcollab.rewire.choose_center import ChooseCenter
 from graphcollab.rewire.draw import Candidates
-from graphcollab.rewire.greedy import GreedyPeers
-from graphcollab.rewire.sampler import PeerSampler
+from graphcollab.rewire.sampler import GreedyPeers, PeerSampler
 from graphcollab.rewire.scheduled import ApplyTransform, SampleNodes, sample_nodes
-from graphcollab.rewire.task_distances import Encoder, TaskDistances
+from graphcollab.rewire.task_distances import Encoder
 from graphcollab.rewire.task_peers import TaskPeers
 from graphcollab.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen, NeighborBag
 
@@ -25,7 +24,6 @@ __all__ = [
     "NeighborBag",
     "PeerSampler",
     "SampleNodes",
-    "TaskDistances",
     "TaskPeers",
     "sample_nodes",
 ]

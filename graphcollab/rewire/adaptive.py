@@ -12,9 +12,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
-from graphcollab.rewire.draw import Candidates, by_receiver, turns
+from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.sampler import PeerSampler, nothing_known
 from graphcollab.settings import Count, Positive, Share
 from graphcollab.typing import Env
@@ -44,11 +45,11 @@ class AdaptivePeers(PeerSampler):
             is 0.2). None: τ stays.
         unknown: Others are met with probability ``"epsilon"`` (the text), or as if their similarity were ``"zero"``
             (the authors' code), which explores more.
-        epsilon: ε.
+        epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`; None: only what a node measured counts.
-        share: What nodes tell: what they ``"measured"`` (the thesis' code), or ``"all"`` they know. Read literally,
-            the text is the latter, with estimates kept: a peer shares its whole map s_k, and clients that are not in
-            s_i are added. An estimate can come from far away then, and everybody soon knows everybody.
+        share: What nodes tell: what they ``"measured"`` (the thesis' code), so an estimate is two steps away, or
+            ``"all"`` they know, as the text says if read literally. An estimate can come from far away then, and
+            everybody soon knows everybody.
         limit: Peers that a node remembers at most, the most similar ones; None: all it knows of.
 
     Shapes:
@@ -144,17 +145,7 @@ def update_memory(
             most similar but no more than it is similar itself (``"bounded"``), or nobody (None). Without a bound a few
             nodes that have fallen for another cluster recommend that cluster to their own, highly and one node after
             the other.
-        share: ``"measured"``: nodes tell what they measured, so an estimate is two steps away; ``"all"``: they also
-            pass on what they were told.
-
-    Example:
-        Fig. 2.2 of the thesis: 0 meets 1 and 2, to which it has similarity 1 and 10; 1 knows 3, and 2 knows 3 and 4.
-
-        >>> known = Relation(torch.tensor([[3, 3, 4], [1, 2, 2]]), torch.tensor([[9.0, 1], [2, 1], [4, 1]]), (5, 5))
-        >>> met = torch.tensor([[1, 2], [0, 0]])
-        >>> after = update_memory(known, met, torch.tensor([1.0, 10.0]), torch.arange(5))
-        >>> {j: s for j, i, s in zip(*after.edge_index.tolist(), after.values[:, 0].tolist()) if i == 0}
-        {1: 1.0, 2: 10.0, 3: 2.0, 4: 4.0}
+        share: What nodes tell, see `AdaptivePeers`.
     """
     many = memory.size[0]
     measured = torch.stack([score.double(), torch.ones_like(score, dtype=torch.float64)], 1)
@@ -186,9 +177,7 @@ def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
 
 def _shared(memory: Relation, share: str) -> Relation:
     """Return what nodes tell others: what they measured, or all they know."""
-    if share == "all":
-        return memory
-    return memory.select(memory.values[:, 1] > 0)
+    return memory if share == "all" else memory.select(memory.values[:, 1] > 0)
 
 
 def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_step: str) -> tuple[Tensor, Tensor]:

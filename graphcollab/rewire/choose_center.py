@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -48,12 +49,12 @@ class ChooseCenter(Rewiring):
     Args:
         clusters: C.
         part: Part of the model that centres are of; the rest of it is the node's own.
-        buffers: ``"average"``: a centre has buffers (running statistics) of its own; ``"keep"``: they stay with the
-            node.
-        centers: Centres to start from, [C, P_part]. Default: drawn by `draw_centers`.
+        buffers: ``"average"``: a centre has buffers of its own; ``"keep"``: they stay with the node.
+        centers: Centres to start from, [C, P_part], all different. Default: drawn by `draw_centers`.
         samples: Training samples that a node looks at to choose, drawn anew every round. Default: all.
         redraws: How often other centres may be drawn if some centre gets too few nodes at the start; the draw in which
-            the rarest centre has most nodes is taken. Authors' code redraws likewise, without limit.
+            the rarest centre has most nodes is taken. Authors' code redraws likewise, without limit. Not with
+            ``centers``.
         least_share: Share of the nodes that every centre should get then. Default: half of an equal share.
         patience: Rounds after which an unused centre is reported.
         also: What else is rewired, for example `SampleNodes`.
@@ -61,18 +62,12 @@ class ChooseCenter(Rewiring):
             them are allowed to hear each other.
 
     Shapes:
-        Keeps ``centers``, by part [C, P_part] each, one component's after the other's, ``center_count``, C, ``server``,
-        every node's link to its centre, and ``unused``: for how many rounds in a row nobody chose a centre, [C], and
-        whether that was said. Writes ``x``.
+        Keeps ``centers``, by part [C, P_part] each, one component's after the other's, and ``unused``: for how many
+        rounds in a row nobody chose a centre, [C], and whether that was said. Writes ``x``.
 
     Raises:
         ValueError: If there are more centres than nodes, ``least_share`` is above an equal one, the centres given do
-            not fit, are not finite or not all different (nobody could choose the second of two), or nodes that are
-            connected may not hear each other.
-
-    Example:
-        >>> ChooseCenter(clusters=4, redraws=10).redraws
-        10
+            not fit, are not finite or not all different, or nodes that are connected may not hear each other.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -83,6 +78,7 @@ class ChooseCenter(Rewiring):
     )
     travels: ClassVar[str] = "every centre, down to every node that chooses"
     beyond_edges: ClassVar[bool] = True
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     clusters: Count = 2
     part: str = "all"
@@ -94,8 +90,6 @@ class ChooseCenter(Rewiring):
     patience: Count = 5
     also: Rewiring = field(default_factory=Rewiring)
     incomplete: Incomplete = "refuse"
-
-    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,7 +136,6 @@ class ChooseCenter(Rewiring):
 
     def _begin(self, data: Data, env: Env, group: Tensor) -> Centers:
         """Return the centres to start from; where others are drawn, every group of nodes has those that suit it."""
-        wanted = self.least_share or 0.5 / self.clusters
         groups = max(int(group.max()) + 1, 1)
         best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
         if not self.redraws:
@@ -158,7 +151,7 @@ class ChooseCenter(Rewiring):
             for part, rows in centers.items():
                 before = best[part].view(groups, *rows.shape)  # [G, C, P]
                 best[part] = torch.where(beside(better[:, None, None], rows), rows, before).flatten(0, 1)
-            most, done = torch.where(better, share, most), done | (share >= wanted)
+            most, done = torch.where(better, share, most), done | (share >= (self.least_share or 0.5 / self.clusters))
             if bool(done.all()):
                 break
         return best
@@ -224,12 +217,10 @@ def _check_centers(centers: Tensor, clusters: int) -> None:
     bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()
     if len(bad):
         raise ValueError(f"centers must be finite: centre {int(bad[0])} has numbers that are not")
-    for first in range(clusters):
-        same = (centers[first + 1 :] == centers[first]).all(1).nonzero().flatten()
-        if len(same):
+    for first, second in itertools.combinations(range(clusters), 2):
+        if torch.equal(centers[first], centers[second]):
             raise ValueError(
-                f"centers must all be different: {first} and {first + 1 + int(same[0])} are the same, and nobody would "
-                "choose the second"
+                f"centers must all be different: {first} and {second} are the same, and nobody would choose the second"
             )
 
 

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.keyed import keyed_uniform
+from graphcollab.ops.by_receiver import by_receiver, turns
 
-__all__ = ["Candidates", "by_receiver", "draw_peers", "turns"]
+__all__ = ["Candidates", "draw_peers"]
 
 _KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
 
@@ -28,11 +29,6 @@ class Candidates:
         owner: Which list every receiver draws from, [K].
         ranked: The nodes in ascending order of ``node_id``, [K].
         rank: Place of every node in that order, [K].
-
-    Example:
-        >>> everybody = Candidates.of(Data(num_nodes=4, node_id=torch.arange(4), isolated=torch.zeros(4).bool()))
-        >>> everybody.peers.tolist(), everybody.key.numel()
-        ([3, 3, 3, 3], 4)
     """
 
     key: Tensor
@@ -52,8 +48,7 @@ class Candidates:
         """
         count = data.num_nodes
         ranked = data.node_id.argsort()
-        rank = torch.empty_like(ranked)
-        rank[ranked] = torch.arange(count, device=ranked.device)
+        rank = ranked.argsort()
         group = torch.zeros_like(ranked) if group is None else group
         hears = group if hears is None else hears
         away = data.isolated | ~data.present if "present" in data else data.isolated
@@ -61,43 +56,37 @@ class Candidates:
             sender, receiver = data.allowed.edge_index
             fits = (group[sender] == hears[receiver]) & ~(away[sender] | away[receiver])
             key = receiver[fits] * count + rank[sender[fits]]
-            owner = torch.arange(count, device=ranked.device)
+            hears = torch.arange(count, device=ranked.device)
         else:
             key = (group * count + rank)[~away]
-            owner = hears
-        return cls(key.sort().values, owner, ranked, rank)
-
-    @property
-    def num_nodes(self) -> int:
-        """K."""
-        return len(self.rank)
+        return cls(key.sort().values, hears, ranked, rank)
 
     @cached_property
     def begin(self) -> Tensor:
         """Where every receiver's list begins in ``key``, [K]."""
-        return torch.searchsorted(self.key, self.owner * self.num_nodes)
+        return torch.searchsorted(self.key, self.owner * len(self.rank))
 
     @cached_property
     def length(self) -> Tensor:
         """How many nodes are in every receiver's list, [K]."""
-        return torch.searchsorted(self.key, (self.owner + 1) * self.num_nodes) - self.begin
+        return torch.searchsorted(self.key, (self.owner + 1) * len(self.rank)) - self.begin
 
     @cached_property
     def peers(self) -> Tensor:
         """How many nodes every receiver may listen to, itself left out, [K]."""
-        node = torch.arange(self.num_nodes, device=self.rank.device)
+        node = torch.arange(len(self.rank), device=self.rank.device)
         return self.length - (self.place(node, node) >= 0).long()
 
     def place(self, receiver: Tensor, sender: Tensor) -> Tensor:
         """Return the place of senders in their receivers' lists, [M]; -1 where they are not in them."""
-        wanted = self.owner[receiver] * self.num_nodes + self.rank[sender]
+        wanted = self.owner[receiver] * len(self.rank) + self.rank[sender]
         found = torch.searchsorted(self.key, wanted)
-        there = self.key[found.clamp(max=max(len(self.key) - 1, 0))] == wanted if len(self.key) else wanted < 0
+        there = torch.cat([self.key, self.key.new_full((1,), -1)])[found] == wanted
         return torch.where(there, found - self.begin[receiver], -1)
 
     def node(self, receiver: Tensor, place: Tensor) -> Tensor:
         """Return the nodes at given places of their receivers' lists, [M]."""
-        return self.ranked[self.key[self.begin[receiver] + place] % self.num_nodes]
+        return self.ranked[self.key[self.begin[receiver] + place] % len(self.rank)]
 
 
 def draw_peers(
@@ -128,15 +117,8 @@ def draw_peers(
     Returns:
         Edges sender → receiver, [2, D], sorted by receiver and time of arrival, and the share of every edge's rate in
         all rates of its receiver, [D]: the probability to be drawn first.
-
-    Example:
-        >>> from torch_geometric.data import Data
-        >>> everybody = Candidates.of(Data(num_nodes=5, node_id=torch.arange(5), isolated=torch.zeros(5).bool()))
-        >>> edges, share = draw_peers(everybody, torch.tensor([0, 3]), 4, (0,))
-        >>> edges[1].tolist(), sorted(edges[0, :4].tolist()), share.tolist()[:2]
-        ([0, 0, 0, 0, 3, 3, 3, 3], [1, 2, 3, 4], [0.25, 0.25])
     """
-    many, rank = candidates.num_nodes, candidates.rank
+    many, rank = len(candidates.rank), candidates.rank
     known = receiver.new_empty(2, 0) if known is None else known
     rate = torch.as_tensor(rate, dtype=torch.float64, device=receiver.device).expand(known.shape[1])
     rest = torch.as_tensor(rest, dtype=torch.float64, device=receiver.device).expand(many)
@@ -201,17 +183,3 @@ def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, man
     before = place - turns(listener, many)
     ahead = torch.searchsorted(listener * (many + 1) + before, receiver * (many + 1) + number, right=True)
     return number + ahead - (excluded.cumsum(0) - excluded)[receiver]
-
-
-def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
-    """Return the order of entries by receiver, of one receiver by ascending keys, the first one first, [N]."""
-    order = torch.arange(len(receiver), device=receiver.device)
-    for key in (*reversed(keys), receiver):
-        order = order[key[order].argsort(stable=True)]
-    return order
-
-
-def turns(receiver: Tensor, many: int) -> Tensor:
-    """Return the place of every entry among its receiver's, [N]; entries are sorted by receiver, below ``many``."""
-    per = torch.bincount(receiver, minlength=many)
-    return torch.arange(len(receiver), device=receiver.device) - (per.cumsum(0) - per)[receiver]

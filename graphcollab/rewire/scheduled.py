@@ -73,9 +73,5 @@ class SampleNodes(Rewiring):
 
 
 def sample_nodes(fraction: float) -> Rewiring:
-    """Return the rewiring under which a share of the nodes works: `SampleNodes`, or none where it is 1.
-
-    Raises:
-        ValueError: If the share is not in (0, 1].
-    """
+    """Return the rewiring under which a share of the nodes works: `SampleNodes`, or none where it is 1."""
     return Rewiring() if fraction == 1 else SampleNodes(fraction)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.ops import matching_distances
 from graphcollab.tasks import Tasks
 
-__all__ = ["Encoder", "Reduce", "TaskDistances", "center_distances", "code_centers"]
+__all__ = ["Encoder", "Reduce", "center_distances", "code_centers"]
 
 Encoder = Callable[[Tensor], Tensor]
 """Turns samples [n, ...] into codes [n, D]."""
@@ -27,24 +27,6 @@ _CLUSTER_STREAM = 130
 _LIMIT = threading.Lock()
 RESTARTS = 10  # k-means keeps the best of so many; with one alone, nodes with the same task seem far apart
 BATCH = 1024
-
-
-class TaskDistances(NamedTuple):
-    """Distances between the nodes' tasks.
-
-    Args:
-        distance: Root mean square distance of matched centres.
-        published: The same on the scale of the authors' code, which divides by the number of matched centres n where a
-            root mean square divides by √n.
-        spacing: Root mean square distance of a centre to the nearest other one of its own node; NaN if no node has two.
-
-    Shapes:
-        distance, published: [K, K].
-    """
-
-    distance: Tensor
-    published: Tensor
-    spacing: float
 
 
 @torch.no_grad()
@@ -64,12 +46,6 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
     Raises:
         ValueError: If the encoder cannot take the samples, codes are not one finite row of numbers per sample, or
             samples are integers and there is no encoder.
-
-    Example:
-        >>> x, y = torch.tensor([[0.0], [0.0], [4.0], [6.0]]), torch.tensor([0, 0, 1, 1])
-        >>> tasks = Tasks.from_samples([(x, y), (x[:2], y[:2])], val_fraction=0.0)
-        >>> code_centers(tasks).squeeze(2).sort(1).values.tolist()
-        [[0.0, 5.0], [0.0, nan]]
     """
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
@@ -88,7 +64,7 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
     return padded
 
 
-def center_distances(centers: Tensor, reduce: Reduce | None = None) -> TaskDistances:
+def center_distances(centers: Tensor, reduce: Reduce | None = None) -> tuple[Tensor, Tensor, float]:
     """Return the distances between nodes, given their centres.
 
     Args:
@@ -96,17 +72,14 @@ def center_distances(centers: Tensor, reduce: Reduce | None = None) -> TaskDista
         reduce: What the server makes of all centres together before it compares them: ``"pca"`` takes the two principal
             components. Default: nothing.
 
+    Returns:
+        The root mean square distances of matched centres, [K, K]; the same on the scale of the authors' code, which
+        divides by the number of matched centres n where a root mean square divides by √n, [K, K]; and the root mean
+        square distance of a centre to the nearest other one of its own node, NaN if no node has two.
+
     Raises:
         ValueError: If there are codes of another length than others, or what ``reduce`` returns is not one finite row
             per centre.
-
-    Example:
-        >>> centers = torch.tensor([[[0.0], [4.0]], [[4.0], [1.0]], [[4.0], [torch.nan]]])
-        >>> distances = center_distances(centers)
-        >>> distances.published.square(), distances.spacing
-        (tensor([[0.0000, 0.2500, 0.0000],
-                [0.2500, 0.0000, 0.0000],
-                [0.0000, 0.0000, 0.0000]], dtype=torch.float64), 3.5355339059327378)
     """
     there = ~centers[..., 0].isnan()
     sizes = there.sum(1).cpu()
@@ -114,7 +87,7 @@ def center_distances(centers: Tensor, reduce: Reduce | None = None) -> TaskDista
     distance = matching_distances(points, sizes)
     matched = torch.minimum(sizes[:, None], sizes)
     spacing = torch.stack([_spacing(own) for own in points.split(sizes.tolist())])
-    return TaskDistances(distance, distance / matched.sqrt(), float(spacing.nanmean().sqrt()))
+    return distance, distance / matched.sqrt(), float(spacing.nanmean().sqrt())
 
 
 def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -> Tensor:
@@ -125,10 +98,10 @@ def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -
         pieces = [encoder(inputs[some]) for some in index.split(BATCH)]
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(f"the encoder cannot take {inputs.dtype} of shape {[*inputs.shape[1:]]}: {error}") from error
-    for piece, some in zip(pieces, index.split(BATCH), strict=True):
-        if not isinstance(piece, Tensor) or piece.dim() != 2 or len(piece) != len(some):
+    for piece, some in zip(pieces, map(len, index.split(BATCH)), strict=True):
+        if not isinstance(piece, Tensor) or piece.dim() != 2 or len(piece) != some:
             shape = tuple(piece.shape) if isinstance(piece, Tensor) else type(piece).__name__
-            raise ValueError(f"the encoder must turn {len(some)} samples into codes [{len(some)}, D], got {shape}")
+            raise ValueError(f"the encoder must turn {some} samples into codes [{some}, D], got {shape}")
     codes = torch.cat(pieces).double().cpu()
     if not bool(torch.isfinite(codes).all()):
         raise ValueError(f"the encoder's codes of the samples of {name!r} are not finite")

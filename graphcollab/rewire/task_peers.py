@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import zlib
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -14,7 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.piece import Field, Rewiring
 from graphcollab.rewire.sampler import connect
-from graphcollab.rewire.task_distances import Encoder, Reduce, TaskDistances, center_distances, code_centers
+from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
@@ -34,8 +33,7 @@ class TaskPeers(Rewiring):
         d_{ij} = \min_\pi \frac{1}{n} \sqrt{\sum_{c \in C_i} \lVert c - \pi(c) \rVert^2}, \qquad
         A_{ij} = [d_{ij} < \text{threshold}]
 
-    where π matches the smaller of two sets with as many centres of the larger, n of them. So a node with some of the
-    classes of another is near it, in either direction: A is symmetric.
+    where π matches the smaller of two sets with as many centres of the larger, n of them.
 
     A threshold has the scale of the codes (the authors take 1, on UMAP's), which nobody knows beforehand. The default
     therefore measures by the nodes themselves, with
@@ -49,11 +47,6 @@ class TaskPeers(Rewiring):
     nodes with equally distributed data stay together, and clusters fall apart where there is a gap. With ``groups``
     there is no threshold: average linkage of the distances √n d makes disjoint groups. (The authors group the rows of
     A; with the distances themselves no threshold need be known.)
-
-    Of ten draws of digits, raw, at eight nodes in two clusters (`graphcollab.tasks.class_clusters`), the default found
-    the clusters exactly in all ten where they have classes of their own, in three to five where they share four of ten
-    classes (91 % of all pairs), and one block in nine where there is one cluster; ``groups=2`` found all. With
-    ``reduce="pca"`` that was 6 to 10, none (61 %) and one, so codes are compared as they are unless told otherwise.
 
     Where this is not the authors' code: they compare centres in two dimensions, by UMAP, which is
     ``reduce=umap.UMAP(random_state=0).fit_transform`` here. They train a convolutional autoencoder on other, public
@@ -71,11 +64,9 @@ class TaskPeers(Rewiring):
         encoder: A module or function from samples [n, ...] to codes [n, D]. Of a module a copy is taken, in evaluation
             mode; its parameters and buffers are counted as sent. Of a function no size is known, and nothing is
             counted. Default: samples are their own codes, and no encoder is sent.
-        centers: Centres per node. Default: the number of classes among its training samples, or 2 where labels are no
-            classes.
+        centers: Centres per node. Default: as `code_centers` has it.
         reduce: What the server makes of all centres before it compares them: ``"pca"`` (two principal components) or a
             function of a NumPy array [n, D] that returns one [n, D']. It gets them in ascending order of ``node_id``.
-            Default: nothing.
         threshold: Nodes below this d are connected. Default: ``window`` decides.
         window: Between which r the threshold lies; see above. Twice the same number is a threshold by itself.
         groups: Number of disjoint groups, in every connected component, instead of a threshold.
@@ -85,15 +76,14 @@ class TaskPeers(Rewiring):
         Keeps ``coded`` [K], who has sent its centres. Sets ``edge_index``, with a self-loop at every node.
 
     Raises:
-        TypeError: If the encoder is no function.
-        ValueError: If a setting is out of its range, both a threshold and groups are asked for, there are fewer nodes
-            than groups, no node has two centres and no threshold was given, or an edge that is given has no path back.
+        ValueError: If both a threshold and groups are asked for, there are fewer nodes than groups, no node has two
+            centres and no threshold was given, or an edge that is given has no path back.
 
     Example:
         >>> x, y = torch.tensor([[0.0], [1.0], [8.0], [9.0]]), torch.tensor([0, 1, 2, 3])
         >>> tasks = Tasks.from_samples([(x[:2], y[:2]), (x[:2] + 0.1, y[:2]), (x[2:], y[2:])], val_fraction=0.0)
-        >>> distances = TaskPeers().distances(tasks)
-        >>> distances.distance[0], round(distances.spacing, 6)
+        >>> distance, _, spacing = TaskPeers().distances(tasks)
+        >>> distance[0], round(spacing, 6)
         (tensor([0.0000, 0.1000, 8.0000], dtype=torch.float64), 1.0)
     """
 
@@ -108,7 +98,6 @@ class TaskPeers(Rewiring):
     window: tuple[Positive, Positive] = (0.55, 0.85)
     groups: Count | None = None
     also: Rewiring = field(default_factory=Rewiring)
-    encoder_checksum: str | None = field(default=None, init=False)  # a module's text does not tell its parameters
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +107,6 @@ class TaskPeers(Rewiring):
             raise ValueError(f"groups={self.groups} needs no threshold, got {self.threshold}: leave one of the two out")
         if isinstance(self.encoder, nn.Module):
             object.__setattr__(self, "encoder", copy.deepcopy(self.encoder).eval())
-            object.__setattr__(self, "encoder_checksum", _checksum(self.encoder))
 
     def init(self, data: Data, env: Env) -> Data:
         """Look at the tasks and connect the nodes."""
@@ -135,16 +123,12 @@ class TaskPeers(Rewiring):
         there = env.attend.members(data, data.round)
         return self._connect(data, env, there) if bool((there & ~data.isolated & ~data.coded).any()) else data
 
-    def distances(self, tasks: Tasks, seed: Seed = 0) -> TaskDistances:
-        """Return the distances between nodes, for example to choose a threshold.
-
-        Args:
-            tasks: The nodes' data.
-            seed: Seed of the run.
-        """
+    def distances(self, tasks: Tasks, seed: Seed = 0) -> tuple[Tensor, Tensor, float]:
+        """Return √n d, d and the distance of a node's own centres, of which r is made: to choose a threshold."""
         order = tasks.ids.argsort()
-        found, place = center_distances(self._centers(tasks, order, seed), self.reduce), order.argsort().cpu()
-        return TaskDistances(found.distance[place][:, place], found.published[place][:, place], found.spacing)
+        place = order.argsort().cpu()
+        distance, published, spacing = center_distances(self._centers(tasks, order, seed), self.reduce)
+        return distance[place][:, place], published[place][:, place], spacing
 
     def _centers(self, tasks: Tasks, nodes: Tensor, seed: int) -> Tensor:
         return code_centers(tasks.select(nodes), self.encoder, self.centers, seed)
@@ -167,26 +151,26 @@ class TaskPeers(Rewiring):
         for p in part[nodes].unique():
             some = (part[nodes] == p).nonzero().flatten()
             may = _may_hear(data, nodes[some])
-            near = self._near(center_distances(centers[some.to(centers.device)], self.reduce), (may | may.T).cpu())
+            near = self._near(*center_distances(centers[some.to(centers.device)], self.reduce), (may | may.T).cpu())
             edges.append(nodes[some][(near.to(may.device) & may).nonzero().T.flip(0)])
         data = connect(data, torch.cat(edges, 1))
         data.coded = known
         return data
 
-    def _near(self, distances: TaskDistances, pairs: Tensor) -> Tensor:
+    def _near(self, distance: Tensor, published: Tensor, spacing: float, pairs: Tensor) -> Tensor:
         """Return whose tasks are near, A [n, n]; ``pairs`` [n, n] are those among which a gap is looked for."""
-        count = len(distances.distance)
+        count = len(distance)
         if self.groups is not None:
-            group = _groups(distances.distance, min(self.groups, count))
+            group = _groups(distance, min(self.groups, count))
             return group[:, None] == group
         if self.threshold is not None:
-            return distances.published < self.threshold
-        if not distances.spacing > 0 and count > 1:
+            return published < self.threshold
+        if not spacing > 0 and count > 1:
             raise ValueError(
                 "no node has two centres that differ, so there is nothing to measure distances by: give threshold=..., "
                 "groups=... or centers=2"
             )
-        ratio = distances.distance / distances.spacing
+        ratio = distance / spacing
         first, second = torch.triu_indices(count, count, 1)
         looked_at = pairs[first, second]
         return ratio < _widest_gap(ratio[first, second][looked_at], *self.window)
@@ -195,14 +179,12 @@ class TaskPeers(Rewiring):
 def _may_hear(data: Data, nodes: Tensor) -> Tensor:
     """Return which of some nodes may hear which others, receivers in rows, [n, n]."""
     count, there = len(nodes), ~data.isolated[nodes]
+    may = torch.ones(count, count, dtype=torch.bool, device=nodes.device).fill_diagonal_(False)
     if "allowed" in data:
         place = torch.full_like(data.node_id, -1).index_copy_(0, nodes, torch.arange(count, device=nodes.device))
         sender, receiver = place[data.allowed.edge_index]
         inside = (sender >= 0) & (receiver >= 0)
-        may = torch.zeros(count, count, dtype=torch.bool, device=nodes.device)
-        may[receiver[inside], sender[inside]] = True
-    else:
-        may = ~torch.eye(count, dtype=torch.bool, device=nodes.device)
+        may = torch.zeros_like(may).index_put_((receiver[inside], sender[inside]), may.new_ones(()))
     return may & there & there[:, None]
 
 
@@ -223,15 +205,6 @@ def _groups(distance: Tensor, count: int) -> Tensor:
         return torch.ones(1, dtype=torch.int64)
     tree = linkage(squareform(distance.numpy()), "average")
     return torch.from_numpy(fcluster(tree, count, "maxclust")).long()
-
-
-def _checksum(module: nn.Module) -> str:
-    """Return a checksum of a module's parameters and buffers."""
-    value = 0
-    for tensor in module.state_dict().values():
-        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        value = zlib.crc32(content.numpy().data, value)
-    return f"{value:08x}"
 
 
 def _size(encoder: Encoder | None) -> int:

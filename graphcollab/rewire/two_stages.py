@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler, add_up, chosen_edges, nothing_known
@@ -48,7 +49,7 @@ class CountChosen(PeerSampler):
         edges = data.edge_index[:, chosen_edges(data, env)]
         data = copy.copy(data)
         data.chosen = add_up(data.chosen, edges, torch.ones_like(edges[0]))
-        data.chosen_rounds = data.chosen_rounds + torch.zeros_like(data.node_id).index_fill_(0, edges[1], 1)
+        data.chosen_rounds = data.chosen_rounds + (torch.bincount(edges[1], minlength=data.num_nodes) > 0)
         return data
 
 
@@ -118,8 +119,8 @@ class KeepChosen(PeerSampler):
         receiver = data.edge_index[1]
         chosen = chosen_edges(data, env)
         if "edge_member" in data:
-            chose = torch.zeros_like(data.trains).index_fill_(0, receiver[chosen], True)
-            chosen = chosen | (data.edge_member & ~chose[receiver] & env.plane.known(receiver))
+            idle = ~receives(chosen, receiver, data.num_nodes)[receiver]
+            chosen = chosen | (data.edge_member & idle & env.plane.known(receiver))
         old = data.edge_index[:, chosen & data.trains[receiver]]
         return _with_new(self, data, env, round_, old, old)
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from graphcollab.weigh.classifiers import ClassifierSimilarity, HeadAffinity
 from graphcollab.weigh.double_greedy import DoubleGreedy
 from graphcollab.weigh.first_order_gain import FirstOrderGain
-from graphcollab.weigh.fixed import KeepWeights, Metropolis, NoWeights, SampleCounts, Uniform
+from graphcollab.weigh.formulas import (
+    KeepWeights,
+    Metropolis,
+    NoWeights,
+    SampleCounts,
+    SimilarityWeights,
+    SimplexWeights,
+    Uniform,
+)
 from graphcollab.weigh.gradient_alignment import GradientAlignment
 from graphcollab.weigh.learned import ChannelAttention, LearnedLogits
 from graphcollab.weigh.peer_weights import AllPeers, AugmentBags, BestPeers, PeerWeights
-from graphcollab.weigh.score_weights import SimilarityWeights, SimplexWeights
 from graphcollab.weigh.similarity import (
     CosineUpdates,
     CosineWeights,

@@ -13,22 +13,19 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.control.at_work import edges_in_use, has_neighbors
+from graphcollab.control.at_work import crossing_edges, has_neighbors
 from graphcollab.ops import project_simplex
+from graphcollab.ops.by_receiver import shares
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
-from graphcollab.weigh.fixed import require_self_loops
+from graphcollab.weigh.formulas import Uniform, require_self_loops
 
 __all__ = ["ClassifierSimilarity", "HeadAffinity", "affinity_weights", "check_head", "head_cosines"]
 
 
 def check_head(data: Data, part: str) -> int:
-    """Check that a part is one linear layer that nodes have in common; return its number of floats, with the bias.
-
-    Raises:
-        ValueError: If it is something else, or has different shapes in different architectures.
-    """
+    """Check that a part is one linear layer that nodes have in common; return its number of floats, with the bias."""
     width = data.x.part(part).shape[1]
     layout = data.x.specs[0].part_layout(part)
     classes = layout[0][0] if layout and len(layout[0]) == 2 else 0
@@ -44,15 +41,14 @@ def check_head(data: Data, part: str) -> int:
 def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Tensor:
     """Return the cosine of the classifiers at the two ends of every edge, [E], float64.
 
+    It is 0 where a classifier is zero or not finite.
+
     Args:
         data: The graph.
         env: What pieces may use.
         part: The classifier, one linear layer.
         per_class: Mean over the classes of the cosines of their weight vectors, without the bias, instead of the cosine
             of the whole part. A class whose weights are zero counts as 0.
-
-    Returns:
-        0 where a classifier is zero or not finite.
     """
     rows, edge_index = data.x.part(part), data.edge_index
     if not per_class:
@@ -65,20 +61,9 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
 def affinity_weights(values: Tensor, receiver: Tensor, num_nodes: int) -> Tensor:
     r"""Return pFedSim's weights of similarities, :math:`-\log(1 - s)` over its sum for every receiver.
 
-    Args:
-        values: s of every edge, from 0 to less than 1; every receiver has one that is not 0.
-        receiver: The edges' receivers.
-        num_nodes: K.
-
-    Shapes:
-        values, receiver, output: [E].
-
-    Example:
-        >>> affinity_weights(torch.tensor([0.9999, 0.5, 0.0]), torch.tensor([0, 0, 0]), 1)
-        tensor([0.9300, 0.0700, 0.0000])
+    The similarities, [E], are at least 0 and less than 1; every receiver has one that is not 0.
     """
-    affinity = -torch.log1p(-values)
-    return affinity / scatter(affinity, receiver, dim_size=num_nodes)[receiver]
+    return shares(-torch.log1p(-values), receiver, num_nodes)
 
 
 @dataclass(frozen=True)
@@ -111,19 +96,14 @@ class HeadAffinity(Weigher):
 
     Raises:
         ValueError: If the classifier is not one linear layer that all nodes have in common, or a node has no self-loop.
-
-    Example:
-        >>> HeadAffinity(cap=0.99)
-        HeadAffinity(part='backbone', head='head', cap=0.99)
     """
 
     travels: ClassVar[str] = "the classifier, up to the server"
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     part: str = "backbone"
     head: str = "head"
     cap: Annotated[float, Real(above=0, below=1)] = 0.9999
-
-    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Check the classifiers, and that every node hears itself."""
@@ -144,10 +124,7 @@ class HeadAffinity(Weigher):
         """Return the weights of the round's edges."""
         sender, receiver = data.edge_index
         alike = head_cosines(data, env, self.head, per_class=True).clamp(0, self.cap)
-        in_use = edges_in_use(data)
-        if in_use is not None:
-            alike = alike.masked_fill(~in_use, 0)
-        alike = alike.masked_fill(sender == receiver, self.cap)
+        alike = alike.masked_fill(~crossing_edges(data), 0).masked_fill(sender == receiver, self.cap)
         return affinity_weights(alike, receiver, data.num_nodes)
 
 
@@ -171,12 +148,9 @@ class ClassifierSimilarity(Weigher):
     the paper's union is over all clients, which on a complete graph is the same). The logarithm keeps nodes from
     isolating themselves, the norm with β spreads the weight.
 
-    What that leads to, with n neighbours that are alike: a node's own weight ends at zero in all but very small groups,
-    since the logarithm pulls towards others with :math:`\mu_2 / \deg_i` and similarity towards the node itself with
-    :math:`\mu_1 \gamma_i` only. That is so, too, for a node whose classifier is at right angles to all others; ``own``
-    keeps some weight for it.
-    And others lose all weight only where their cosines are smaller by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or
-    more: of 10 nodes with as many samples each by 0.5 for n = 4, of 20 nodes by 0.67 for n = 9.
+    A node's own weight ends at zero in all but very small groups, also of a node whose classifier is at right angles to
+    all others; ``own`` keeps some. Others lose all weight only where their cosines are smaller than those of n alike
+    neighbours by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or more: see docs/different_models.md.
 
     The paper does not say how large η is; its code takes one step of Adam with step size 0.1, begun afresh every round,
     which is the sign of the gradient (``rule="sign"``). That code differs in more: cosines are means over the classes,
@@ -207,10 +181,6 @@ class ClassifierSimilarity(Weigher):
     Shapes:
         Keeps ``edge_share`` [E], the weights, and ``edge_confidence`` [E], γ of every edge's sender; writes
         ``edge_weight`` [E]. Every neighbour sends its classifier, charged P_head floats.
-
-    Example:
-        >>> ClassifierSimilarity(rule="sign", lr=0.1).steps
-        1
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -240,12 +210,10 @@ class ClassifierSimilarity(Weigher):
         data = copy.copy(data)
         sender, receiver = data.edge_index
         if "edge_share" not in data:
-            count = torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)
-            data.edge_share = 1 / count[receiver]
+            data.edge_share = Uniform().weights(data, env)
         samples = env.engine.tasks.sizes("train").double()
         samples = samples if self.confidence else torch.ones_like(samples)
-        total = scatter(samples[sender], receiver, dim_size=data.num_nodes)
-        data.edge_confidence = samples[sender] / total[receiver]
+        data.edge_confidence = shares(samples[sender], receiver, data.num_nodes)
         data.edge_weight = data.edge_share
         return data
 
@@ -253,8 +221,7 @@ class ClassifierSimilarity(Weigher):
         """Compare classifiers and take the steps."""
         sender, receiver = data.edge_index
         loop = sender == receiver
-        there = edges_in_use(data)
-        there = torch.ones_like(loop) if there is None else there & data.trains[receiver]
+        there = data.trains[receiver] & (data.serves[sender] | loop)
         cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
         fixed = scatter(data.edge_share.double().masked_fill(there, 0), receiver, dim_size=data.num_nodes)
         moving = there.nonzero().flatten()
@@ -272,11 +239,7 @@ class ClassifierSimilarity(Weigher):
         return env.plane.charge(data, sender[there & ~loop], data.x.part(self.head).shape[1])
 
     def gradient(self, weight: Tensor, cost: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-        """Return the gradient of every node's loss with respect to its weights.
-
-        Shapes:
-            weight, cost (μ₁ γ s) and output: [E]; ``edge_index``: [2, E].
-        """
+        """Return the gradient of every node's loss with respect to its weights, [E]; the cost is μ₁ γ s, [E]."""
         sender, receiver = edge_index
         out = cost.clone()
         if self.norm == "l2":

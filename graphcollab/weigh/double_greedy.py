@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter
 
 from graphcollab.engine import Rows
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
+from graphcollab.ops.by_receiver import by_receiver, receives, shares, turns
 from graphcollab.piece import Field
-from graphcollab.rewire.draw import by_receiver, turns
 from graphcollab.settings import Buffers, Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
@@ -59,10 +59,6 @@ class DoubleGreedy(AllPeers):
     Shapes:
         Keeps ``edge_pool`` [E], who may be chosen, and ``pooled`` [K], who has chosen once. The mixtures of one step
         are there at a time, one per node.
-
-    Example:
-        >>> DoubleGreedy(budget=4, every=1).pool
-        'first'
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -71,6 +67,8 @@ class DoubleGreedy(AllPeers):
     )
     travels: ClassVar[str] = "the part that is mixed, from every candidate"
     judges: ClassVar[bool] = True
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
+    needs: ClassVar[tuple[str, ...]] = ("val",)
 
     budget: Count = 10
     every: Count = 2
@@ -78,9 +76,6 @@ class DoubleGreedy(AllPeers):
     safe: bool = False
     part: str = "all"
     buffers: Buffers = "keep"
-
-    needs: ClassVar[tuple[str, ...]] = ("val",)
-    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     def init(self, data: Data, env: Env) -> Data:
         """Let everybody be a candidate."""
@@ -106,15 +101,11 @@ class DoubleGreedy(AllPeers):
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
         parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
         sent = {part: env.plane.halo(data.x.part(part), data.edge_index) for part in parts}
-        chosen = double_greedy(
-            lambda members: self._losses(data, env, sent, members),
-            data.edge_index,
-            candidates,
-            _turns(order, receiver, candidates, data.num_nodes),
-            uniform,
-            self.budget,
-            self.safe,
-        )
+        some = candidates.nonzero().flatten()
+        some = some[by_receiver(receiver[some], order[some])]
+        turn = torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], data.num_nodes))
+        losses = partial(self._losses, data, env, sent)
+        chosen = double_greedy(losses, data.edge_index, candidates, turn, uniform, self.budget, self.safe)
         data.edge_chosen = chosen & (sender != receiver)
         if self.pool == "first":
             new = data.trains & ~data.pooled
@@ -126,15 +117,14 @@ class DoubleGreedy(AllPeers):
         """Return the validation losses of the average over every receiver's members, [K]; infinite if not finite."""
         sender, receiver = data.edge_index
         count = env.engine.tasks.sizes("train")[sender].to(data.x.dtype).masked_fill(~members, 0)
-        weight = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+        weight = shares(count, receiver, data.num_nodes)
         models = data.x
         for part, halo in sent.items():
             models = models.with_part(part, mix(halo.rows, halo.take(weight), halo.edge_index, data.x.num_nodes))
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
         found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64, device=nodes.device)
-        found[nodes] = (
-            env.engine.loss(Rows.own(models, nodes), "val").double().nan_to_num(nan=torch.inf, posinf=torch.inf)
-        )
+        loss = env.engine.loss(Rows.own(models, nodes), "val").double()
+        found[nodes] = loss.nan_to_num(nan=torch.inf, posinf=torch.inf)
         return found
 
 
@@ -177,20 +167,8 @@ def double_greedy(
         share = torch.where(gain + relief > 0, gain / (gain + relief), 1.0)
         added = visited & (uniform < share[receiver])
         inside, complement = inside | added, complement & ~(visited & ~added)
-        adds, drops = (_receivers(edges, receiver, len(loss)) for edges in (added, visited & ~added))
+        adds, drops = (receives(edges, receiver, len(loss)) for edges in (added, visited & ~added))
         loss, bound = torch.where(adds, joined, loss), torch.where(drops, left, bound)
         better = loss < least
         best, least = torch.where(better[receiver], inside, best), torch.where(better, loss, least)
     return best if safe else inside
-
-
-def _receivers(edges: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return which nodes receive along some edges, [K]."""
-    return torch.zeros(count, dtype=torch.bool, device=receiver.device).index_fill_(0, receiver[edges], True)
-
-
-def _turns(order: Tensor, receiver: Tensor, candidates: Tensor, count: int) -> Tensor:
-    """Return the place of every candidate among its receiver's, by ascending ``order``, [E]."""
-    some = candidates.nonzero().flatten()
-    some = some[by_receiver(receiver[some], order[some])]
-    return torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], count))

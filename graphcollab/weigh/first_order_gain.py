@@ -12,10 +12,10 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.control.at_work import edges_in_use
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.exchange.exchange import buffers_travel, buffers_width
+from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Field, Weigher
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
@@ -60,10 +60,6 @@ class FirstOrderGain(Weigher):
     Shapes:
         Reads ``x_start`` and ``x``; writes ``edge_weight`` [E], ``edge_gain`` [E] (g, float64; NaN where a sender does
         not serve or a receiver does not train) and ``scores``, a `Relation` with g of other nodes' models.
-
-    Example:
-        >>> FirstOrderGain(norm="l1").needs
-        ('val',)
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -71,28 +67,22 @@ class FirstOrderGain(Weigher):
         Field("scores", "relation", "gains of other nodes' models, for callbacks", "round", "receiver"),
     )
     travels: ClassVar[str] = "models that are judged and not mixed, along edges"
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     split: Literal["train", "val"] = "val"
     norm: Literal["l2", "l1"] = "l2"
     part: str = "all"
     buffers: Buffers = "keep"
 
-    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
-
     @property
     def needs(self) -> tuple[str, ...]:
         """The split that losses are computed on."""
         return (self.split,)
 
-    def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be exchanged."""
-        data.x.part(self.part)
-        return data
-
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``; count every model that travelled but is not mixed (the exchange counts those)."""
-        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
-        measured = data.trains[receiver] if in_use is None else in_use & data.trains[receiver]
+        sender, receiver = data.edge_index
+        measured = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
         gain = torch.full(sender.shape, torch.nan, dtype=torch.float64, device=sender.device)
         gain[measured] = self.gains(data, env, data.edge_index[:, measured])
         measured = measured & env.plane.known(receiver)
@@ -100,14 +90,10 @@ class FirstOrderGain(Weigher):
         data = copy.copy(data)
         data.edge_gain = gain
         data.scores = Relation(data.edge_index[:, crossing], gain[crossing], (data.num_nodes, data.num_nodes))
-        data.edge_weight = self.weights(data, env).to(data.x.dtype)
+        data.edge_weight = gain_weights(gain, data.edge_index, data.num_nodes).to(data.x.dtype)
         unmixed = crossing & (data.edge_weight == 0)
         width = data.x.part(self.part).shape[1] + buffers_width(data.x, self.buffers)
         return env.plane.charge(data, sender[unmixed], width, at=receiver[unmixed])
-
-    def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the weights of the gains in ``edge_gain``, [E]."""
-        return gain_weights(data.edge_gain, data.edge_index, data.num_nodes)
 
     def gains(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return g_ij for the edges given, [E'], float64."""
@@ -138,31 +124,19 @@ class FirstOrderGain(Weigher):
 def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
     """Return the positive gains, normalised per receiver, [E]; a node that hears nobody else gives its self-loop 1.
 
-    Args:
-        gain: g of every edge, [E]; NaN where it is not known.
-        edge_index: Sender and receiver of every edge, [2, E].
-        num_nodes: K.
-
-    Example:
-        >>> gain_weights(torch.tensor([0.75, 0.25, -0.5]), torch.tensor([[0, 1, 2], [0, 0, 0]]), 3).tolist()
-        [0.75, 0.25, 0.0]
+    The gains, [E], are NaN where they are not known.
     """
     sender, receiver = edge_index
     positive = gain.nan_to_num(0.0).clamp(min=0)
     most = scatter(positive, receiver, dim_size=num_nodes, reduce="max")[receiver]
     share = torch.where(most > 0, positive / most, 0.0)  # the sum of large ones could overflow
     weight = share / scatter(share, receiver, dim_size=num_nodes)[receiver].clamp(min=1)
-    hears = torch.zeros(num_nodes, dtype=torch.bool, device=gain.device)
-    hears[receiver[(sender != receiver) & ~gain.isnan()]] = True
+    hears = receives((sender != receiver) & ~gain.isnan(), receiver, num_nodes)
     return torch.where((sender == receiver) & ~hears[receiver], 1.0, weight)
 
 
 def _manhattan(a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
     """Return ‖a_i − b_j‖₁ for every edge j → i, [E], float64, a block of edges at a time."""
-    sender, receiver = beside(edge_index, a)
-    out = torch.zeros(len(sender), dtype=torch.float64, device=a.device)
-    step = max(BLOCK_NUMBERS // max(a.shape[1], 1), 1)
-    for start in range(0, len(sender), step):
-        take = slice(start, start + step)
-        out[take] = (a[receiver[take]] - b[sender[take]]).abs().sum(1, dtype=torch.float64)
-    return out.cpu()
+    blocks = beside(edge_index, a).split(max(BLOCK_NUMBERS // max(a.shape[1], 1), 1), 1)
+    apart = [(a[receiver] - b[sender]).abs().sum(1, dtype=torch.float64) for sender, receiver in blocks]
+    return torch.cat(apart).cpu()

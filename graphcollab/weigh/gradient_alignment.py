@@ -16,6 +16,7 @@ from graphcollab.control.at_work import crossing_edges
 from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
+from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count, Fraction, Natural, Positive
 from graphcollab.typing import Env
@@ -54,8 +55,8 @@ class GradientAlignment(Weigher):
 
     - ``"constant"``: :math:`\min(1, 2 / K)`, in the mean K - 1 pairs a round among all. The paper says 1/n for an
       ordered pair; a pair and its reverse are the same comparison.
-    - ``"time"``: :math:`t^{-a}`. The paper says O(1/t), a = 1; the authors' code has a = ½, which is the default, since
-      with the other one weights between clusters were still far from 0 after 1,000 rounds.
+    - ``"time"``: :math:`t^{-a}`. The paper says O(1/t), a = 1, which is slow (docs/gradient_alignment.md); the default
+      is the authors' code's, a = ½.
     - ``"mixed"``: ``"constant"`` in the first rounds, then ``"time"``.
     - ``"all"``: 1, which the paper calls no sampling.
 
@@ -82,10 +83,6 @@ class GradientAlignment(Weigher):
 
     Raises:
         ValueError: If ``own`` is asked for on the box, or an allowed edge has no allowed edge back.
-
-    Example:
-        >>> [GradientAlignment(sampling=kind).probability(4, 8) for kind in ("constant", "time", "all")]
-        [0.25, 0.5, 1.0]
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -93,6 +90,7 @@ class GradientAlignment(Weigher):
         Field("pairs_compared", "scalar", "pairs whose gradients were compared so far", "run"),
     )
     travels: ClassVar[str] = "for a pair: models that are not sent anyway, the gradient of one node, and a number back"
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     gamma: Positive = 0.01
     domain: Literal["box", "simplex"] = "box"
@@ -103,8 +101,6 @@ class GradientAlignment(Weigher):
     own: bool = False
     switch: Natural = 80
     decay: Positive = 0.5
-
-    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,17 +128,14 @@ class GradientAlignment(Weigher):
         sender, receiver = data.edge_index
         there = data.trains & data.serves
         edges = (self.drawn(data, env) & (sender != receiver) & there[sender] & there[receiver]).nonzero().flatten()
-        if len(edges):
-            count = data.num_nodes
-            low, high = torch.minimum(sender, receiver)[edges], torch.maximum(sender, receiver)[edges]
-            key, pair = (low * count + high).unique(return_inverse=True)
-            pairs = torch.stack([key // count, key % count])
-            product = self._products(data, env, pairs)
-            product = product.masked_fill(~product.isfinite(), 0)
-            data.edge_alignment = self._step(data, edges, product[pair].to(data.edge_alignment.dtype))
-            data.pairs_compared = data.pairs_compared + pairs.shape[1]
-        data.edge_weight = data.edge_alignment
-        return self._charge(data, env, pairs) if len(edges) else data
+        if not len(edges):
+            data.edge_weight = data.edge_alignment
+            return data
+        pairs, pair = data.edge_index[:, edges].sort(0).values.unique(dim=1, return_inverse=True)
+        product = self._products(data, env, pairs).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        data.edge_weight = data.edge_alignment = self._step(data, edges, product[pair].to(data.x.dtype))
+        data.pairs_compared = data.pairs_compared + pairs.shape[1]
+        return self._charge(data, env, pairs)
 
     def probability(self, round_: int, num_nodes: int) -> float:
         """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""
@@ -170,17 +163,15 @@ class GradientAlignment(Weigher):
                 rows, seed=seed, round_=data.round, batch_size=self.batch_size, part=self.part
             )[1]
 
-        found = []
-        for place in torch.arange(pairs.shape[1]).split(chunk):
-            both = torch.cat([pairs[:, place], pairs[:, place].flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
+        products = []
+        for some in pairs.split(chunk, 1):
+            both = torch.cat([some, some.flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
             half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
             rows = Rows(data.x_start, both[0], both.T, half, self.part)
-            both_gradients = env.plane.at_data(rows, gradients)
             # the gradient of the first travels to the second, which tells the product
-            travels = env.plane.tell(both_gradients, rows.node, pairs[:, place].flip(0).flatten())
-            one, other = travels.chunk(2)
-            found.append((one * other).sum(1, dtype=torch.float64))
-        return env.plane.tell(torch.cat(found).cpu(), pairs[1])
+            one, other = env.plane.tell(env.plane.at_data(rows, gradients), both[0], both[1]).chunk(2)
+            products.append((one * other).sum(1, dtype=torch.float64))
+        return env.plane.tell(torch.cat(products).cpu(), pairs[1])
 
     def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
         """Return the weights after the step on some edges, [E]."""
@@ -189,7 +180,7 @@ class GradientAlignment(Weigher):
         if self.domain == "box":
             return weight.index_copy(0, edges, moved.clamp(0, 1))
         there = (data.trains & data.serves)[sender] | (sender == receiver)
-        row = torch.zeros_like(data.trains).index_fill(0, receiver[edges], True)[receiver] & self._free(data)
+        row = receives(edges, receiver, data.num_nodes)[receiver] & self._free(data)
         moving = (row & there).nonzero().flatten()
         fixed = scatter(weight.double().masked_fill(~(row & ~there), 0), receiver, dim_size=data.num_nodes)
         target = weight.index_copy(0, edges, moved)[moving]
@@ -207,8 +198,8 @@ class GradientAlignment(Weigher):
 
     def _free(self, data: Data) -> Tensor:
         """Return which edges may weigh something, [E]."""
-        sender, receiver = data.edge_index
-        return torch.ones_like(sender, dtype=torch.bool) if self.own else sender != receiver
+        different = data.edge_index[0] != data.edge_index[1]
+        return torch.ones_like(different) if self.own else different
 
     def _charge(self, data: Data, env: Env, pairs: Tensor) -> Data:
         """Count the models that the exchange does not send, the gradients, and the numbers back."""

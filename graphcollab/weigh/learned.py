@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter, softmax
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
-from graphcollab.control.at_work import edges_in_use
+from graphcollab.control.at_work import crossing_edges, edges_in_use
 from graphcollab.engine import Adam, RowOptimizer
 from graphcollab.nn import Mixer
 from graphcollab.ops import edge_products
@@ -53,19 +53,16 @@ class LearnedLogits(Weigher):
         Field("edge_logit_*", "per_edge", "the state of the logits' optimiser", known_to="receiver"),
         Field("weigher_step", "scalar", "steps of the logits so far"),
     )
+    needs: ClassVar[tuple[str, ...]] = ("val",)
+    learns: ClassVar[bool] = True
 
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
-
-    learns: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start from equal weights."""
         data = copy.copy(data)
-        logit = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=data.edge_index.device)
-        data.edge_logit = logit
-        for slot in self.optimizer.slots:
-            data[f"edge_logit_{slot}"] = torch.zeros_like(logit)
+        for name in self._names():
+            data[name] = torch.zeros_like(data.edge_index[0], dtype=data.x.dtype)
         data.weigher_step = 0
         return data
 
@@ -77,23 +74,20 @@ class LearnedLogits(Weigher):
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
-        receiver, weight = data.edge_index[1], data.edge_weight
+        (sender, receiver), weight = data.edge_index, data.edge_weight
         mean = scatter(weight * gradient, receiver, dim_size=data.num_nodes)
-        to_logit = weight * (gradient - mean[receiver])
-        before, data = data, copy.copy(data)
-        data.edge_logit = data.edge_logit.clone()
-        state = {}
-        for slot in self.optimizer.slots:
-            name = f"edge_logit_{slot}"
-            data[name] = data[name].clone()
-            state[slot] = [data[name]]
-        self.optimizer.update([data.edge_logit], [to_logit], state, data.weigher_step)
-        if (in_use := edges_in_use(data)) is not None:
-            learned = in_use & data.trains[receiver]
-            for name in ("edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)):
-                data[name] = torch.where(learned, data[name], before[name])
+        logit, *moments = (data[name].clone() for name in self._names())
+        state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
+        self.optimizer.update([logit], [weight * (gradient - mean[receiver])], state, data.weigher_step)
+        learned = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
+        data = copy.copy(data)
+        for name, value in zip(self._names(), (logit, *moments), strict=True):
+            data[name] = torch.where(learned, value, data[name])
         data.weigher_step = data.weigher_step + 1
         return data
+
+    def _names(self) -> list[str]:
+        return ["edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)]
 
 
 @dataclass(frozen=True)
@@ -116,14 +110,14 @@ class ChannelAttention(Weigher):
 
     Args:
         part: Part of the model that is compared.
-        hidden: Hidden units of an encoder.
-        out: Numbers that encode a filter.
-        bias: Give the encoders biases, see `Mixer`.
+        hidden: Hidden units of an encoder (the paper's 10).
+        out: Numbers that encode a filter (the paper's 5).
+        bias: Give the encoders biases; the paper leaves this open, see `Mixer`.
         optimizer: Update of the encoders. The paper's is Adam, lr 0.1, weight decay 0.01 (coupled).
         scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
             coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
         pretrained: A `Mixer`, or its file, to start from.
-        frozen: Use the encoders as they are; nodes then need no validation samples.
+        frozen: Use pretrained encoders as they are; nodes then need no validation samples.
 
     Shapes:
         Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the
@@ -140,6 +134,7 @@ class ChannelAttention(Weigher):
         Field("mixer_step", "scalar", "steps of the encoders so far"),
     )
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     part: str = "all"
     hidden: Count = 10
@@ -149,8 +144,6 @@ class ChannelAttention(Weigher):
     scale: Literal["sum", "mean"] = "sum"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
-
-    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,10 +185,9 @@ class ChannelAttention(Weigher):
         if self.learns:
             require_both_ways(data, env, "nodes train encoders together with those they hear", by_path=True)
             data.mixer = data.mixer.for_groups(without_the_alone(components(data)))
-        for slot in self.optimizer.slots if self.learns else ():
-            data[f"mixer_{slot}"] = data.mixer.with_tensors(
-                {n: torch.zeros_like(t) for n, t in data.mixer.tensors.items()}
-            )
+            nothing = {name: torch.zeros_like(tensor) for name, tensor in data.mixer.tensors.items()}
+            for slot in self.optimizer.slots:
+                data[f"mixer_{slot}"] = data.mixer.with_tensors(nothing)
         data.mixer_step = 0
         return data
 
@@ -203,10 +195,8 @@ class ChannelAttention(Weigher):
         """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
         with torch.no_grad():
             weight, width = self._attend(data.mixer, data, env)
-        in_use, (sender, receiver) = edges_in_use(data), data.edge_index
-        crossing = sender != receiver if in_use is None else (sender != receiver) & in_use
-        floats = data.x_init.part(self.part).shape[1] if self.learns else width
-        data = env.plane.charge(data, sender[crossing], floats)
+        floats = data.x.part(self.part).shape[1] if self.learns else width
+        data = env.plane.charge(data, data.edge_index[0, crossing_edges(data)], floats)
         data.edge_weight = weight
         return data
 
@@ -238,31 +228,24 @@ class ChannelAttention(Weigher):
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
         known = env.plane.known(data.edge_index[1])
         grads = [env.plane.reduce(g) for g in torch.autograd.grad(weight[known], params, gradient[known])]
-        moments: dict[str, Mapping[str, Tensor]] = {
-            slot: {n: t.clone() for n, t in data[f"mixer_{slot}"].tensors.items()} for slot in self.optimizer.slots
-        }
         params = [param.detach() for param in params]
-        state = {slot: list(many.values()) for slot, many in moments.items()}
+        state = {s: [t.clone() for t in data[f"mixer_{s}"].tensors.values()] for s in self.optimizer.slots}
         self.optimizer.update(params, grads, state, data.mixer_step)
         # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
         share = 2 * (at_work[members].double() - 1) / at_work[members]
         data = env.plane.charge(data, members, share * data.mixer.num_parameters)
-        data.mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
-        for slot, many in moments.items():
-            data[f"mixer_{slot}"] = data.mixer.with_tensors(many)
+        for name, tensors in (("mixer", params), *((f"mixer_{slot}", many) for slot, many in state.items())):
+            data[name] = data.mixer.with_tensors(dict(zip(names, tensors, strict=True)))
         data.mixer_step = data.mixer_step + 1
         return data
-
-    def _change(self, data: Data) -> Tensor:
-        """Return every node's change since the run's start, [K, P_part]."""
-        return data.x.part(self.part) - data.x_init.part(self.part)
 
     def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
         """Return the softmax over every receiver's edges of the codes' inner products, [E], and the length of a code.
 
         Changes travel and are encoded where they arrive.
         """
-        halo = env.plane.halo(self._change(data), data.edge_index)
+        change = data.x.part(self.part) - data.x_init.part(self.part)
+        halo = env.plane.halo(change, data.edge_index)
         code = mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
         own = code[: data.x.num_nodes]
         score = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.at_work import edges_in_use
+from graphcollab.control.at_work import crossing_edges
 from graphcollab.exchange.exchange import buffers_width
 from graphcollab.piece import Field, Piece, Weigher
 from graphcollab.relation import Relation
@@ -19,7 +19,7 @@ from graphcollab.settings import Buffers, Count
 from graphcollab.transforms import GMMNeighborAugmentation, select_edges
 from graphcollab.transforms._edges import neighbor_rank
 from graphcollab.typing import Env
-from graphcollab.weigh.fixed import SampleCounts
+from graphcollab.weigh.formulas import SampleCounts
 from graphcollab.weigh.similarity import Similarity, width
 
 __all__ = ["AllPeers", "AugmentBags", "BestPeers", "PeerWeights"]
@@ -90,15 +90,13 @@ class AugmentBags(AllPeers):
             return data
         sender, receiver = data.edge_index
         measured = ~data.edge_score.isnan()
-        met = select_edges(data, measured)
         members = data.edge_member.clone()
-        members[measured] = GMMNeighborAugmentation(drop=False)(met).edge_member
+        members[measured] = GMMNeighborAugmentation(drop=False)(select_edges(data, measured)).edge_member
         data = copy.copy(data)
         data.edge_member = members
         taken = self.bag.draw_from(data, env, data.round, data.edge_index[:, members], turn=2)
         many = data.num_nodes
-        taken_here = torch.isin(receiver * many + sender, taken[1] * many + taken[0])
-        data.edge_chosen = data.edge_chosen & taken_here
+        data.edge_chosen = data.edge_chosen & torch.isin(receiver * many + sender, taken[1] * many + taken[0])
         return data
 
 
@@ -132,14 +130,13 @@ class PeerWeights(Weigher):
         Field("scores", "relation", "similarities that were measured, for callbacks and samplers", "round", "receiver"),
     )
     travels: ClassVar[str] = "the models that are looked at and not merged, and what else a metric compares"
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     metric: Similarity | None = None
     choose: AllPeers = field(default_factory=AllPeers)
     merge: Weigher = field(default_factory=SampleCounts)
     part: str = "all"
     buffers: Buffers = "keep"
-
-    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,22 +146,16 @@ class PeerWeights(Weigher):
         if self.metric is None and (self.choose.by_score or self.merge.reads_scores):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Splits that the pieces read."""
-        return tuple(dict.fromkeys(split for piece in self._pieces() for split in piece.needs))
-
     def init(self, data: Data, env: Env) -> Data:
         """Let the pieces begin."""
-        for piece in self._pieces():
-            data = piece.init(data, env)
+        for piece in (self.metric, self.choose, self.merge):
+            data = data if piece is None else piece.init(data, env)
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``."""
         sender, receiver = data.edge_index
-        in_use, crossing = edges_in_use(data), sender != receiver
-        met = crossing if in_use is None else crossing & in_use
+        met = crossing_edges(data)
         data = copy.copy(data)
         data.edge_chosen = met
         looked = met if self.merge.reads_scores else self.choose.looks_at(data)
@@ -178,7 +169,7 @@ class PeerWeights(Weigher):
             data.edge_score = score.new_full(sender.shape, torch.nan)
             data.edge_score[looked] = score.masked_fill(~here, torch.nan)
         data = self.choose(data, env)
-        kept = (data.edge_chosen | ~crossing) & env.plane.known(receiver)
+        kept = (data.edge_chosen | (sender == receiver)) & env.plane.known(receiver)
         weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
         data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
         data.edge_weight[kept] = weight
@@ -202,6 +193,3 @@ class PeerWeights(Weigher):
                 beyond += max(statistics - merged * mixed, 0)
                 data = env.plane.charge(data, sender[some][where], beyond, at=receiver[some][where])
         return data
-
-    def _pieces(self) -> tuple[Similarity | AllPeers | Weigher, ...]:
-        return (*(() if self.metric is None else (self.metric,)), self.choose, self.merge)

@@ -17,22 +17,12 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import parts_apart
 from graphcollab.device import beside
 from graphcollab.engine import Rows
+from graphcollab.ops.by_receiver import by_receiver
 from graphcollab.piece import Piece
-from graphcollab.rewire.draw import by_receiver
 from graphcollab.settings import Buffers, Fraction, Positive, checked
 from graphcollab.typing import Env
 
-__all__ = [
-    "CosineUpdates",
-    "CosineWeights",
-    "DistanceKernel",
-    "InverseLoss",
-    "Metric",
-    "Similarity",
-    "as_similarity",
-    "width",
-]
-
+__all__ = ["CosineUpdates", "CosineWeights", "DistanceKernel", "InverseLoss", "Metric", "Similarity", "as_similarity"]
 
 LEAST = 1e-12  # distances and losses below it count as this much, so that their inverses are finite
 
@@ -41,19 +31,14 @@ LEAST = 1e-12  # distances and losses below it count as this much, so that their
 class Similarity(Piece):
     """Score edges by how similar their ends are; a subclass says how, and what must travel for it.
 
-    How scores become weights is not its business: `PeerWeights` measures, charges, and lets another piece weigh.
-
     Shapes:
         Reads the models ``x`` (after the local update), ``x_start`` (before it) and ``x_init``.
 
     Example:
         >>> class SameSign(Similarity):
-        ...     def scores(self, data: Data, env: object, edge_index: Tensor) -> Tensor:
-        ...         positive = data.x > 0
-        ...         return (positive[edge_index[0], 0] == positive[edge_index[1], 0]).double()
-        >>> data = Data(x=torch.tensor([[1.0], [2.0], [-3.0]]))
-        >>> SameSign().scores(data, None, torch.tensor([[1, 2], [0, 0]])).tolist()
-        [1.0, 0.0]
+        ...     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
+        ...         positive = data.x.part("all")[:, 0] > 0
+        ...         return (positive[edge_index[0]] == positive[edge_index[1]]).double()
     """
 
     travels: ClassVar[str] = "the part that is compared, along every edge"
@@ -142,15 +127,12 @@ class CosineUpdates(Similarity):
     part: str = "all"
 
     def payload(self, data: Data) -> int:
-        """Return P_part where the last updates are compared: a model does not tell from where its node set out.
-
-        The change since the start follows from the model, as all nodes start from the same one.
-        """
+        """Return P_part with α > 0: a model tells its change since the start, which is common, and not the last one."""
         return width(data, self.part) if self.alpha > 0 else 0
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return the mix of cosines."""
-        total = torch.zeros(edge_index.shape[1], dtype=torch.float64, device=edge_index.device)
+        total = torch.zeros_like(edge_index[0], dtype=torch.float64)
         for share, since in ((self.alpha, "x_start"), (1 - self.alpha, "x_init")):
             if share:
                 change = data.x.part(self.part) - data[since].part(self.part)
@@ -227,18 +209,13 @@ class InverseLoss(Similarity):
     """
 
     travels: ClassVar[str] = "whole models, along every edge"
+    shared: ClassVar[tuple[str, ...]] = ("buffers",)
+    unbounded: ClassVar[bool] = True
 
     split: Literal["train", "val"] = "train"
     reduction: Literal["sum", "mean"] = "sum"
     eps: Positive = LEAST
     buffers: Buffers = "keep"
-
-    shared: ClassVar[tuple[str, ...]] = ("buffers",)
-
-    @property
-    def unbounded(self) -> bool:
-        """They are."""
-        return True
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -251,9 +228,10 @@ class InverseLoss(Similarity):
 
     def statistics(self, data: Data, stack: int) -> int:
         """Return how many numbers of running statistics travel with a model that is judged."""
-        return width(data, "buffers", stack) if self._whole(data) and "buffers" in data.x.specs[stack].parts else 0
+        own = self._own_statistics(data) and "buffers" in data.x.specs[stack].parts
+        return width(data, "buffers", stack) if own else 0
 
-    def _whole(self, data: Data) -> bool:
+    def _own_statistics(self, data: Data) -> bool:
         """Tell whether models are judged with their own running statistics."""
         return self.buffers == "average" or len(data.x.specs) > 1
 
@@ -264,8 +242,8 @@ class InverseLoss(Similarity):
         count = tasks.sizes(self.split)[receiver]
         if bool((count == 0).any()):
             tasks.require(self.split, "InverseLoss scores other nodes' models on")
-        plain = self._whole(data)
-        rows = Rows(data.x, receiver, sender) if plain else Rows.with_part_of(data.x, receiver, sender, "all")
+        own = self._own_statistics(data)
+        rows = Rows(data.x, receiver, sender) if own else Rows.with_part_of(data.x, receiver, sender, "all")
         loss = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split)).double()
         if bool((loss < 0).any()):
             edge = int((loss < 0).nonzero()[0])
@@ -290,10 +268,6 @@ def as_similarity(metric: Metric, part: str = "all") -> Similarity:
     Args:
         metric: A `Similarity`, or the name of one.
         part: Part of the models that a metric given by name compares; losses are of whole models.
-
-    Example:
-        >>> as_similarity("cosine_updates")
-        CosineUpdates(alpha=1.0, part='all')
     """
     if isinstance(metric, Similarity):
         return metric

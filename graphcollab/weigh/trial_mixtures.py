@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.control.at_work import edges_in_use
+from graphcollab.control.at_work import crossing_edges
 from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
 from graphcollab.keyed import keyed_seed
@@ -86,6 +86,7 @@ class TrialMixtures(Weigher):
         Field("edge_trial", "per_edge", "how far trials speak for the sender", known_to="receiver"),
     )
     travels: ClassVar[str] = "the part that is mixed, along every edge tried"
+    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     epochs: Count = 1
     steps: Count | None = None
@@ -100,8 +101,6 @@ class TrialMixtures(Weigher):
     fair: bool = True
     worth: Literal["share", "odds"] = "share"
     part: str = "all"
-
-    shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,9 +122,7 @@ class TrialMixtures(Weigher):
     def __call__(self, data: Data, env: Env) -> Data:
         """Try every edge in use, adjust its p, and set ``edge_weight``."""
         sender, receiver = data.edge_index
-        in_use = edges_in_use(data)
-        tried = sender != receiver if in_use is None else (sender != receiver) & in_use
-        edges = tried.nonzero().flatten()
+        edges = crossing_edges(data).nonzero().flatten()
         data = copy.copy(data)
         if len(edges):
             sent = env.plane.halo(data.x.part(self.part), data.edge_index)

@@ -17,7 +17,7 @@ from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.relation import Relation
 from graphcollab.rewire import GreedyPeers, PeerSampler
-from graphcollab.rewire.greedy import update_affinity
+from graphcollab.rewire.sampler import update_affinity
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.typing import Env

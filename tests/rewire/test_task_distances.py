@@ -114,20 +114,20 @@ NAN = torch.nan
 
 def test_distances_by_hand():
     """{0, 6} and {2, 6}: ½ (4 + 0), root 1.4142; the authors' code has √4 / 2 = 1. {0, 6} and {9}: 3, by either."""
-    found = center_distances(torch.tensor([[[0.0], [6.0]], [[6.0], [2.0]], [[9.0], [NAN]]]))
-    assert found.distance.tolist() == [[0.0, 2**0.5, 3.0], [2**0.5, 0.0, 3.0], [3.0, 3.0, 0.0]]
-    torch.testing.assert_close(found.published, torch.tensor([[0.0, 1, 3], [1, 0, 3], [3, 3, 0]]).double())
-    assert found.spacing == pytest.approx(((36 + 16) / 2) ** 0.5)  # 6 in one, 4 in the other
+    distance, published, spacing = center_distances(torch.tensor([[[0.0], [6.0]], [[6.0], [2.0]], [[9.0], [NAN]]]))
+    assert distance.tolist() == [[0.0, 2**0.5, 3.0], [2**0.5, 0.0, 3.0], [3.0, 3.0, 0.0]]
+    torch.testing.assert_close(published, torch.tensor([[0.0, 1, 3], [1, 0, 3], [3, 3, 0]]).double())
+    assert spacing == pytest.approx(((36 + 16) / 2) ** 0.5)  # 6 in one, 4 in the other
 
 
 def test_spacing_is_to_the_nearest_other_one():
     """Of 0, 3 and 10 these are at 3, 3 and 7."""
-    found = center_distances(torch.tensor([[[0.0], [3.0], [10.0]]]))
-    assert found.spacing == pytest.approx(((9 + 9 + 49) / 3) ** 0.5)
+    _, _, spacing = center_distances(torch.tensor([[[0.0], [3.0], [10.0]]]))
+    assert spacing == pytest.approx(((9 + 9 + 49) / 3) ** 0.5)
 
 
 def test_no_spacing_without_two_centres():
-    assert math.isnan(center_distances(torch.tensor([[[0.0]], [[1.0]]])).spacing)
+    assert math.isnan(center_distances(torch.tensor([[[0.0]], [[1.0]]]))[2])
 
 
 def test_two_principal_components():
@@ -135,12 +135,10 @@ def test_two_principal_components():
     draw = torch.Generator().manual_seed(0)
     axes = torch.linalg.qr(torch.randn(6, 6, generator=draw).double())[0]
     plane = torch.randn(5, 3, 2, generator=draw).double() @ axes[:2]
-    torch.testing.assert_close(center_distances(plane, "pca").distance, center_distances(plane).distance)
+    torch.testing.assert_close(center_distances(plane, "pca")[0], center_distances(plane)[0])
     thick = plane + torch.tensor([1e-3, -2e-3, 1e-3]).double()[None, :, None] * axes[2]
-    torch.testing.assert_close(
-        center_distances(thick, "pca").distance, center_distances(plane).distance, rtol=1e-4, atol=0
-    )
-    assert center_distances(torch.tensor([[[1.0, 2.0]]]), "pca").distance.tolist() == [[0.0]]
+    torch.testing.assert_close(center_distances(thick, "pca")[0], center_distances(plane)[0], rtol=1e-4, atol=0)
+    assert center_distances(torch.tensor([[[1.0, 2.0]]]), "pca")[0].tolist() == [[0.0]]
 
 
 def test_a_reduction_of_ones_own():
@@ -151,7 +149,7 @@ def test_a_reduction_of_ones_own():
         seen.append(values.tolist())
         return values[:, :1]
 
-    assert center_distances(centers, first).distance.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert center_distances(centers, first)[0].tolist() == [[0.0, 0.0], [0.0, 0.0]]
     assert seen == [[[0.0, 1.0], [4.0, 1.0], [0.0, 2.0]]]
 
 

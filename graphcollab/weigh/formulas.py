@@ -1,4 +1,4 @@
-"""Weights by similarity: in proportion or by a softmax, with a share for the node itself; or on the simplex."""
+"""Edge weights by a formula: of the graph and of sample counts, or of similarities."""
 
 from __future__ import annotations
 
@@ -8,15 +8,92 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter
+from torch_geometric.utils import is_undirected, scatter
 
 from graphcollab.ops import project_simplex
+from graphcollab.ops.by_receiver import receives, shares
 from graphcollab.piece import Weigher
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.typing import Env
-from graphcollab.weigh.fixed import require_self_loops
 
-__all__ = ["SimilarityWeights", "SimplexWeights"]
+__all__ = ["KeepWeights", "Metropolis", "NoWeights", "SampleCounts", "SimilarityWeights", "SimplexWeights", "Uniform"]
+
+
+@dataclass(frozen=True)
+class NoWeights(Weigher):
+    """No edge weighs anything."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return zeros."""
+        return torch.zeros(data.edge_index.shape[1], device=data.edge_index.device)
+
+
+@dataclass(frozen=True)
+class SampleCounts(Weigher):
+    """Weights by sample counts: w_ij = n_j / Σ n over those i hears, with self-loops itself (McMahan et al. 2017)."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return sample counts, normalised per receiver."""
+        sender, receiver = data.edge_index
+        return shares(env.engine.tasks.sizes("train")[sender].to(data.x.dtype), receiver, data.num_nodes)
+
+
+@dataclass(frozen=True)
+class Uniform(Weigher):
+    """Equal weights: w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return inverse degrees."""
+        receiver = data.edge_index[1]
+        return 1.0 / torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)[receiver]
+
+
+@dataclass(frozen=True)
+class Metropolis(Weigher):
+    """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
+
+    They are symmetric, so rows and columns sum to 1. d counts neighbours without self-loops (Xiao, Boyd, Kim 2007).
+
+    Raises:
+        ValueError: If the graph is not undirected. It should have a self-loop everywhere.
+    """
+
+    def init(self, data: Data, env: Env) -> Data:
+        """Check that every edge has one back."""
+        if not is_undirected(data.edge_index, num_nodes=data.num_nodes):
+            raise ValueError(
+                "Metropolis weights need an undirected graph (an edge back for every edge): use an undirected topology "
+                "or Uniform weights"
+            )
+        return data
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return the doubly stochastic weights."""
+        sender, receiver = data.edge_index
+        loops = sender == receiver
+        degree = torch.bincount(receiver[~loops], minlength=data.num_nodes).to(data.x.dtype)
+        weight = (1.0 / (1 + torch.maximum(degree[sender], degree[receiver]))).masked_fill(loops, 0)
+        rest = 1 - scatter(weight, receiver, dim_size=data.num_nodes)
+        return torch.where(loops, rest[receiver], weight)
+
+
+@dataclass(frozen=True)
+class KeepWeights(Weigher):
+    """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with."""
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return the weights there are."""
+        weight: Tensor = data.edge_weight
+        return weight
+
+
+def require_self_loops(data: Data, env: Env, what: str) -> None:
+    """Check that every node hears itself; else raise a ``ValueError`` that begins with ``what`` needs it."""
+    sender, receiver = data.edge_index
+    lacking = ~receives(sender == receiver, receiver, data.num_nodes)
+    if bool(lacking.any()):
+        node = env.engine.tasks.names[int(lacking.nonzero()[0])]
+        raise ValueError(f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()")
 
 
 @dataclass(frozen=True)
@@ -100,10 +177,10 @@ class SimilarityWeights(Weigher):
         else:
             amount = torch.exp(self.tau * (value - greatest))
         if self.own == "most":
-            nothing = (greatest == 0) & ~_at_receiver(loop, receiver, many)  # all that are heard are unlike
+            nothing = (greatest == 0) & ~receives(loop, receiver, many)[receiver]  # all that are heard are unlike
             amount = amount.masked_fill(loop | nothing, 1.0)
         if isinstance(self.own, str):
-            return amount / scatter(amount, receiver, dim_size=many)[receiver]
+            return shares(amount, receiver, many)
         total = scatter(amount.masked_fill(loop, 0), receiver, dim_size=many)[receiver]
         own = torch.full_like(amount, self.own).masked_fill(total == 0, 1.0)  # where(…, own, 1.0) would be float32
         return torch.where(loop, own, (1 - self.own) * amount / total.where(total > 0, 1.0))
@@ -112,12 +189,9 @@ class SimilarityWeights(Weigher):
         """Return the similarities, [E]; without τ none is negative."""
         if f"edge_{self.by}" not in data:
             raise ValueError(
-                "SimilarityWeights weighs senders by `edge_prior` [E], the probability with which their receiver chose "
-                "them, and this graph has none: choose peers by a method that has such (DAC), weigh by the "
-                "similarities of the round (by='score' in a PeerWeights with a metric), or weigh by SampleCounts()"
-                if self.by == "prior"
-                else "SimilarityWeights needs `edge_score` [E], similarities measured in the round: use it as "
-                "PeerWeights(metric, merge=SimilarityWeights())"
+                f"SimilarityWeights needs `edge_{self.by}` [E], and this graph has none: measure similarities by a "
+                "metric in PeerWeights (by='score'), draw peers by a method that says how likely each was (by='prior': "
+                "DAC), or weigh by SampleCounts()"
             )
         value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
         if self.tau is not None:
@@ -159,10 +233,10 @@ class SimplexWeights(Weigher):
         Reads ``edge_score`` [E], at most 1; every node needs a self-loop.
     """
 
+    reads_scores: ClassVar[bool] = True
+
     alpha: Positive = 0.8
     snap: Finite | None = None
-
-    reads_scores: ClassVar[bool] = True
 
     def init(self, data: Data, env: Env) -> Data:
         """Check that every node hears itself."""
@@ -172,14 +246,8 @@ class SimplexWeights(Weigher):
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return the weights of the round's edges."""
         sender, receiver = data.edge_index
-        count = env.engine.tasks.sizes("train")[sender].double()
-        share = count / scatter(count, receiver, dim_size=data.num_nodes)[receiver]
+        share = shares(env.engine.tasks.sizes("train")[sender].double(), receiver, data.num_nodes)
         score = data.edge_score.double().masked_fill(sender == receiver, 1.0)
         if self.snap is not None:
             score = torch.where(score > self.snap, 1.0, score)
         return project_simplex(share + score / (2 * self.alpha), receiver, data.num_nodes)
-
-
-def _at_receiver(edges: Tensor, receiver: Tensor, many: int) -> Tensor:
-    """Return for every edge whether its receiver has one of some edges, [E]."""
-    return (torch.bincount(receiver[edges], minlength=many) > 0)[receiver]
