@@ -14,7 +14,6 @@ from graphcollab import methods, run
 from graphcollab.control.state import LOOP
 from graphcollab.engine.views import AddNoise
 from graphcollab.nn.mixer import Mixer
-from graphcollab.nn.mixers import Mixers
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.testing import Scene
@@ -68,8 +67,6 @@ def tensors_of(value: object) -> Iterator[Tensor]:
         yield from tensors_of(some)
     if isinstance(value, Stacks | Mixer):
         yield from tensors_of(value.tensors)
-    if isinstance(value, Mixers):
-        yield from tensors_of(value.mixers)
     if isinstance(value, Relation):
         yield from (value.edge_index, value.values)
 
