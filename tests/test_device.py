@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 import torch
-from graphcollab.nn.mixers import Mixers
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
@@ -68,8 +67,6 @@ def tensors_of(value: object) -> Iterator[Tensor]:
         yield from tensors_of(some)
     if isinstance(value, Stacks | Mixer):
         yield from tensors_of(value.tensors)
-    if isinstance(value, Mixers):
-        yield from tensors_of(value.mixers)
     if isinstance(value, Relation):
         yield from (value.edge_index, value.values)
 

@@ -102,13 +102,9 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
 
 @checked
 def load_checkpoint(path: str | Path) -> Loaded:
-    """Read a checkpoint, onto the CPU; nothing in it is executed.
+    """Return the state on the CPU, the history and what the run was; nothing in the checkpoint is executed.
 
-    Args:
-        path: One checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
-
-    Returns:
-        The state, the history and what the run was.
+    The path is that of one checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
 
     Raises:
         FileNotFoundError: If there is no checkpoint.

@@ -75,7 +75,7 @@ def join(
             hears itself, and never a node that was isolated. Where parts of the graph that are not connected trained
             mixers of their own, a newcomer may hear nodes of one part only, and uses its mixer.
         warmup: Rounds of local training before mixing.
-        finetune: Rounds of local training after it.
+        finetune: Rounds after it.
 
     Raises:
         ValueError: If the method cannot weigh newcomers' models, their data do not fit the models, an edge is out of

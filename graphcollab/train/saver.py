@@ -127,16 +127,10 @@ class Saver:
 
 
 def save_checkpoint(folder: str | Path, data: Data, history: History, about: Mapping[str, Any]) -> Path:
-    """Write a checkpoint ``round-<number>``, and remove all but it and the newest undamaged one before.
+    """Write a checkpoint ``round-<number>`` into a run's folder, and return where it is.
 
-    Args:
-        folder: Where checkpoints of one run live.
-        data: The state after a round.
-        history: What happened so far.
-        about: What the run is, as plain values; a resumed run must be the same.
-
-    Returns:
-        Where it is.
+    All others but the newest undamaged one before it are removed. A resumed run must be the same ``about``, a mapping
+    of plain values.
 
     Raises:
         RuntimeError: If a run is under way there.
