@@ -145,7 +145,9 @@ class TaskPeers(Rewiring):
         if len(nodes):
             own = env.plane.at_home(nodes)
             centers = env.plane.collect(self._centers(env.engine.tasks, own, env.seed), own, nodes)
-            floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + _size(self.encoder)
+            state = self.encoder.state_dict().values() if isinstance(self.encoder, nn.Module) else ()
+            down = sum(tensor.numel() for tensor in state if tensor.is_floating_point())
+            floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + down
             new = ~data.coded[nodes]
             data = env.plane.charge(data, nodes[new], floats[new])
         for p in part[nodes].unique():
@@ -205,10 +207,3 @@ def _groups(distance: Tensor, count: int) -> Tensor:
         return torch.ones(1, dtype=torch.int64)
     tree = linkage(squareform(distance.numpy()), "average")
     return torch.from_numpy(fcluster(tree, count, "maxclust")).long()
-
-
-def _size(encoder: Encoder | None) -> int:
-    """Return how many floats an encoder has; 0 where that is not known."""
-    if not isinstance(encoder, nn.Module):
-        return 0
-    return sum(tensor.numel() for tensor in encoder.state_dict().values() if tensor.is_floating_point())
