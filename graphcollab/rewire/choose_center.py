@@ -98,17 +98,7 @@ class ChooseCenter(Rewiring):
                 f"clusters={self.clusters}, got {self.least_share}"
             )
         if self.centers is not None:
-            shape = tuple(self.centers.shape)
-            if len(shape) != 2 or shape[0] != self.clusters:
-                raise ValueError(f"centers must have shape [C, P] with C = clusters = {self.clusters}, got {shape}")
-            bad = (~torch.isfinite(self.centers).all(1)).nonzero().flatten()
-            if len(bad):
-                raise ValueError(f"centers must be finite: centre {int(bad[0])} has numbers that are not")
-            for one, two in itertools.combinations(range(self.clusters), 2):
-                if torch.equal(self.centers[one], self.centers[two]):
-                    raise ValueError(
-                        f"centers must all be different: {one} and {two} are the same, and nobody would choose the second"
-                    )
+            _check_centers(self.centers, self.clusters)
             if self.redraws:
                 raise ValueError(
                     f"redraws={self.redraws} asks for other centres than those drawn, but centers=... gives them: "
@@ -217,6 +207,20 @@ class ChooseCenter(Rewiring):
         data = copy.copy(data)
         data.unused = {"rounds": rounds.flatten(), "said": said}
         return data
+
+
+def _check_centers(centers: Tensor, clusters: int) -> None:
+    """Check centres that are given."""
+    if centers.dim() != 2 or len(centers) != clusters:
+        raise ValueError(f"centers must have shape [C, P] with C = clusters = {clusters}, got {tuple(centers.shape)}")
+    bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()
+    if len(bad):
+        raise ValueError(f"centers must be finite: centre {int(bad[0])} has numbers that are not")
+    for first, second in itertools.combinations(range(clusters), 2):
+        if torch.equal(centers[first], centers[second]):
+            raise ValueError(
+                f"centers must all be different: {first} and {second} are the same, and nobody would choose the second"
+            )
 
 
 def _placed(chosen: Tensor, group: Tensor, clusters: int) -> Tensor:
