@@ -38,7 +38,7 @@ class Similarity(Piece):
         >>> class Signs(Similarity):
         ...     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         ...         sign = data.x.part("all")[:, :1].sign()
-        ...         return env.plane.products(sign, sign, edge_index)
+        ...         return env.plane.products(sign, sign, edge_index).double()
     """
 
     travels: ClassVar[str] = "the part that is compared, along every edge"
