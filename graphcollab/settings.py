@@ -46,13 +46,7 @@ R = TypeVar("R")
 
 
 class SettingError(ValueError):
-    """A setting that is not what it must be.
-
-    Args:
-        name: The argument.
-        what: What it must be.
-        value: What was given.
-    """
+    """A setting, by its name, that is not what it must be."""
 
     def __init__(self, name: str, what: str, value: object) -> None:
         shown = repr(value)
@@ -207,6 +201,13 @@ def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
     return known[name]
 
 
+def entries(of: Callable[..., Any]) -> dict[str, str]:
+    """Return what a docstring says of each of its arguments."""
+    listed = re.search(r"\nArgs:\n(.*?)(?:\n\n|\Z)", f"\n{inspect.getdoc(of) or ''}", re.S)
+    found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", listed[1] if listed else "", re.M)
+    return {name: re.sub(r"\n {8}", "\n", text) for name, text in found}
+
+
 def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:
     """Return a docstring that lists all arguments in the signature's order, those it leaves out as ``shared`` has them.
 
@@ -219,12 +220,11 @@ def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str |
         r"\n\n(?=(?:Args|Returns|Shapes|Raises|Example):\n)", inspect.cleandoc(function.__doc__)
     )
     own = next((one for one in sections if one.startswith("Args:")), "")
-    entries = {entry.split(":")[0].strip(): entry for entry in re.split(r"\n(?=    \w)", own)[1:]}
-    listed = ["Args:"]
+    known, listed = {**shared, **entries(function)}, ["Args:"]
     for name in inspect.signature(function).parameters:
-        if name not in entries and name not in shared:
+        if name not in known:
             raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
-        listed.append(entries.get(name) or f"    {name}: " + shared[name].replace("\n", "\n        "))
+        listed.append(f"    {name}: " + known[name].replace("\n", "\n        "))
     return "\n\n".join([about, "\n".join(listed), *(one for one in sections if one != own)]) + "\n"
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def main() -> None:
         print(f"{many:7}  " + "  ".join(f"{b:5.1f} > {a:5.1f}, {s:5.1f}".rjust(21) for b, a, s in means))
         for warning in caught:
             print(f"         warning: {warning.message}")
-        told[many] = {"rounds": rounds, "means": means, "findings": history.as_dict()["findings"]}
+        told[many] = {"rounds": rounds, "means": means, "findings": [asdict(found) for found in history.findings]}
         figure = report.merge_curves(history, tasks.cluster, title=f"{many} deluded nodes after round {half}")
         print("         wrote", report.save_figure(figure, args.out / f"deluded_{many}.png"))
     if args.json:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.piece import Field, Piece
 
-__all__ = ["LOOP", "end_phase", "end_round", "fields_of", "start_round"]
+__all__ = ["LOOP", "end_phase", "end_round", "fields_of", "start_round", "to_device"]
 
 LOOP = (
     Field("x", "models", "models now", "run", "owner"),
@@ -68,6 +70,24 @@ def end_round(data: Data, fields: Collection[Field], reads: Collection[str], las
 def end_phase(data: Data, before: Collection[Field], after: Collection[Field]) -> Data:
     """Return the graph without what a phase kept and the next one does not declare."""
     return _without(data, [field for field in before if field.lifetime != "run"], after)
+
+
+def to_device(data: Data, fields: Collection[Field], device: torch.device) -> Data:
+    """Return the graph with rows and replicated parameters on a device; the control plane stays on the CPU."""
+    return Data(**_moved(data.to_dict(), [*LOOP, *fields], device))
+
+
+def _moved(values: Mapping[str, Any], fields: Collection[Field], device: torch.device) -> dict[str, Any]:
+    """Move what is declared to be moved; in what is not declared, such as the best state, look for fields."""
+    moved = dict(values)
+    for name, value in values.items():
+        covering = sorted((field for field in fields if field.covers(name)), key=lambda field: field.name != name)
+        if not covering and isinstance(value, Mapping):
+            moved[name] = _moved(value, fields, device)
+        elif covering and covering[0].kind in ("models", "rows", "per_sample", "replicated"):
+            many = isinstance(value, Mapping)
+            moved[name] = {key: some.to(device) for key, some in value.items()} if many else value.to(device)
+    return moved
 
 
 def _without(data: Data, fields: Collection[Field], kept: Collection[Field] = ()) -> Data:

@@ -129,16 +129,9 @@ class Backend(ABC):
         step: Tensor,
         out: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """Take every row's local steps.
+        """Take every row's local steps from models [r, columns] and the optimiser's state by slot, [r, P].
 
-        Args:
-            flat: Models, [r, columns]; not changed.
-            feed: Their batches, and what else they are given.
-            optimizer: The update.
-            objective: What is minimised.
-            state: Optimiser state by slot, [r, P]; not changed.
-            step: Optimiser steps taken before, [r].
-            out: Where to put the new models, [r, columns]. Default: a new tensor.
+        Both stay as they are; ``step`` [r] counts the steps taken before, and ``out`` is where to put the new models.
 
         Returns:
             New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
@@ -200,12 +193,7 @@ def draws_keyed(compute: F) -> F:
 
 
 def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:
-    """Group the rows at work by batch length, or pad them to one length with weights.
-
-    Args:
-        size: Batch length of every row, [r], the longest first; 0 for a row at rest.
-        together: Whether samples may be padded.
-        like: For device and number type of the weights.
+    """Group the rows at work by batch length [r], 0 for a row at rest, or pad them to one length where that is allowed.
 
     Returns:
         For every group its rows, its batch length, and the weight of every sample [r, length], None where all are

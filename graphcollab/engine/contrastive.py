@@ -154,9 +154,7 @@ def _check_labels(targets: Tensor) -> None:
 def _latents(context: Context, of: str) -> Tensor:
     found: Tensor | None = getattr(context, of)
     if found is None:
-        raise ValueError(
-            f"the objective reads the {of} of samples, which this use of it does not provide: train by Fit"
-        )
+        raise ValueError(f"the objective reads the {of} of samples, which are not provided here: train by Fit")
     return found
 
 

@@ -71,11 +71,10 @@ class Engine:
             for local in self._chunks(s, work[where]):
                 yield s, where[local]
 
-    def _stacks(self, rows: Rows) -> Iterator[tuple[int, Tensor]]:
-        """Yield for every architecture among the rows which rows are of it."""
+    def _stacks(self, rows: Rows) -> list[tuple[int, Tensor]]:
+        """Return for every architecture among the rows which rows are of it."""
         owner = rows.index if rows.index.dim() == 1 else rows.index[:, 0]
-        for s, where, _ in rows.source.locate(owner):
-            yield s, where
+        return [(s, where) for s, where, _ in rows.source.locate(owner)]
 
     def _chunks(self, stack: int, work: Tensor) -> Iterator[Tensor]:
         """Cut rows, those with most work first, into chunks of nearly equal length."""
@@ -175,8 +174,9 @@ class Engine:
             part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
 
         Returns:
-            Losses [R], gradients [R, P_part], and what models hold behind their parameters (running statistics) after
-            the pass, [R, columns - P]; None where rows are of several architectures.
+            Losses [R], which stay on the device since few look at them, gradients [R, P_part], and what models hold
+            behind their parameters (running statistics) after the pass, [R, columns - P]; None where rows are of
+            several architectures.
 
         Example:
             >>> from graphcollab.stack import ParamSpec
@@ -208,9 +208,8 @@ class Engine:
                 loss, grads, rest = backend.gradient(models, inputs, targets, weight, self.objective, key=key)
                 found.append((these, loss, grads[:, backend.spec.columns(part)], rest))
         order, losses, gradients, rests = zip(*found, strict=True)
-        several = sum(1 for _ in self._stacks(rows)) > 1
-        buffers = None if several else in_order(rests, order)
-        return in_order(losses, order).cpu(), in_order(gradients, order), buffers
+        buffers = None if len(self._stacks(rows)) > 1 else in_order(rests, order)
+        return in_order(losses, order), in_order(gradients, order), buffers
 
     def grad(
         self,

@@ -53,14 +53,8 @@ class Context:
 
     def tensors(self) -> dict[str, Tensor | dict[str, Tensor]]:
         """Return what there is of tensors, by field."""
-        found: dict[str, Tensor | dict[str, Tensor]] = {"params": dict(self.params)}
-        for name in ("weight", "latent", "projection"):
-            if (value := getattr(self, name)) is not None:
-                found[name] = value
-        for name in ("anchor", "given"):
-            if (many := getattr(self, name)) is not None:
-                found[name] = dict(many)
-        return found
+        found = {name: getattr(self, name) for name in ("weight", "params", "anchor", "latent", "projection", "given")}
+        return {name: dict(v) if isinstance(v, Mapping) else v for name, v in found.items() if v is not None}
 
 
 @dataclass(frozen=True)
@@ -86,13 +80,9 @@ class Reads:
 
     def __or__(self, other: Reads) -> Reads:
         """Return what either reads."""
-        return Reads(
-            anchor=self.anchor or other.anchor,
-            latents=self.latents or other.latents,
-            whole=self.whole or other.whole,
-            alike=self.alike or other.alike,
-            fields=tuple(dict.fromkeys(self.fields + other.fields)),
-        )
+        anchor, latents = self.anchor or other.anchor, self.latents or other.latents
+        whole, alike = self.whole or other.whole, self.alike or other.alike
+        return Reads(anchor, latents, whole, alike, tuple(dict.fromkeys(self.fields + other.fields)))
 
 
 @dataclass(frozen=True)
@@ -119,10 +109,7 @@ class Objective(Piece, ABC):
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the losses of many nodes at once, [R]: vmap over the loss of one, unless a subclass knows better.
 
-        Args:
-            outputs: [R, B, ...].
-            targets: [R, B, ...].
-            context: As for one node, with a leading dimension R everywhere.
+        Outputs, targets and what the context holds are as for one node, with a leading dimension R.
         """
 
         def one(o: Tensor, t: Tensor, own: dict[str, Any]) -> Tensor:
@@ -132,16 +119,10 @@ class Objective(Piece, ABC):
         return stacked(outputs, targets, context.tensors())
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check, before training, that a split's targets can be judged against a model's outputs.
-
-        Args:
-            outputs: Outputs for a few samples, [B, ...].
-            targets: All targets of the split, [N] or [N, D].
-            model: Name of the model, for the message.
-            split: Name of the split, for the message.
+        """Check, before training, that targets [N, ...] can be judged against outputs for a few samples, [B, ...].
 
         Raises:
-            ValueError: If they do not fit, as far as the objective can tell.
+            ValueError: If they do not fit, as far as the objective can tell; it names the model and the split.
         """
 
     def __add__(self, other: Objective) -> Objective:

@@ -25,9 +25,7 @@ PROTOTYPES = (
 
 
 def with_prototypes(data: Data, env: Env) -> Data:
-    """Return the graph with ``prototypes`` [K, C, d_z] and ``prototype_known`` [K, C]; none is known at first.
-
-    Those of an earlier phase are kept if they are of this shape.
+    """Return the graph with ``prototypes`` and ``prototype_known``: an earlier phase's of this shape, else none known.
 
     Raises:
         ValueError: If models have no latents, latents or outputs differ in size between architectures, or targets are

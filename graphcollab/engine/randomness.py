@@ -76,9 +76,7 @@ class own_randomness(TorchDispatchMode):
             return func(*args, **kwargs)
         _refuse_checkpointing(func)
         self.draws += 1
-        if device not in self._generators:
-            self._generators[device] = torch.Generator(device).manual_seed(self.seed)
-        generator = self._generators[device]
+        generator = self._generator(device)
         if func is torch.ops.aten.native_dropout.default:
             return _native_dropout(given["input"], given["p"], generator)
         twin = _with_generator(func)
@@ -89,6 +87,11 @@ class own_randomness(TorchDispatchMode):
                 "the module), or without dropout"
             )
         return twin(**{**given, "generator": generator})
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self.seed)
+        return self._generators[device]
 
 
 @functools.cache
@@ -178,13 +181,7 @@ class Draws:
         self._count += randomness.draws
 
     def settle(self, kind: Hashable, device: torch.device, compute: Callable[[], T]) -> T:
-        """Return what a function computes that enters `keyed`; it must change nothing outside of it.
-
-        Args:
-            kind: Which computation it is.
-            device: Where it computes.
-            compute: The function.
-        """
+        """Return what a function of this kind computes on a device, which enters `keyed` and changes nothing else."""
         known = kind in self._watched
         if known:
             before = _global_state(device) if self._watched[kind] else None
@@ -209,9 +206,5 @@ def _global_state(device: torch.device) -> Tensor:
 
 
 def keyed_layers(*keys: int) -> own_randomness:
-    """Key randomness inside layers and losses (dropout) by integers, and leave PyTorch's global generators alone.
-
-    It holds for whatever draws from the global generators, also for functions such as ``F.dropout`` that no list of
-    layers shows.
-    """
+    """Key randomness inside layers and losses by integers, also functions such as ``F.dropout``."""
     return own_randomness(keyed_seed(_LAYER_STREAM, *keys) % 2**63)

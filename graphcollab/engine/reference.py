@@ -30,7 +30,7 @@ Numbers: TypeAlias = dict[str, Tensor]
 
 JUDGED = "loss", "gradient"
 TRAINED = "loss in training", "gradient in training", "parameters after a step", "buffers after a step"
-SIZES = 4, 2  # samples of the two nodes
+SIZES: tuple[int, ...] = 4, 2  # samples of the two nodes
 PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
 MOVED = 0.01  # how far the parameters of the second model are from the first's
 RATE = 0.1
@@ -96,10 +96,6 @@ class Reference:
         index = torch.tensor(places, device=self.inputs.device) % len(self.inputs)
         return self.inputs[index], self.targets[index]
 
-    def batch_of_two(self, model: int) -> tuple[Tensor, Tensor]:
-        """Return two samples of one of the nodes, which is what both have."""
-        return self.pick(PLACES[model][:2])
-
     @property
     def anchor(self) -> Tensor | None:
         """Anchors of the two models, [2, P], where the objective asks for them."""
@@ -130,7 +126,7 @@ class Reference:
             seen.append(outputs)
             numbers.append((loss, gradient, step_loss, step, after))
         again, other, _ = self.forward(1, batch, train=False, key=2)
-        self.noisy = _alike(again, outputs) and not _alike(other, loss)
+        self.noisy = equal(again, outputs) and not equal(other, loss)
         self.random |= self.noisy
         return self.collect(seen, *map(torch.stack, zip(*numbers, strict=True)))
 
@@ -152,8 +148,7 @@ class Reference:
         key: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return outputs [n, ...], loss and gradient [P] of one of the models on a batch."""
-        module = self.spec.load_into(self.module, self.flat[model])
-        module.train() if train else module.eval()
+        module = self.spec.load_into(self.module, self.flat[model]).train(train)
         named = dict(module.named_parameters())
         params = {name: named[name] for name in self.spec.names[: self.spec.num_named_parameters]}
         anchors = self.spec.views(self.flat[model])
@@ -193,26 +188,19 @@ class Reference:
             return None
         sample = tuple(part.double() if part.is_floating_point() else part for part in (self.inputs, self.targets))
         twin = copy.copy(self)
-        twin.module, (twin.inputs, twin.targets), twin.flat = (
-            copy_module(self.module).double(),
-            sample,
-            self.flat.double(),
-        )
+        twin.module, twin.flat = copy_module(self.module).double(), self.flat.double()
+        twin.inputs, twin.targets = sample
         try:
             return twin.numbers()
         except (RuntimeError, TypeError, ValueError):
             return None
 
     def require_repeatable(self, expected: Numbers, train: bool) -> None:
-        """Refuse a module that gives other numbers in a second pass that is like the first.
-
-        Raises:
-            ValueError: If it does.
-        """
+        """Raise if a module gives other numbers in a second pass that is like the first."""
         kind = "gradient in training" if train else "gradient"
         outputs, _, gradient = self.forward(1, self.pick(PLACES[1][: SIZES[1]]), train, key=1 if train else 2)
-        judged = train or not self.noisy
-        if _alike(outputs, self.seen[train]) and (not judged or _alike(gradient, expected[kind][1])):
+        unsure = self.noisy and not train
+        if equal(outputs, self.seen[train]) and (unsure or equal(gradient, expected[kind][1])):
             return
         own = self.changed()
         if own:
@@ -232,11 +220,7 @@ class Reference:
         return changed(memory_of(self.origin), memory_of(self.module))
 
     def strangers(self, outputs: Tensor) -> None:
-        """Refuse a module whose outputs depend on trainable tensors that are not its parameters.
-
-        Raises:
-            ValueError: If they do.
-        """
+        """Raise if a module's outputs depend on trainable tensors that are not its parameters."""
         own = {id(parameter) for parameter in self.module.parameters()}
         for leaf in _leaves(outputs):
             if id(leaf) not in own:
@@ -262,15 +246,9 @@ def _leaves(outputs: Tensor) -> Iterator[Tensor]:
         if node is None or node in seen:
             continue
         seen.add(node)
-        variable = getattr(node, "variable", None)
-        if variable is not None:
+        if (variable := getattr(node, "variable", None)) is not None:
             yield variable
         waiting.extend(parent for parent, _ in node.next_functions)
-
-
-def _alike(one: Tensor, other: Tensor) -> bool:
-    """Tell whether numbers are equal but for what a GPU adds up in another order."""
-    return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def memory_of(module: nn.Module) -> Memory:

@@ -56,9 +56,7 @@ class Rows:
         if len(self.node) != len(self.index):
             raise ValueError(f"{len(self.index)} rows name the data of {len(self.node)} nodes: give one node per row")
         if (self.index.dim() == 2) != (self.coefficient is not None):
-            raise ValueError(
-                "combined rows need an index [R, m] and coefficients [R, m]; plain rows an index [R] alone"
-            )
+            raise ValueError("combined rows need an index and coefficients, [R, m] each; plain rows an index [R] alone")
         if self.coefficient is not None and self.coefficient.shape != self.index.shape:
             raise ValueError(f"index {tuple(self.index.shape)} and coefficients {tuple(self.coefficient.shape)} differ")
 

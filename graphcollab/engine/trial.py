@@ -13,6 +13,7 @@ from graphcollab.engine.modules import Padding, copy_module, padding_by_type
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.reference import (
     JUDGED,
+    PLACES,
     PLAIN,
     RATE,
     SIZES,
@@ -46,10 +47,9 @@ def kept_by(reference: Reference) -> list[str]:
     Raises:
         ValueError: If something is carried over. A number that outputs do not depend on is left to the caller.
     """
-    names = changed(memory_of(reference.origin), memory_of(reference.module))
+    names, before = reference.changed(), memory_of(reference.origin)
     if not names:
         return []
-    before = memory_of(reference.origin)
     for train in (False, True):
         second, outputs = _after(reference, (1,), train)
         both, beside = _after(reference, (0, 1), train)
@@ -78,12 +78,11 @@ def _after(reference: Reference, models: tuple[int, ...], train: bool) -> tuple[
     trial = copy.copy(reference)
     trial.module = copy_module(reference.origin)
     for model in models:
-        outputs, _, _ = trial.forward(model, reference.batch_of_two(model), train)
+        outputs, _, _ = trial.forward(model, reference.pick(PLACES[model][:2]), train)
     return memory_of(trial.module), outputs
 
 
 def _is_plain(name: str, *memories: Memory) -> bool:
-    """Tell whether an attribute is a number, text or switch wherever it is there."""
     return all(type(memory.get(name)) in PLAIN for memory in memories)
 
 
@@ -125,7 +124,7 @@ def padding_of(reference: Reference, expected: Numbers) -> Padding:
     if batch[0].is_floating_point():
         batch[0][2] = 0.3 * batch[0][2] + 0.7 * batch[0][1]  # one that there is not
     outputs, _, gradient = reference.forward(1, batch, False, weight, key=2)
-    if not _close(reference.seen[False], outputs[KEPT], _allowed(reference.seen[False])):
+    if not _close(reference.seen[False], outputs[KEPT]):
         reference.require_repeatable(expected, train=False)
         return "never"
     if not _alike_in_large_batches(reference, batch[0], train=False):
@@ -137,7 +136,7 @@ def padding_of(reference: Reference, expected: Numbers) -> Padding:
             (expected["gradient"][1], gradient),
             (expected["gradient in training"][1], trained),
         )
-        if all(_close(one, other, _allowed(one)) for one, other in pairs):
+        if all(_close(one, other) for one, other in pairs):
             return "always" if _alike_in_large_batches(reference, batch[0], train=True) else "evaluation"
     reference.require_repeatable(expected, train=True)
     return "evaluation"
@@ -154,7 +153,7 @@ def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> b
             outputs = reference.outputs(1, inputs, train)[KEPT]
         except (RuntimeError, ValueError, IndexError):
             return False  # it takes small batches only, and one that is padded is larger
-        if not _close(alone, outputs, _allowed(alone)):
+        if not _close(alone, outputs):
             return False
     return True
 
@@ -162,16 +161,16 @@ def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> b
 def _numbers(backend: Backend, reference: Reference) -> Numbers:
     """Compute by a backend what the reference does by plain PyTorch."""
     flat, objective, anchor = reference.flat, reference.objective, reference.anchor
-    longest, pads = SIZES[0], backend.padding != "never"
     inputs, targets = reference.batches()
+    together, apart = [slice(0, 2)], [slice(0, 1), slice(1, 2)]
     outputs: list[Tensor] = []
-    for r in [slice(0, 2)] if pads else [slice(0, 1), slice(1, 2)]:
-        batch = inputs[r, : longest if pads else SIZES[r.start]].clone()
+    for r in apart if backend.padding == "never" else together:
+        batch = inputs[r, : max(SIZES[r])].clone()
         parts = backend.embed(flat[r], batch) if reference.embeds else (backend.predict(flat[r], batch),)
         outputs += torch.cat([part.reshape(*part.shape[:2], -1) for part in parts], 2).unbind()
     outputs = [part[:size] for part, size in zip(outputs, SIZES, strict=True)]
     pairs = []
-    for r in [slice(0, 2)] if not objective.reads.alike and backend.padding == "always" else [slice(0, 1), slice(1, 2)]:
+    for r in apart if objective.reads.alike or backend.padding != "always" else together:
         sizes = torch.tensor(SIZES[r], device=flat.device)[:, None]
         width = int(sizes.max())
         weight = (torch.arange(width, device=flat.device) < sizes) / sizes.to(flat.dtype) if len(sizes) > 1 else None
@@ -179,24 +178,20 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
         batch, labels = inputs[r, :width].clone(), targets[r, :width].clone()
         pairs.append(backend.gradient(flat[r], batch, labels, weight, objective, near)[:2])
     loss, gradient = (torch.cat(pieces) for pieces in zip(*pairs, strict=True))
-    zero = torch.zeros(2, dtype=torch.int64)
     state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
-    optimizer = SGD(lr=RATE, momentum=0.9)
+    optimizer, zero = SGD(lr=RATE, momentum=0.9), torch.zeros(2, dtype=torch.int64)
     after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero)
     return reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
 
 
 def _apart(name: str, one: Tensor, other: Tensor, reference: Reference, more: float = 0.0) -> str | None:
     """Return whose numbers differ, in words, None where they do not: of buffers every one by its own size."""
-    spec = reference.spec
+    spec, count = reference.spec, reference.spec.num_named_parameters
     if name == "buffers after a step":
-        sizes = spec.sizes[spec.num_named_parameters :]
-        names = spec.names[spec.num_named_parameters :]
-        for own, a, b in zip(names, one.split(sizes, 1), other.split(sizes, 1), strict=True):
-            if not _close(a, b, max(_allowed(a), more)):
-                return f" ({own!r})"
-        return None
-    if _close(one, other, max(_allowed(one), more)):
+        parts = (values.split(spec.sizes[count:], 1) for values in (one, other))
+        names = (own for own, a, b in zip(spec.names[count:], *parts, strict=True) if not _close(a, b, more))
+        return next((f" ({own!r})" for own in names), None)
+    if _close(one, other, more):
         return None
     if one.dim() < 2:
         return ""
@@ -205,13 +200,8 @@ def _apart(name: str, one: Tensor, other: Tensor, reference: Reference, more: fl
     return f" ({spec.names[int((ends > column).int().argmax())]!r})"
 
 
-def _allowed(values: Tensor) -> float:
-    """Return how far numbers may be apart."""
-    largest = float(torch.nan_to_num(values.abs(), nan=0.0, posinf=0.0).max()) if values.numel() else 0.0
-    return TOLERANCE.get(values.dtype, COARSE) * max(largest, 1e-3)
-
-
-def _close(one: Tensor, other: Tensor, allowed: float) -> bool:
+def _close(one: Tensor, other: Tensor, more: float = 0.0) -> bool:
     """Tell whether numbers are equal but for rounding; what has overflowed in both is equal, NaN or infinite."""
+    largest = float(torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0).max()) if one.numel() else 0.0
     apart = (one - other).abs().masked_fill((one == other) | ~(one.isfinite() | other.isfinite()), 0.0)
-    return bool((apart <= allowed).all())
+    return bool((apart <= max(TOLERANCE.get(one.dtype, COARSE) * max(largest, 1e-3), more)).all())

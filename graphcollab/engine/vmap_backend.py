@@ -24,10 +24,10 @@ Leaves = list[Tensor]
 
 
 class VmapBackend(Backend):
-    """Models of a chunk as stacked tensors: vmap over the forward pass and the loss, plain autograd behind it.
+    """Models of a chunk as stacked tensors: vmap over the forward pass and the loss.
 
-    Only the forward pass runs under vmap. Its backward pass is ordinary autograd over stacked tensors, so a step costs
-    one dispatch per operation whatever the number of rows.
+    The backward pass is ordinary autograd over stacked tensors, so a step costs one dispatch per operation whatever the
+    number of rows.
 
     Randomness inside layers is seeded per chunk here and is exempt from the rule that results do not depend on the
     chunk; `LoopBackend` keys it per node.
@@ -177,5 +177,4 @@ def _join(pieces: Sequence[Tensor]) -> Tensor:
 
 def _common(step: Tensor) -> int | None:
     """Return the step count all rows share, if they do."""
-    first = int(step[0])
-    return first if bool((step == first).all()) else None
+    return int(step[0]) if bool((step == step[0]).all()) else None

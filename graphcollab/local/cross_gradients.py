@@ -155,6 +155,7 @@ class CrossGradients(Local):
             if buffers is not None and buffers.shape[1]:
                 models[s] = models[s].clone()
                 models[s][place, width:] = buffers
+            loss = loss.cpu()
             taken.train_loss[mine] = loss.to(data.train_loss.dtype)
             taken.bad_step[mine[~torch.isfinite(loss)]] = 0
         taken.bad_step = env.plane.publish(taken.bad_step)

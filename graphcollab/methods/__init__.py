@@ -63,10 +63,7 @@ __all__ = [
 
 
 def get_method(name: str) -> Callable[..., Method | Phases]:
-    """Return the function of a method by name.
-
-    Raises:
-        ValueError: If there is no such method; the message names the nearest.
+    """Return the function of a method by name; an unknown name is refused, and the nearest is named.
 
     Example:
         >>> get_method("l2c")().name

@@ -13,7 +13,7 @@ from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, checked, documented
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, checked, documented, entries
 from graphcollab.stop import EarlyStopping
 from graphcollab.weigh import PeerWeights
 
@@ -22,10 +22,7 @@ R = TypeVar("R")
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw"] | RowOptimizer
 Weights: TypeAlias = Literal["counts", "uniform"]
-"""Nodes count by their training samples, or all alike."""
-
-BETAS = {"betas": (0.5, 0.999)}
-"""Adam's, where authors have these."""
+BETAS = {"betas": (0.5, 0.999)}  # Adam's, where authors have these
 
 
 class Training(TypedDict, total=False):
@@ -60,18 +57,12 @@ SHARED = {
     "drop_fraction": "Share of a node's neighbours that is dropped (the paper's 90 %).",
     "drop_count": "K_0, a number of neighbours instead.",
     "variant": "Which form of eq. 2, see `l2c`.",
-    "metric": (
-        '``"inverse_loss"``, ``"cosine_weights"``, ``"cosine_updates"``, ``"inverse_distance"``, or a `Similarity`:\n'
-        "what is measured of peers."
-    ),
+    "metric": "What is measured of peers, by name (see `as_similarity`) or as a `Similarity`.",
     "samples": "Peers that a node meets in a round.",
     "explore_rounds": "T_1, rounds of the first stage.",
     "fraction": "Share of the nodes at work in a round (client sampling).",
     "weights": '``"counts"``: nodes count by their training samples; ``"uniform"``: all nodes count alike.',
-    "incomplete": (
-        'What a server does where edges are given and connected nodes may not all hear each other: ``"refuse"``, or\n'
-        '``"average"`` them all the same.'
-    ),
+    "incomplete": 'Where connected nodes may not all hear each other: ``"refuse"``, or ``"average"`` all the same.',
     "patience": (
         "Rounds without a better validation loss after which a node stops; nodes are then judged by their best\n"
         "models. None: nobody stops, and nodes are judged by their last models."
@@ -82,19 +73,23 @@ SHARED = {
 """What arguments mean that several methods have, unless a method documents them itself."""
 
 
-def method(**defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function the function of a method: its arguments are checked, and those in `SHARED` documented.
+def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function the function of a method: its arguments are checked, and documented where it does not do so.
 
+    What they mean is taken from the pieces named here, whose settings of the same name they are, or from `SHARED`.
     Where it takes ``**training``, its signature begins with the arguments of `Training`, with the defaults given here
     or in `USUAL`. Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser object
     brings its own settings, so none may be given beside it.
 
     Raises:
-        TypeError: If an argument is documented neither by the function nor in `SHARED`.
+        TypeError: If an argument is documented nowhere.
     """
     kinds, known = get_type_hints(Training, include_extras=True), {**USUAL, **defaults}
     if defaults.get("epochs"):
         kinds["epochs"] = Count
+    shared = dict(SHARED)
+    for piece in pieces:
+        shared |= {name: text for name, text in entries(piece).items() if name not in (*kinds, "part", "buffers")}
     names, left_out = Training.__annotations__, () if "epochs" in defaults else ("epochs", "steps")
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -124,7 +119,7 @@ def method(**defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[
                 kwargs.setdefault(name, default)
             return check(*args, **kwargs)
 
-        wrapper.__doc__ = documented(function, SHARED)
+        wrapper.__doc__ = documented(function, shared)
         return wrapper
 
     return make

@@ -15,7 +15,7 @@ from graphcollab.weigh import Metropolis, Uniform
 __all__ = ["cga"]
 
 
-@method(lr=0.01, batch_size=10, momentum=0.9, weight_decay=5e-4)
+@method(ProjectedGradient, lr=0.01, batch_size=10, momentum=0.9, weight_decay=5e-4)
 def cga(
     *,
     margin: NonNegative = 0.0,
@@ -41,10 +41,7 @@ def cga(
     differences are settings: ``margin=0.5``, ``per_layer=True`` and SGD with ``nesterov=True``.
 
     Args:
-        optimizer: What steps along the projected gradient, by name or as an object; its state is kept from round to
-            round. ``weight_decay`` is added to that gradient.
-        margin: Lower bound of the coefficients of the neighbours' gradients.
-        per_layer: Project parameter tensor by parameter tensor.
+        optimizer: What steps along the projected gradient (plus weight decay); its state is kept from round to round.
         weights: ``"metropolis"`` (doubly stochastic, undirected graphs) or ``"uniform"`` (1 / degree, any graph).
         part: Part of the model that is mixed and whose gradients are exchanged.
     """

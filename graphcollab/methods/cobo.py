@@ -16,7 +16,7 @@ from graphcollab.weigh import GradientAlignment
 __all__ = ["cobo"]
 
 
-@method()
+@method(GradientAlignment)
 def cobo(
     *,
     lr: Positive = 0.01,
@@ -55,11 +55,9 @@ def cobo(
         lr: η, the step size of the models, in the step of SGD and in the pull.
         rho: ρ, the strength of the pull. The paper does not say; 0.05 is the authors' README. It must shrink with the
             number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
-        gamma: γ, the step size of the weights. The paper does not say; the authors' code has 0.01, on the simplex 0.05.
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
         own: On the simplex only: a node's own model has a weight, so it may listen to nobody, as in the authors' code.
         sampling: Which pairs are compared in a round, see `GradientAlignment`; ``"constant"`` is algorithm 1.
-        switch: Rounds with constant probability, for ``"mixed"``. The paper's is 0.2 % of all (80 of its 40,000).
         decay: How fast the probability falls with ``"time"`` and ``"mixed"``; the paper's is 1.
         smoothness: L of the losses, where it is known, for the warning about the step size.
         part: Part of the model that is compared and pulled.

@@ -18,7 +18,7 @@ __all__ = ["directed"]
 ANY_WEIGHT = 1e-12  # edges that have vanished weigh exactly 0
 
 
-@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
+@method(TrialMixtures, lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def directed(
     *,
     learn_rounds: Count = 20,
@@ -60,9 +60,6 @@ def directed(
         trials: Trials of an edge per round; the majority decides.
         delta: By how much p rises or falls.
         minimum: An edge with a smaller p vanishes; at most the p that edges start with, 0.5.
-        compare: ``"metric"`` or ``"loss"``; see `TrialMixtures`.
-        split: Samples that mixtures are compared on.
-        fair: Compare with the own model after as many steps more, instead of as it is (the thesis).
         weights: How p becomes α, ``"share"`` or ``"odds"``; see `TrialMixtures`.
         part: Part of the model that is mixed.
     """

@@ -36,9 +36,8 @@ def ditto(
         w^{t+1} &= w^t + \frac{1}{|S|} \sum_{k \in S} (w_k - w^t)
 
     over the nodes S at work, with :math:`w_k` the result of plain local steps from :math:`w^t` on the same batches.
-    Nodes are judged by :math:`v_k`, which never leaves its node. Training arguments are of both models. (Code that
-    others have published takes the gradients of the global update at other models than :math:`w_k`; this is the
-    paper's form.)
+    Nodes are judged by :math:`v_k`, which never leaves its node. Training arguments are of both models. (Published code
+    of others takes the gradients of the global update at other models than :math:`w_k`; this is the paper's form.)
 
     Args:
         steps: Local steps per round, instead of ``epochs``; the authors' script takes 2.

@@ -13,7 +13,7 @@ from graphcollab.weigh import DoubleGreedy, PeerWeights
 __all__ = ["dpfl"]
 
 
-@method(lr=0.01, epochs=5, batch_size=16, momentum=0.9, weight_decay=1e-4)
+@method(DoubleGreedy, lr=0.01, epochs=5, batch_size=16, momentum=0.9, weight_decay=1e-4)
 def dpfl(
     *,
     budget: Count = 10,
@@ -46,12 +46,6 @@ def dpfl(
 
     A set may be worse than the node alone, see `DoubleGreedy`; ``safe=True`` prevents that. A node whose first set is
     itself alone stays alone. Every candidate's model travels to be tried, also if it is rejected.
-
-    Args:
-        budget: B, which counts the node itself; 1 is local training.
-        every: P, rounds between two choices.
-        pool: ``"first"``: candidates are those chosen first; ``"all"``: always everybody.
-        safe: Take the best set that the search has come by, not the last.
     """
     weigh = PeerWeights(choose=DoubleGreedy(budget, every, pool, safe, part, buffers))
     return peer_method("dpfl", fit(training), weigh, part, buffers, prepare=WithSelfLoops())

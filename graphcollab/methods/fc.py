@@ -43,8 +43,7 @@ def fc(
     here, as in the paper, they are of i's model on other nodes' data.
 
     Args:
-        optimizer: What steps along v, by name or as an object; its state is kept from round to round. ``weight_decay``
-            is added to v.
+        optimizer: What steps along v (plus weight decay); its state is kept from round to round.
         momentum: Momentum of SGD; the paper's main form has none.
         tau: τ, the distance within which gradients count as near. Default: by the quantile.
         quantile: q, the share of the gradients that are near.

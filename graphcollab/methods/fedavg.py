@@ -34,11 +34,10 @@ def fedavg(
     .. math::
         x \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} x_k
 
-    over the nodes S at work, through a server node. Every node then has the average as its model. Where edges are
-    given, every connected component has a server, and its nodes must all be allowed to hear each other; a node without
-    neighbours trains alone. Inside true clusters (``within="cluster"``) every cluster has a server of its own, and the
-    method is named ``fedavg_in_clusters``: what a method that finds the clusters could reach (the oracle that CoBo,
-    NeurIPS 2024, is measured against).
+    over the nodes S at work, through a server; every node then has the average as its model. Where edges are given,
+    every connected component has a server, and its nodes must all be allowed to hear each other; a node without
+    neighbours trains alone. Inside true clusters (``within="cluster"``) the method is named ``fedavg_in_clusters``:
+    what one that finds the clusters could reach (the oracle that CoBo, NeurIPS 2024, is measured against).
 
     Args:
         within: ``"cluster"``: average inside the true clusters, which the tasks must know; None: over all nodes.

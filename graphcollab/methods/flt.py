@@ -15,7 +15,7 @@ from graphcollab.weigh import SampleCounts, Uniform
 __all__ = ["flt"]
 
 
-@method(lr=0.01, epochs=5, batch_size=10, momentum=0.5)
+@method(TaskPeers, lr=0.01, epochs=5, batch_size=10, momentum=0.5)
 def flt(
     *,
     encoder: Encoder | None = None,
@@ -46,18 +46,12 @@ def flt(
     average what earlier ones have averaged; nodes of one group then end up with different models. It also averages what
     nodes at rest sent in earlier rounds; here, as in FedAvg, they are left out.
 
-    How near is near depends on the codes. The default looks for a gap between the distances, and of clusters with
-    classes of their own it makes blocks in most cases; ``groups``, where their number is known, is surer.
-    ``flt().rewire.distances(tasks)`` shows what a ``threshold`` would cut.
+    How near is near depends on the codes. Of clusters with classes of their own the default makes blocks in most cases;
+    ``groups`` is surer. ``flt().rewire.distances(tasks)`` shows what a ``threshold`` would cut.
 
     Args:
-        encoder: A module or function from samples to codes. Default: samples are their own codes.
-        centers: Centres per node. Default: the number of its classes, or 2.
-        reduce: What the server makes of the centres before it compares them: ``"pca"``, or a function such as UMAP's
-            ``fit_transform``. Default: nothing.
         threshold: Nodes at a distance below it are connected. Default: the widest gap in ``window``.
         window: Where that gap is looked for, in distances between a node's own centres.
-        groups: Number of disjoint groups, instead of a threshold; both together are refused.
     """
     return Method(
         "flt",

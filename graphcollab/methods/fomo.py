@@ -14,7 +14,7 @@ from graphcollab.weigh import FirstOrderGain
 __all__ = ["fomo"]
 
 
-@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
+@method(GreedyPeers, FirstOrderGain, lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def fomo(
     *,
     samples: Count = 5,
@@ -47,9 +47,6 @@ def fomo(
     Args:
         samples: Models that a node downloads in a round.
         epsilon: Probability that one of them is random rather than the next best.
-        decay: How much smaller that probability is after every round.
-        norm: ``"l2"``, or ``"l1"`` as in the published code.
-        split: Split on which models are judged.
     """
     return Method(
         "fomo",

@@ -15,7 +15,7 @@ from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 __all__ = ["ifca"]
 
 
-@method(lr=0.1, epochs=1, batch_size=10)
+@method(ChooseCenter, lr=0.1, epochs=1, batch_size=10)
 def ifca(
     *,
     clusters: Count = 2,
@@ -55,12 +55,7 @@ def ifca(
         steps: Local steps per round, instead of ``epochs``; the authors take 10 on MNIST.
         clusters: C, the number of models.
         divide: ``"cluster"``: model averaging; ``"all"``: gradient averaging.
-        centers: Centres to start from, [C, P_part], all different.
-        samples: Training samples that a node looks at to choose; all of them, the default, may cost more than training.
-        redraws: How often other centres may be drawn at the start, until every one gets ``least_share`` of the nodes;
-            not together with ``centers``.
         least_share: At most an equal share, which is 1 / C. Default: half of it.
-        patience: Rounds after which a centre that nobody chooses is reported.
         part: Part of the model that there is one of per cluster; the rest is the node's own.
         buffers: ``"average"``: each centre has running statistics; ``"keep"``: they stay with the node.
     """

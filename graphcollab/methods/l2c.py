@@ -72,7 +72,7 @@ def l2c(
     )
 
 
-@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
+@method(ChannelAttention, lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def meta_l2c(
     *,
     mixer_lr: NonNegative = 0.01,
@@ -103,12 +103,6 @@ def meta_l2c(
 
     Args:
         mixer_lr: Step size of Adam on the encoders; the paper's is 0.1.
-        scale: ``"sum"`` or the paper's ``"mean"`` of the nodes' validation losses (eq. 6).
-        hidden: Hidden units of an encoder (the paper's 10).
-        out: Numbers that encode a filter (the paper's 5).
-        bias: Give the encoders biases; the paper leaves this open, see `Mixer`.
-        pretrained: A trained `Mixer`, or its file, to start from.
-        frozen: Use the pretrained mixer, which must be given, without training it further.
         part: Part of the model that is compared and mixed.
     """
     encoders = _mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)

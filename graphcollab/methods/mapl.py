@@ -87,8 +87,7 @@ def mapl(
 
     Args:
         batch_size: Samples per step; each is seen in two views.
-        warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. 0: none. A run must
-            be longer, or it learns no weights.
+        warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. Runs must be longer.
         temperature: τ of both contrastive losses. Default: 0.5.
         contrast: Weight of the supervised contrastive loss; 0 leaves it out.
         prototype: Weight of the prototypes' loss.
@@ -97,7 +96,7 @@ def mapl(
         drop: Drop neighbours whose weight has become zero. Default: True, as in the paper; False with ``published``.
         augment: What makes a view of a sample. Default: the paper's, for images; it also mirrors them, which digits are
             not made for (``ImageAugment(flip=0.0)``), and few rounds do better with larger crops. For other samples
-            give `graphcollab.engine.AddNoise`, a function, or None: views are the samples themselves.
+            give `AddNoise`, a function, or None: views are the samples themselves.
         keep_state: Keep the optimiser's state from round to round; the authors begin afresh.
         published: Compute as the authors' code, with its own temperature and graph: neither may be given.
     """

@@ -26,7 +26,7 @@ from graphcollab.weigh import (
 __all__ = ["dac", "oracle", "panm", "pens", "random_peers"]
 
 
-@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(AdaptivePeers, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def dac(
     *,
     metric: Metric = "cosine_weights",
@@ -58,18 +58,9 @@ def dac(
     them tell all they know (``share="all"``). All nodes merge at once, where published code lets one after the other.
 
     Args:
-        tau: τ, which multiplies similarities.
-        scale: How similarities are brought to [0, 1], if they are.
-        growth: b of a growing τ; None: constant.
         merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
-            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours),
-            for metrics that are cosines; others are refused.
-        unknown: How peers of whom nothing is known are drawn, see `AdaptivePeers`.
-        epsilon: ε, the least probability.
-        two_step: Whom of several informants to believe, see `update_memory`.
-        share: What nodes tell their peers, see `AdaptivePeers`.
-        limit: Peers that a node remembers at most. None: all it knows of, which in a long run with many nodes can
-            become all of them.
+            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours; refused
+            for metrics that are no cosines).
     """
     similarity = as_similarity(metric, part)
     weigh = PeerWeights(similarity, merge=_merging(merge, similarity, tau))
@@ -77,7 +68,7 @@ def dac(
     return patient(peer_method("dac", fit(training), weigh, part, buffers, rewire=sampler), patience)
 
 
-@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(NeighborBag, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def panm(
     *,
     metric: Metric | None = None,
@@ -108,7 +99,6 @@ def panm(
         neighbors: k, peers that a node merges with in a round.
         samples: l, new peers in a round that looks for some.
         every: τ, rounds between two augmentations.
-        measure: Whether in an augmentation all of the ``"bag"`` is measured anew (the text), or a ``"sample"`` of it.
         merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
             `SimilarityWeights` (ours; refused for other metrics), with which a node whose bag has strangers in it keeps
             its own model.
@@ -158,7 +148,7 @@ def pens(
     return Phases(patient(explore, patience), explore_rounds, patient(gossip, patience))
 
 
-@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(PeerSampler, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def oracle(
     *,
     samples: Count = 5,
@@ -174,9 +164,6 @@ def oracle(
     section 2.4.1; with ``deluded`` nodes its experiment on cluster death, section 4.2:
     ``Phases(oracle(), 50, oracle(deluded=range(5)))``. CoBo's oracle, FedAvg of everybody in the true cluster, is
     ``fedavg(within="cluster")``.
-
-    Args:
-        deluded: Nodes (by ``node_id``) that merge with peers of another cluster only, the one after their own.
     """
     peers = PeerSampler(samples, within="cluster", deluded=tuple(deluded))
     return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)

@@ -15,7 +15,7 @@ from graphcollab.weigh import CosineUpdates, PeerWeights, SimplexWeights
 __all__ = ["pfedgraph"]
 
 
-@method(lr=0.01, epochs=5, batch_size=64, momentum=0.9, weight_decay=1e-5)
+@method(SimplexWeights, lr=0.01, epochs=5, batch_size=64, momentum=0.9, weight_decay=1e-5)
 def pfedgraph(
     *,
     alpha: Positive = 0.8,
@@ -59,7 +59,6 @@ def pfedgraph(
     Args:
         alpha: α; large: weights by sample counts, as FedAvg's; small: all on those that are most alike.
         lam: λ; 0 leaves the term out.
-        snap: Cosines above it count as 1. None: none do.
         compare: Part of the models that is compared. Default: what is averaged.
     """
     metric = CosineUpdates(0.0, part if compare is None else compare)

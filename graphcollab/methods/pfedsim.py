@@ -17,7 +17,7 @@ from graphcollab.weigh import HeadAffinity
 __all__ = ["pfedsim"]
 
 
-@method(lr=0.01, epochs=5, batch_size=32)
+@method(HeadAffinity, lr=0.01, epochs=5, batch_size=32)
 def pfedsim(
     *,
     warmup: Natural = 50,
@@ -53,11 +53,9 @@ def pfedsim(
 
     Args:
         warmup: Rounds of FedAvg. The paper plays half of all rounds so.
-        head: The classifier φ, a part that is one linear layer.
         cap: The greatest similarity that counts.
-        part: What is mixed after the warm-up, ω. Parts of the model that are neither this nor the classifier are the
-            node's own. Nodes of different architectures can mix parts that they have in common; ``"head"`` mixes the
-            classifiers, by their own similarity.
+        part: What is mixed after the warm-up, ω: parts that architectures have in common; ``"head"`` mixes classifiers,
+            by their own similarity. Parts that are neither this nor the classifier are the node's own.
     """
     personalised = Method(
         "pfedsim",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
 from graphcollab.settings import checked
 
@@ -240,12 +241,12 @@ def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[
         Output: two tensors [R], double precision; NaN where the node has no such samples. A model whose loss, or one of
         whose predictions, is not finite has diverged: its loss is infinite and its metric NaN.
     """
-    loss = torch.full((len(rows),), float("nan"), dtype=torch.float64, device=rows.node.device)
-    score = loss.clone()
+    found = torch.full((2, len(rows)), torch.nan, dtype=torch.float64, device=rows.source.device)
     for chunk in engine.predict(rows, split):
         values = engine.losses_of(chunk).double()
         finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
         diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(values))
-        loss[chunk.rows] = values.masked_fill(diverged, torch.inf)
-        score[chunk.rows] = metric(chunk.outputs, chunk.targets, chunk.mask).to(loss).masked_fill(diverged, torch.nan)
+        score = metric(chunk.outputs, chunk.targets, chunk.mask).to(found).masked_fill(diverged, torch.nan)
+        found[:, beside(chunk.rows, found)] = torch.stack([values.masked_fill(diverged, torch.inf), score])
+    loss, score = found.cpu()
     return loss, score

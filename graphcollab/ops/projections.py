@@ -9,6 +9,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 from torch_geometric.utils import scatter
 
+from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.ops.kernels import column_blocks
 
 __all__ = ["bundle_gram", "bundle_sum", "cone_coefficients", "project_simplex"]
@@ -64,12 +65,9 @@ def project_simplex(
     largest = scatter(scaled, group, dim_size=count, reduce="max")
     # Shifting a group changes nothing, and what is 1 below its largest entry is 0 in the end: so sums stay small.
     v = (scaled - largest[group]).clamp(min=-1)
-    # the entries of a group one behind the other, the largest first, [E]
-    order = v.argsort(descending=True, stable=True)
-    order = order[group[order].argsort(stable=True)]
-    sizes = torch.bincount(group, minlength=count)
-    first = (sizes.cumsum(0) - sizes)[group[order]]
-    place = torch.arange(len(v), device=v.device) - first
+    order = by_receiver(group, -v)  # the entries of a group one behind the other, the largest first, [E]
+    sizes, place = torch.bincount(group, minlength=count), turns(group[order], count)
+    first = torch.arange(len(v), device=v.device) - place
     # In whole numbers, so that the sums of the groups in front are taken away exactly (beyond 2⁶³ they come round).
     unit = 2.0 ** min(52, 62 - int(sizes.max()).bit_length())
     total = (v[order] * unit).round().long().cumsum(0)

@@ -45,7 +45,7 @@ class AdaptivePeers(PeerSampler):
             is 0.2). None: τ stays.
         unknown: Others are met with probability ``"epsilon"`` (the text), or as if their similarity were ``"zero"``
             (the authors' code), which explores more.
-        epsilon: ε.
+        epsilon: ε, the least probability.
         two_step: Whom of several informants to believe, see `update_memory`; None: only what a node measured counts.
         share: What nodes tell: what they ``"measured"`` (the thesis' code), so an estimate is two steps away, or
             ``"all"`` they know, as the text says if read literally. An estimate can come from far away then, and

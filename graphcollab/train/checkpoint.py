@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -102,22 +101,16 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
 
 
 @checked
-def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loaded:
-    """Read a checkpoint; nothing in it is executed.
+def load_checkpoint(path: str | Path) -> Loaded:
+    """Return the state on the CPU, the history and what the run was; nothing in the checkpoint is executed.
 
-    Args:
-        path: One checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
-        device: Where the state shall be.
-
-    Returns:
-        The state, the history and what the run was.
+    The path is that of one checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
 
     Raises:
         FileNotFoundError: If there is no checkpoint.
         ValueError: If it is something else, of another version, or damaged.
     """
-    (data, history, about), _ = read_checkpoint(Path(path))
-    return data.to(device), history, about
+    return read_checkpoint(Path(path))[0]
 
 
 @checked

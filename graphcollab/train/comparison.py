@@ -96,16 +96,10 @@ class Trial:
         return None
 
     def within(self, budget: float, unit: str = "messages") -> tuple[int, float] | None:
-        """Return when a budget was last kept, and the mean test metric then; see `reached` for what lies between.
+        """Return round and mean test metric of the last evaluation before which a budget was kept; None if of none.
 
-        It is the last evaluation before which all nodes together had sent no more than the budget.
-
-        Args:
-            budget: What all nodes together may send.
-            unit: ``"messages"`` or ``"bytes"``.
-
-        Returns:
-            Round and mean test metric, or None where more had been sent before the first evaluation.
+        The budget is what all nodes together may send, in ``"messages"`` or ``"bytes"``. As in `reached`, nothing is
+        interpolated.
 
         Raises:
             ValueError: If the unit is neither, or it was not kept how much was sent.

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copyreg
 import dis
 import functools
 import hashlib
+import sys
+import sysconfig
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab.train.contents import attributes, checksum, is_running, known, root, state
-
-__all__ = ["fingerprint", "found_in", "layers"]
+__all__ = ["PLAIN", "Reader", "checksum", "fingerprint"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device)
 INSIDE = frozenset({*vars(nn.Module()), "training"})  # what every module has
@@ -29,6 +30,12 @@ MANY = 10**6  # values of which more than their class is read
 LONG = 2000  # characters of a text that is shown, and not only its checksum
 CONTAINERS = (dict, list, tuple, set, frozenset)
 GENERATED = (torch.fx.GraphModule, torch.jit.ScriptModule, torch.jit.ScriptFunction)  # torch's class, a user's code
+LIBRARIES = frozenset({"numpy", "torch", "torch_geometric"})  # their versions say what their code does
+RUNNING = frozenset(  # what their objects hold is of the program that runs, and another time something else
+    {"_contextvars", "_io", "_random", "_thread", "_weakref", "asyncio", "concurrent", "contextvars", "io", "logging"}
+    | {"multiprocessing", "os", "queue", "random", "selectors", "socket", "subprocess", "tempfile", "threading"}
+    | {"weakref"}
+)
 
 
 def fingerprint(value: object) -> str:
@@ -39,80 +46,46 @@ def fingerprint(value: object) -> str:
     included, and the code of their class. Of the code of the standard library, NumPy and PyTorch only names are: their
     versions say the rest. What a function reaches through a module (``mine.loss``) is not followed, nor are random
     generators, threads, locks, files and loggers.
-
-    Example:
-        >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 1)
-        True
-        >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 2)
-        False
     """
-    reader = _Reader()
+    reader = Reader()
     return reader.finish(reader.text(value))
 
 
-def layers(model: nn.Module) -> dict[str, str]:
-    """Describe every module in a model by its path, without its children; the path of the model itself is ``""``.
-
-    That is class, attributes, hooks, what is frozen, and code of the user's own.
-
-    Example:
-        >>> layers(nn.Dropout(0.3))
-        {'': 'Dropout(inplace=False, p=0.3)'}
-    """
-    classes: dict[type, str] = {}
-    found = {}
-    for path, module in model.named_modules():
-        reader = _Reader(classes)
-        found[path] = reader.finish(reader.module(module))
-    return found
-
-
-def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Iterate over the tensors and functions that a value holds, and the objects whose classes are not this package's.
-
-    Args:
-        value: A method, one of its parts, or a container.
-        name: What to call it.
-
-    Returns:
-        What and where each is, and its checksum or fingerprint.
-    """
-    if isinstance(value, Tensor):
-        yield f"tensor {name}", checksum(value)
-    elif isinstance(value, nn.Module):
-        yield from found_in(value.state_dict(), name)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from found_in(item, f"{name}[{key!r}]")
-    elif isinstance(value, list | tuple):
-        for number, item in enumerate(value):
-            yield from found_in(item, f"{name}[{number}]")
-    elif dataclasses.is_dataclass(value) and root(type(value)) == "graphcollab":
-        for field in dataclasses.fields(value):
-            yield from found_in(getattr(value, field.name), f"{name}.{field.name}")
-    elif not isinstance(value, PLAIN):
-        yield f"code of {name}", fingerprint(value)
+def checksum(value: Tensor | np.ndarray | np.generic) -> str:
+    """Return the shape, number type and checksum of an array."""
+    if isinstance(value, np.ndarray | np.generic):
+        held = np.asarray(value)
+        try:
+            value = torch.as_tensor(held)
+        except (TypeError, ValueError):  # texts, dates and the like
+            return f"{list(held.shape)} {held.dtype} {_hash(np.ascontiguousarray(held).tobytes())}"
+    tensor = value.detach()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_sparse_coo().coalesce()
+        return f"{list(tensor.shape)} sparse {checksum(tensor.indices())} {checksum(tensor.values())}"
+    tensor = tensor.cpu().resolve_conj().resolve_neg()
+    content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
+    return f"{list(tensor.shape)} {tensor.dtype} {_hash(content)}"
 
 
-class _Reader:
+class Reader:
     """Reads one value; what it meets again it only names, so values may hold themselves."""
 
-    def __init__(
-        self, classes: dict[type, str] | None = None, met: dict[int, tuple[int, object]] | None = None
-    ) -> None:
+    def __init__(self, classes: dict[type, str] | None = None, met: dict[int, Any] | None = None) -> None:
         self._met = {} if met is None else met  # held on to, so that no other object gets its number
         self._classes = {} if classes is None else classes
         self._depth = 0
         self._later: list[object] = []
 
     def text(self, value: object) -> str:
+        """Describe a value."""
         if isinstance(value, types.ModuleType):
             return value.__name__
         if id(value) in self._met:
             return f"number {self._met[id(value)][0]}"
         try:
             if isinstance(value, PLAIN) and not isinstance(value, Enum):
-                return _shorten(repr(value))
+                return repr(value)
             self._met[id(value)] = len(self._met), value
             if isinstance(value, Tensor | np.ndarray | np.generic) and value.dtype != np.dtype(object):
                 return checksum(value)
@@ -123,30 +96,29 @@ class _Reader:
                 return f"later {len(self._met)}"
             self._depth += 1
             try:
-                return _shorten(self._deep(value))
+                return self._deep(value)
             finally:
                 self._depth -= 1
         except Exception:  # no object may keep a run from being saved
             return type(value).__qualname__
 
     def finish(self, text: str) -> str:
-        """Add what was too deep inside."""
-        parts = [text]
+        """Add what was too deep inside, and shorten what is too long."""
+        parts = []
         while self._later:
             value = self._later.pop(0)
             try:
                 parts.append(self._deep(value))
             except Exception:
                 parts.append(type(value).__qualname__)
-        return text if len(parts) == 1 else f"{text} and {_hash(*parts)}"
+        text += f" and {_hash(*parts)}" if parts else ""
+        return text if len(text) <= LONG else f"{text[:LONG]}… {_hash(text)}"
 
     def module(self, module: nn.Module) -> str:
         """Describe a module without its children."""
         kind, held = type(module), vars(module)
-        private = not known(kind)
+        private = not _known(kind)
         own = {name: held[name] for name in held if name not in INSIDE and (private or not name.startswith("_"))}
-        if "forward" in held:
-            own["forward"] = held["forward"]
         own |= {hooks: list(held[hooks].values()) for hooks in HOOKS if held.get(hooks)}
         if frozen := [name for name, tensor in module.named_parameters(recurse=False) if not tensor.requires_grad]:
             own["frozen"] = frozen
@@ -178,7 +150,7 @@ class _Reader:
     def _object(self, value: Any) -> str:
         """Describe an object by its class and all that it holds."""
         kind = type(value)
-        if is_running(kind):
+        if _is_running(kind):
             return kind.__qualname__
         if isinstance(value, Enum):
             return f"{kind.__qualname__}.{value.name}={self.text(value.value)}{self._class(kind)}"
@@ -188,10 +160,10 @@ class _Reader:
         with suppress(Exception):  # NumPy's functions have one, say
             name = str(getattr(value, "__name__", ""))
         held = self._content(value) if isinstance(value, (Mapping, *CONTAINERS)) else ""
-        held += "".join(map(self.text, state(value)))
+        held += "".join(map(self.text, _state(value)))
         if isinstance(value, np.ndarray):
             held += self.text(value.tolist())
-        return f"{name}{kind.__qualname__}{held}({self._fields(attributes(value))}){self._class(kind)}"
+        return f"{name}{kind.__qualname__}{held}({self._fields(_attributes(value))}){self._class(kind)}"
 
     def _content(self, value: Any) -> str:
         if isinstance(value, Mapping):
@@ -200,7 +172,7 @@ class _Reader:
             return "[" + ", ".join(map(self.text, value)) + "]"
         texts = []
         for item in value:  # in no order, so no item may change how another one is read
-            reader = _Reader(dict(self._classes), dict(self._met))
+            reader = Reader(dict(self._classes), dict(self._met))
             texts.append(reader.finish(reader.text(item)))
         return "{" + ", ".join(sorted(texts)) + "}"
 
@@ -214,7 +186,7 @@ class _Reader:
         return ", ".join(f"{name}={self.text(fields[name])}" for name in sorted(fields))
 
     def _function(self, function: types.FunctionType) -> str:
-        if known(function):
+        if _known(function):
             return f"{function.__module__}.{function.__qualname__}"
         code = function.__code__
         parts = [_code(code, function.__doc__), self.text([function.__defaults__, function.__kwdefaults__])]
@@ -232,7 +204,7 @@ class _Reader:
         """Return the code of a class and of those it inherits from, but for what a library's version says."""
         if kind in self._classes:
             return self._classes[kind]
-        own = [one for one in kind.__mro__ if not known(one)]
+        own = [one for one in kind.__mro__ if not _known(one)]
         self._classes[kind] = f" code of {kind.__qualname__}"  # while it is read: it may use itself
         parts = []
         for one in own:
@@ -268,9 +240,59 @@ def _functions(value: Any) -> list[object]:
     return [] if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType) else [value]
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= LONG else f"{text[:LONG]}… {_hash(text)}"
+def _attributes(value: object) -> dict[str, Any]:
+    """Return an object's attributes, those in slots included."""
+    with suppress(Exception):
+        found: Any = object.__getstate__(value)
+        own, slots = found if isinstance(found, tuple) else (found, None)
+        return {str(name): item for name, item in {**(slots or {}), **(own or {})}.items()}
+    return {}
 
 
-def _hash(*texts: str) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
+def _state(value: object) -> list[Any]:
+    """Return what an object holds that no attribute shows (a ``deque``), as the standard library would pickle it."""
+    kind = type(value)
+    found: Any = ()
+    with suppress(Exception):
+        if isinstance(value, Iterator):  # reading on would change it
+            return []
+        if _standard(_root(kind)) and kind in copyreg.dispatch_table:
+            found = copyreg.dispatch_table[kind](value)
+        for name, given in (("__reduce_ex__", (4,)), ("__reduce__", ())):
+            owner = next(one for one in kind.__mro__ if name in vars(one))
+            if not found and owner is not object and _standard(_root(owner)) and not _is_running(owner):
+                found = vars(owner)[name](value, *given)
+        if isinstance(found, tuple):
+            return [*found[1:3], *(list(one) for one in found[3:5] if one is not None)]
+        return [found]
+    return []
+
+
+def _root(value: object) -> str:
+    module = getattr(value, "__module__", None)
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def _known(value: object) -> bool:
+    """Tell whether a function or class is of a library whose version says what it does."""
+    return _root(value) in LIBRARIES or _standard(_root(value))
+
+
+def _is_running(kind: type) -> bool:
+    return _root(kind) in RUNNING and _standard(_root(kind))
+
+
+@functools.cache
+def _standard(name: str) -> bool:
+    """Tell whether a module is of the standard library, and not a file of the user's that has its name."""
+    if name != "builtins" and name not in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is None or any(Path(file).is_relative_to(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib"))
+
+
+def _hash(*parts: str | bytes | memoryview) -> str:
+    made = hashlib.sha256()
+    for part in parts:
+        made.update(part.encode() + b"\n" if isinstance(part, str) else part)
+    return made.hexdigest()[:12]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,10 @@ from graphcollab.control import Attendance, Isolate
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
-from graphcollab.train.contents import checksum
-from graphcollab.train.fingerprint import found_in, layers
+from graphcollab.train.fingerprint import PLAIN, Reader, checksum, fingerprint
 from graphcollab.train.journal import encode
 
-__all__ = ["OtherRunError", "describe_run", "describe_start", "require_same"]
+__all__ = ["OtherRunError", "describe_run", "describe_start", "found_in", "layers", "require_same"]
 
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
@@ -120,6 +120,45 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         f"the checkpoints in {folder} are of another run, which differs in {first} ({there} there, "
         f"{here} here){more}: use another folder, or resume=False to start afresh"
     )
+
+
+def layers(model: nn.Module) -> dict[str, str]:
+    """Describe every module in a model by its path, without its children; the path of the model itself is ``""``.
+
+    That is class, attributes, hooks, what is frozen, and code of the user's own.
+
+    Example:
+        >>> layers(nn.Dropout(0.3))
+        {'': 'Dropout(inplace=False, p=0.3)'}
+    """
+    classes: dict[type, str] = {}
+    found = {}
+    for path, module in model.named_modules():
+        reader = Reader(classes)
+        found[path] = reader.finish(reader.module(module))
+    return found
+
+
+def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
+    """Iterate over the tensors and functions that a value holds, and the objects whose classes are not this package's.
+
+    What each is and where, from the value's name on, comes with its checksum or fingerprint.
+    """
+    if isinstance(value, Tensor):
+        yield f"tensor {name}", checksum(value)
+    elif isinstance(value, nn.Module):
+        yield from found_in(value.state_dict(), name)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from found_in(item, f"{name}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from found_in(item, f"{name}[{number}]")
+    elif dataclasses.is_dataclass(value) and type(value).__module__.partition(".")[0] == "graphcollab":
+        for field in dataclasses.fields(value):
+            yield from found_in(getattr(value, field.name), f"{name}.{field.name}")
+    elif not isinstance(value, PLAIN):
+        yield f"code of {name}", fingerprint(value)
 
 
 def _versions() -> dict[str, str]:

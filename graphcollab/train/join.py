@@ -75,7 +75,7 @@ def join(
             hears itself, and never a node that was isolated. Where parts of the graph that are not connected trained
             mixers of their own, a newcomer may hear nodes of one part only, and uses its mixer.
         warmup: Rounds of local training before mixing.
-        finetune: Rounds of local training after it.
+        finetune: Rounds after it.
 
     Raises:
         ValueError: If the method cannot weigh newcomers' models, their data do not fit the models, an edge is out of
@@ -90,7 +90,7 @@ def join(
     newcomers = newcomers.to(old.x.device)
     heard = _allowed_edges(allowed, old.isolated, newcomers.num_nodes)
     known, count = old.num_nodes, newcomers.num_nodes
-    receiver = torch.arange(count, device=old.x.device)
+    receiver = torch.arange(count)
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
     weigh = method.weigh.for_newcomers(old, edges, (*result.tasks.names, *newcomers.names))
     if weigh is None:

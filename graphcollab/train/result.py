@@ -272,11 +272,7 @@ class Result:
         return {**found, "missing": MISSING[of]} if MISSING[of] else found
 
     def save_mixer(self, path: str | Path, node: int | str | None = None) -> Path:
-        """Save the learned mixer for use elsewhere.
-
-        Args:
-            path: The file.
-            node: Whose mixer, by position or name, where parts of the graph that are not connected trained their own.
+        """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.
 
         Raises:
             ValueError: If the method has none, or there are several and no node is named, or one that is alone.

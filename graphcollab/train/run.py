@@ -12,6 +12,7 @@ from torch import nn
 
 from graphcollab.checks import own_filter, warn
 from graphcollab.control import Attendance, Isolate
+from graphcollab.control.state import to_device
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
@@ -143,7 +144,7 @@ def run(
         check_outputs(tasks, modules, metric)
         data = build_graph(tasks, modules, graph, architecture, method)
         history = History(tasks.names, metric.name, metric.higher_is_better)
-        saved = saver.resume(device) if saver and resume else None
+        saved = saver.resume() if saver and resume else None
         before = saved[2] if saved else {}
         isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
         about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
@@ -170,7 +171,7 @@ def run(
             about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
             about = require_same(before, about, str(checkpoint))
-            data, history = saved[:2]
+            data, history = to_device(saved[0], method.fields, device), saved[1]
             if data.round > rounds:
                 raise ValueError(
                     f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as "

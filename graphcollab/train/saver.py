@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch_geometric.data import Data
 
 from graphcollab.files import flush_folder, own_name
@@ -47,13 +46,13 @@ class Saver:
         self._cost, self._end = 0.0, -float("inf")
         self._kept: list[tuple[Path, Journal]] = []
 
-    def resume(self, device: torch.device | str) -> Loaded | None:
+    def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
         if (found := newest(self.folder)) is None:
             return None
         path, (data, history, about), journal = found
         self._kept, self._saved = [(path, journal)], (data.round, len(history))
-        return data.to(device), history, about
+        return data, history, about
 
     def begin(self, about: Mapping[str, Any], afresh: bool) -> None:
         """Say what the run is; remove what another one was writing and, if this one starts afresh, its checkpoints."""
@@ -128,16 +127,10 @@ class Saver:
 
 
 def save_checkpoint(folder: str | Path, data: Data, history: History, about: Mapping[str, Any]) -> Path:
-    """Write a checkpoint ``round-<number>``, and remove all but it and the newest undamaged one before.
+    """Write a checkpoint ``round-<number>`` into a run's folder, and return where it is.
 
-    Args:
-        folder: Where checkpoints of one run live.
-        data: The state after a round.
-        history: What happened so far.
-        about: What the run is, as plain values; a resumed run must be the same.
-
-    Returns:
-        Where it is.
+    All others but the newest undamaged one before it are removed. A resumed run must be the same ``about``, a mapping
+    of plain values.
 
     Raises:
         RuntimeError: If a run is under way there.
@@ -145,7 +138,7 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
     """
     with hold_folder(folder):
         saver = Saver(folder)
-        saver.resume("cpu")
+        saver.resume()
         saver.begin(about, afresh=False)
         return saver.save(data, history)
 

@@ -49,14 +49,9 @@ _MODEL_STREAM = 108
 
 @checked
 def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") -> list[nn.Module]:
-    """Return one module per architecture; those made by a function are initialised from the seed.
+    """Return one module per architecture on a device; those made by a function are initialised from the seed.
 
-    The caller's modules are copied, and the caller's random generators are left as they were.
-
-    Args:
-        model: A module, a function that makes one or several, or one of these per architecture.
-        seed: Seed of the initial parameters of modules made by functions.
-        device: Where the modules shall be.
+    The caller's modules are copied, and the caller's random generators are left as they were. See `Model`.
 
     Raises:
         ValueError: If none was given, a function makes something else, or parameters do not fit into a row; see
@@ -201,8 +196,9 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                 continue
             pool = tasks.pools[split.pool]
             labels = pool.targets[split.index]
-            pair = _pair(labels)
-            inputs, targets = pool.inputs[split.index[pair]], labels[pair]
+            other = (labels != labels[0]).reshape(len(labels), -1).any(1).int().argmax()  # some metrics need two labels
+            pair = torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
+            inputs, targets = pool.inputs[split.index[pair.cpu()]], labels[pair]
             outputs = _outputs(judged, inputs, "take", f" ({name})")
             if not isinstance(outputs, Tensor):
                 raise TypeError(
@@ -215,12 +211,6 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                 metric(outputs[None], targets[None])
             if name == "train":
                 _check_training(module, inputs)
-
-
-def _pair(labels: Tensor) -> Tensor:
-    """Return the places of two samples, with different labels if there are such: some metrics need that."""
-    other = (labels != labels[0]).reshape(len(labels), -1).any(1).int().argmax()
-    return torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
 
 
 def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> Any:

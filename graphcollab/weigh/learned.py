@@ -110,14 +110,14 @@ class ChannelAttention(Weigher):
 
     Args:
         part: Part of the model that is compared.
-        hidden: Hidden units of an encoder.
-        out: Numbers that encode a filter.
-        bias: Give the encoders biases, see `Mixer`.
+        hidden: Hidden units of an encoder (the paper's 10).
+        out: Numbers that encode a filter (the paper's 5).
+        bias: Give the encoders biases; the paper leaves this open, see `Mixer`.
         optimizer: Update of the encoders. The paper's is Adam, lr 0.1, weight decay 0.01 (coupled).
         scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
             coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
         pretrained: A `Mixer`, or its file, to start from.
-        frozen: Use the encoders as they are; nodes then need no validation samples.
+        frozen: Use pretrained encoders as they are; nodes then need no validation samples.
 
     Shapes:
         Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the

@@ -28,7 +28,8 @@ from torch import nn
 
 from graphcollab import mapl
 from graphcollab.engine import AddNoise
-from graphcollab.train.fingerprint import fingerprint, found_in, layers
+from graphcollab.train.fingerprint import fingerprint
+from graphcollab.train.identity import found_in, layers
 
 
 def settings(module):
