@@ -162,13 +162,7 @@ class Weigher(Piece):
         return None
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        """Take a step on the weigher's own parameters.
-
-        Args:
-            data: The graph.
-            env: What pieces may use.
-            gradient: ∂L_i/∂w_ij of the validation losses for every edge j → i, [E].
-        """
+        """Step on the weigher's own parameters, given ∂L_i/∂w_ij of the validation losses for every edge, [E]."""
         return data
 
 

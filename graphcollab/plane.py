@@ -27,7 +27,7 @@ class Plane:
 
     Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
     knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
-    of nodes.
+    of nodes. Four operators are the transport's own: `mine`, `gather`, `reduce` and `tell`.
 
     Args:
         count: K. One process need not know it.
@@ -44,10 +44,8 @@ class Plane:
         self.count, self.kind = count, kind
         self.transport = transport or Transport()
         self.own = self.transport.own(count)
-
-    def mine(self, values: Tensor) -> Tensor:
-        """Return the entries of owned nodes, [k, ...], of a value of the control plane, [K, ...]."""
-        return self.transport.mine(values)
+        self.mine, self.gather = self.transport.mine, self.transport.gather
+        self.reduce, self.tell = self.transport.reduce, self.transport.tell
 
     def at_home(self, nodes: Tensor) -> Tensor:
         """Return those of some nodes that are owned, in their order."""
@@ -74,13 +72,9 @@ class Plane:
         for stack in range(len(models.specs)):
             yield stack, (self.kind[nodes] == stack).nonzero().flatten()
 
-    def gather(self, values: Tensor) -> Tensor:
-        """Tell everybody the values of owned nodes, [k, ...]; return those of all, [K, ...]."""
-        return self.transport.gather(values)
-
     def publish(self, values: Tensor) -> Tensor:
         """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
-        return self.transport.gather(self.transport.mine(values))
+        return self.gather(self.mine(values))
 
     def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
         """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...]."""
@@ -121,16 +115,6 @@ class Plane:
         lines = bytes(self.transport.concat(numbers).tolist()).decode().splitlines()
         found = {int(node): text for node, _, text in (line.partition("\t") for line in lines if line)}
         return dict(sorted(found.items()))
-
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
-        """Tell values of edges, pairs or rows, [M, ...], that some nodes know.
-
-        Args:
-            values: Only entries whose owner lives here are read.
-            owner: The node that knows each entry, for example the receiver of an edge, [M].
-            to: The node that gets to know it too, [M]. Default: everybody.
-        """
-        return self.transport.deliver(values, owner, to)
 
     def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
         """Return what owned receivers hear: each remote row once, however many of them hear it.
@@ -186,11 +170,7 @@ class Plane:
         if here is not None:
             weight, edge_index = weight[here], edge_index[:, here]
             edge_index = torch.stack([torch.searchsorted(self.own, edge_index[0]), edge_index[1]])
-        return self.transport.reduce(mix(rows, weight, edge_index, count))
-
-    def reduce(self, value: Tensor) -> Tensor:
-        """Return the sum of a value over all processes."""
-        return self.transport.reduce(value)
+        return self.reduce(mix(rows, weight, edge_index, count))
 
     def at_data(
         self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
@@ -264,5 +244,5 @@ class Plane:
         sent = torch.zeros_like(data.bytes_sent)
         sent.index_add_(0, senders, torch.ones_like(senders, dtype=sent.dtype) * (BYTES_PER_FLOAT * floats))
         data = copy.copy(data)
-        data.bytes_sent = data.bytes_sent + (sent if at is None else self.transport.reduce(sent))
+        data.bytes_sent = data.bytes_sent + (sent if at is None else self.reduce(sent))
         return data

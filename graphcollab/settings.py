@@ -46,13 +46,7 @@ R = TypeVar("R")
 
 
 class SettingError(ValueError):
-    """A setting that is not what it must be.
-
-    Args:
-        name: The argument.
-        what: What it must be.
-        value: What was given.
-    """
+    """A setting, by its name, that is not what it must be."""
 
     def __init__(self, name: str, what: str, value: object) -> None:
         shown = repr(value)

@@ -54,7 +54,7 @@ class Transport:
         """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...]."""
         return values
 
-    def deliver(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values that processes have filled in for their own nodes, with what others have filled in.
 
         Args:

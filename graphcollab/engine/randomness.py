@@ -76,9 +76,7 @@ class own_randomness(TorchDispatchMode):
             return func(*args, **kwargs)
         _refuse_checkpointing(func)
         self.draws += 1
-        if device not in self._generators:
-            self._generators[device] = torch.Generator(device).manual_seed(self.seed)
-        generator = self._generators[device]
+        generator = self._generator(device)
         if func is torch.ops.aten.native_dropout.default:
             return _native_dropout(given["input"], given["p"], generator)
         twin = _with_generator(func)
@@ -89,6 +87,11 @@ class own_randomness(TorchDispatchMode):
                 "the module), or without dropout"
             )
         return twin(**{**given, "generator": generator})
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self.seed)
+        return self._generators[device]
 
 
 @functools.cache

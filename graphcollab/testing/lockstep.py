@@ -117,9 +117,9 @@ class Lockstep(Transport):
         """Return the values of all processes, one process's after the other's."""
         return torch.cat(self.meeting.exchange(self.process, "concat", values))
 
-    def deliver(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values with what others have filled in; what this process may not know is poisoned."""
-        many = self.meeting.exchange(self.process, "deliver", values)
+        many = self.meeting.exchange(self.process, "tell", values)
         out, by = poison(values), self.owner[owner]
         told = torch.ones_like(by, dtype=torch.bool) if to is None else self.here(to) | self.here(owner)
         for p, some in enumerate(many):
