@@ -19,11 +19,9 @@ __all__ = ["LoopBackend"]
 
 
 class LoopBackend(Backend):
-    """Row by row, every local step of a row before the next row.
+    """Row by row, all its local steps before the next row's: the one module's parameters point into the row at hand.
 
     It is for layers without a stacked form, and for convolutions on a CPU, where stacking gains nothing.
-
-    No module is copied: the one module's parameters point into the row at hand.
     """
 
     name = "loop"
@@ -124,8 +122,6 @@ class LoopBackend(Backend):
 
     def _unbind(self, row: Tensor) -> None:
         """Copy the module's buffers back into a row."""
-        if "buffers" not in self.spec.parts:
-            return
         buffers = dict(self.module.named_buffers())
         for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
             if name in buffers:

@@ -80,10 +80,8 @@ def make_plan(
     as slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as
     the reason; anything else: vmap.
 
-    What was chosen, or asked for, is tried on a few samples of two nodes, with two models, a repeated sample and
-    padding, in training and in evaluation mode, against plain PyTorch: outputs, losses, gradients, and the models with
-    their buffers after a training step must be equal up to rounding. Where samples beside a sample change its output or
-    its gradient, batches are not padded.
+    What was chosen, or asked for, is tried against plain PyTorch on a few samples of two nodes (`difference`), and
+    where samples beside a sample change its output or its gradient, batches are not padded (`padding_of`).
 
     A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU.
 

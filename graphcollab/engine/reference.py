@@ -148,7 +148,8 @@ class Reference:
         key: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return outputs [n, ...], loss and gradient [P] of one of the models on a batch."""
-        module = self.spec.load_into(self.module, self.flat[model]).train(train)
+        module = self.spec.load_into(self.module, self.flat[model])
+        module.train() if train else module.eval()
         named = dict(module.named_parameters())
         params = {name: named[name] for name in self.spec.names[: self.spec.num_named_parameters]}
         anchors = self.spec.views(self.flat[model])

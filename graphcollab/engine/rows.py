@@ -209,12 +209,8 @@ def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
 def outcome(seen: Sequence[tuple[Tensor, Schedule, Tensor]], loss: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean loss of every row and the first step whose loss was not finite, [R] each, read all at once.
 
-    The step is -1 where all losses are finite, and the model too.
-
-    Args:
-        seen: For every chunk its rows [r], their batches, and the losses of their steps above the models' sums,
-            [S + 1, r].
-        loss: Where to put the losses, [R].
+    The step is -1 where all losses are finite, and the model too. Of every chunk are given its rows [r], their batches,
+    and the losses of their steps above the models' sums, [S + 1, r]; ``loss`` [R] is where the losses are put.
     """
     bad = torch.full(loss.shape, -1)
     if not seen:

@@ -102,15 +102,8 @@ def take_samples(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m], on the CPU, of nodes' samples, a few at a time.
 
-    What is yielded may be written to: it is a copy, however the samples lie.
-
-    Args:
-        tasks: The nodes' data.
-        nodes: Whose samples, [r].
-        split: ``"train"``, ``"val"`` or ``"test"``.
-        whole: Yield all samples at once.
-        shared: Inputs may be views of the pool where the samples lie one behind the other: only for those who are
-            known not to write to them.
+    With ``whole`` all at once. They are copies, which may be written to; with ``shared`` inputs may be views of the
+    pool, for those who are known not to write to them.
     """
     owned = tasks.splits[split]
     pool, counts = tasks.pools[owned.pool], owned.sizes[nodes]

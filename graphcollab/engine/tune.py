@@ -49,6 +49,7 @@ def tune(
         autocast: Compute forward passes in bfloat16.
 
     Example:
+        >>> import torch
         >>> spec = ParamSpec.from_module(module := nn.Linear(2, 2))
         >>> tasks = Tasks.from_samples([(torch.randn(9, 2), torch.randint(2, (9,)))] * 3)
         >>> plans = tune(tasks, [module], [spec], Stacks.single(spec, torch.zeros(3, 6)), repeats=1)

@@ -80,9 +80,8 @@ class ImageAugment(Piece):
     """Random crops, colours, grey tones, blur and flips of images, by kornia.
 
     The augmentations of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et
-    al., 2024), table 8, with its settings as defaults; they are those of SimCLR. Every image has its own draw, and all
-    images go through every operation together. Images keep their size (the paper's table enlarges them to 224 pixels,
-    its code does not).
+    al., 2024), table 8, with its settings as defaults; they are those of SimCLR. Every image has its own draw. Images
+    keep their size (the paper's table enlarges them to 224 pixels, its code does not).
 
     Operations on colours need pixels in [0, 1]. Every image is mapped there by its own least and greatest pixel, and
     back, so standardised images may be given. Images with one channel have neither saturation, hue nor grey tones.

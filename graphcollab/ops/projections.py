@@ -73,10 +73,8 @@ def project_simplex(
     total = (v[order] * unit).round().long().cumsum(0)
     before = torch.cat([total.new_zeros(1), total])[first]
     theta = ((total - before).double() / unit - 1) / (place + 1)
-    above = v[order] > theta  # of a group's entries the first ones
-    last = scatter(above.long(), group[order], dim_size=count)
-    threshold = v.new_zeros(count)
-    filled = sizes > 0
+    last = scatter((v[order] > theta).long(), group[order], dim_size=count)  # those above are a group's first entries
+    threshold, filled = v.new_zeros(count), sizes > 0
     threshold[filled] = theta[(sizes.cumsum(0) - sizes + last - 1)[filled]]
     out = (v - threshold[group]).clamp(min=0)
     return (out / scatter(out, group, dim_size=count)[group] * mass[group]).to(values.dtype)
@@ -141,9 +139,8 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
     The vectors are known by their inner products only, so P does not matter: from an eigendecomposition of all Gram
     matrices at once come vectors of m + 1 numbers with the same inner products, and with these it is a nonnegative
     least squares problem, which SciPy's ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves
-    for one bundle after the other; bundles without an obtuse angle need no solving. A batched solver would have to
-    iterate until its slowest problem is solved, and the gradients that the vectors are cost far more than a problem of
-    this size. All vectors are scaled to length one first, so the solver's tolerances hold for gradients of any size.
+    for one bundle after the other; bundles without an obtuse angle need no solving. All vectors are scaled to length
+    one first, so the solver's tolerances hold for gradients of any size.
 
     Args:
         gram: Inner products of every bundle, g first, [R, m + 1, m + 1], as `bundle_gram` returns them; finite.
