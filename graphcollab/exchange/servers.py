@@ -28,13 +28,9 @@ SERVER = Field("server", "relation", "every node's link to its server; a node th
 
 
 def connect_servers(data: Data, env: Env, place: Tensor, count: int | None = None) -> Data:
-    """Return the graph with ``server``: the nodes' links to their servers.
+    """Return the graph with ``server``: the nodes' links to their servers, given each one's place [K]; -1: none.
 
-    Args:
-        data: The graph.
-        env: What pieces may use.
-        place: Every node's server, [K]; -1 if it has none.
-        count: Number of servers. Default: one more than the largest, at least one.
+    By default there are as many servers as places, at least one.
     """
     node = (place >= 0).nonzero().flatten()
     samples = env.engine.tasks.sizes("train").to(data.x.dtype)[node]
