@@ -21,6 +21,7 @@ from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
+from graphcollab.plane import in_step
 from graphcollab.relation import Relation
 from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import check_settings
@@ -129,6 +130,7 @@ class Method:
             for split in piece.needs:
                 tasks.require(split, f"{self.name} needs for its {type(piece).__name__}")
 
+    @in_step
     def start(self, data: Data, env: Env) -> Data:
         """Create what the pieces keep from round to round; all nodes but isolated ones are at work."""
         data = copy.copy(data)
@@ -145,6 +147,7 @@ class Method:
             data = piece.init(data, env)
         return allowed_only(data)
 
+    @in_step
     def play(self, data: Data, env: Env) -> Data:
         """Play one round."""
         last, fields = data, self.fields
@@ -171,6 +174,7 @@ class Method:
         data.round = data.round + 1
         return data
 
+    @in_step
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models nodes are judged by."""
         return self.judge(data, env)

@@ -11,6 +11,7 @@ from graphcollab.checks import own_filter
 from graphcollab.control.state import end_phase, fields_of
 from graphcollab.method import Method
 from graphcollab.piece import Field, Piece
+from graphcollab.plane import in_step
 from graphcollab.settings import Count, check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -106,6 +107,7 @@ class Phases:
         self.method.check(tasks)
         self.next.check(tasks)
 
+    @in_step
     def start(self, data: Data, env: Env) -> Data:
         """Start the first phase; start the next one too, for a try, so that it is refused now and not in its time.
 

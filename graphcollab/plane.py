@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo, Transport
+from graphcollab.typing import Env
 
-__all__ = ["Plane"]
+__all__ = ["Plane", "in_step"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 BYTES_PER_FLOAT = 4
+
+
+def in_step(compute: F) -> F:
+    """Let what fails in one process while a method computes fail in all of them, with the same error."""
+
+    @functools.wraps(compute)
+    def met(self: Any, data: Data, env: Env) -> Any:
+        try:
+            found = compute(self, data, env)
+        except Exception as error:
+            env.plane.transport.status(error)
+            raise
+        env.plane.transport.status()
+        return found
+
+    return cast(F, met)
 
 
 class Plane:
@@ -115,6 +136,32 @@ class Plane:
         lines = bytes(self.transport.concat(numbers).tolist()).decode().splitlines()
         found = {int(node): text for node, _, text in (line.partition("\t") for line in lines if line)}
         return dict(sorted(found.items()))
+
+    def neighbors(
+        self, rows: Tensor, edge_index: Tensor, columns: int = 2**14
+    ) -> Iterator[tuple[Tensor, slice, Tensor]]:
+        """Yield the rows that owned receivers hear, a block of columns at a time: for medians and other sets of rows.
+
+        Receivers that hear equally many come together, one such group after the other.
+
+        Args:
+            rows: Rows of owned nodes, [k, P].
+            edge_index: All edges, [2, E], the same in all processes.
+            columns: How many columns at a time.
+
+        Yields:
+            The receivers' places among owned nodes, [R], which columns these are, and what the receivers hear, [R, m,
+            c], in the order of their edges. Those that hear nobody do not come.
+        """
+        halo = self.halo(rows, edge_index)
+        sender, receiver = halo.edge_index
+        edges = receiver.argsort(stable=True)
+        heard = torch.bincount(receiver, minlength=len(rows))
+        for many in heard[heard > 0].unique().tolist():
+            places = beside(sender[edges[heard[receiver[edges]] == many].view(-1, many)], rows)
+            for start in range(0, rows.shape[1], columns):
+                block = slice(start, start + columns)
+                yield (heard == many).nonzero().flatten(), block, halo.rows[:, block][places]
 
     def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
         """Return what owned receivers hear: each remote row once, however many of them hear it.

@@ -18,6 +18,13 @@ class Transport:
     Every method but `own` and `mine` is called by all processes together.
     """
 
+    def status(self, error: Exception | None = None) -> None:
+        """Say that this process goes on, or what has failed in it; raise what has failed in another one.
+
+        A subclass begins every other verb with that word, too. So a process that has failed need not know in which verb
+        the others will meet it: wherever that is, all raise the error of the first process that has one.
+        """
+
     def own(self, count: int) -> Tensor:
         """Return the nodes of K that this process owns, ascending, [k]."""
         return torch.arange(count)

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
+from graphcollab.engine import randomness
 from graphcollab.engine.backend import Backend
-from graphcollab.engine.randomness import own_randomness
 
 DEVICE = torch.device("lazy")  # autograd takes it for one that needs no thread of its own
 
@@ -88,11 +88,9 @@ class Accelerator(TorchDispatchMode):
         return False
 
     def __enter__(self) -> Accelerator:
-        def generator(mode: own_randomness, device: torch.device) -> torch.Generator:
-            return mode._generators.setdefault(device, torch.Generator().manual_seed(mode.seed))
-
+        where = randomness._device
         self.patches = [
-            mock.patch.object(own_randomness, "_generator", generator),
+            mock.patch.object(randomness, "_device", lambda given: _near(where(given))),
             mock.patch.object(Backend, "_autocast", return_value=nullcontext()),
         ]
         for patch in self.patches:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
 DPI = 150
@@ -19,8 +19,8 @@ TEXT, GRID = "#333333", "#E3E3E3"
 
 # The palette of Okabe and Ito, told apart also by the colour-blind; without its yellow, which is faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = ("-", "--", ":", "-.")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LOOKS = cycler(linestyle=("-", "--", ":", "-.")) * cycler(color=COLOURS) + cycler(marker=4 * list("os^DvPX"))
+"""How one series after the other is drawn, all different for the first 28."""
 MARKED = 25  # points of a curve at most, for each to have a marker
 
 
@@ -89,9 +89,3 @@ def legend_right(figure: Figure, panels: Sequence[Axes]) -> None:
     """Name what panels show, once for all of them, to their right."""
     named = {name: line for panel in panels for line, name in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend(list(named.values()), list(named), fontsize=9, frameon=False, loc="outside right center")
-
-
-def looks() -> Iterator[dict[str, str]]:
-    """Yield colour, line style and marker of one series after the other, all different for the first 28."""
-    for n, (line, colour) in enumerate(product(LINES, COLOURS)):
-        yield {"color": colour, "linestyle": line, "marker": MARKERS[n % len(MARKERS)]}

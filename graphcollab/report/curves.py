@@ -19,12 +19,12 @@ from graphcollab.metrics import cluster_traffic, similarity_by_cluster
 from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.report._figure import (
     COLOURS,
+    LOOKS,
     MARKED,
     TEXT,
     leftmost,
     legend_beside,
     legend_right,
-    looks,
     new_figure,
     new_panels,
     over_rounds,
@@ -94,8 +94,8 @@ def traffic_curves(
         ValueError: If there is no graph, or edges do not fit the nodes.
     """
     require_some(graphs, "the graph of at least one round of each run", ": record with RecordGraph")
-    shares = {name: 100 * cluster_traffic(rounds, cluster, downloaded)[1][None] for name, rounds in graphs.items()}
-    figure, panel = _draw_curves({name: (sorted(graphs[name]), share) for name, share in shares.items()}, title)
+    means = {name: 100 * cluster_traffic(rounds, cluster, downloaded)[1] for name, rounds in graphs.items()}
+    figure, panel = _draw_curves({name: (sorted(graphs[name]), mean[None]) for name, mean in means.items()}, title)
     for line in panel.lines:
         line.set_clip_on(False)
     size = cluster.unique(return_counts=True)[1].double()
@@ -111,14 +111,15 @@ def _draw_curves(curves: Mapping[str, tuple[Sequence[int], Tensor]], title: str 
     """Draw means of values [S, T] over rounds, and a band of one standard deviation where there are several seeds."""
     figure = new_figure(6.4, 4.0 if title else 3.7, title)
     panel = figure.subplots()
-    for (name, (rounds, values)), look in zip(curves.items(), looks(), strict=False):
-        if len(rounds) > MARKED:
-            look["marker"] = ""
+    panel.set_prop_cycle(LOOKS)
+    for name, (rounds, values) in curves.items():
         mean = values.mean(0).numpy()
-        panel.plot(rounds, mean, **look, markersize=4, linewidth=1.8, label=name)  # type: ignore[arg-type]
+        (line,) = panel.plot(rounds, mean, markersize=4, linewidth=1.8, label=name)
+        if len(rounds) > MARKED:
+            line.set_marker("")
         if len(values) > 1:
             std = values.std(0).numpy()
-            panel.fill_between(rounds, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
+            panel.fill_between(rounds, mean - std, mean + std, color=line.get_color(), alpha=0.15, linewidth=0)
     return figure, panel
 
 

@@ -187,10 +187,6 @@ class GreedyPeers(PeerSampler):
     epsilon: Fraction = 0.3
     decay: NonNegative = 0.05
 
-    def exploration(self, elapsed: int) -> float:
-        """Return the probability to meet a random peer, after so many rounds."""
-        return max(self.epsilon - elapsed * self.decay, 0.0)
-
     def prepare(self, data: Data, env: Env) -> Data:
         """Start with affinities of 0."""
         if "affinity" not in data:
@@ -211,7 +207,7 @@ class GreedyPeers(PeerSampler):
         elapsed, many = max(round_ - data.phase_start, 0), data.num_nodes
         slot = torch.arange(self.samples, device=data.node_id.device)
         uniform = keyed_uniform(env.seed, _EXPLORE_STREAM, data.node_id[:, None], round_, slot)
-        best = (uniform >= self.exploration(elapsed)).sum(1)  # [K]: how many are not replaced
+        best = (uniform >= max(self.epsilon - elapsed * self.decay, 0.0)).sum(1)  # [K]: how many are not replaced
         ranked = self._ranked(data, env, round_)
         greedy = ranked[:, turns(ranked[1], many) < best[ranked[1]]]
         anyone, _ = self.draw(data, env, round_, known=greedy, turn=2)

@@ -65,8 +65,7 @@ class SampleNodes(Rewiring):
         count = max(math.floor(self.fraction * int(data.present.sum()) + 0.5), 1)
         order = keyed_order(env.seed, _SAMPLE_STREAM, data.node_id, round_)
         chosen = order[data.present[order]][:count]
-        mask = torch.zeros(data.num_nodes, dtype=torch.bool, device=data.node_id.device)
-        mask[chosen] = True
+        mask = torch.zeros_like(data.present).index_fill_(0, chosen, True)
         data = copy.copy(data)
         data.trains = data.serves = mask & ~data.isolated
         return data

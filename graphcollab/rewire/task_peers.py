@@ -78,13 +78,6 @@ class TaskPeers(Rewiring):
     Raises:
         ValueError: If both a threshold and groups are asked for, there are fewer nodes than groups, no node has two
             centres and no threshold was given, or an edge that is given has no path back.
-
-    Example:
-        >>> x, y = torch.tensor([[0.0], [1.0], [8.0], [9.0]]), torch.tensor([0, 1, 2, 3])
-        >>> tasks = Tasks.from_samples([(x[:2], y[:2]), (x[:2] + 0.1, y[:2]), (x[2:], y[2:])], val_fraction=0.0)
-        >>> distance, _, spacing = TaskPeers().distances(tasks)
-        >>> distance[0], round(spacing, 6)
-        (tensor([0.0000, 0.1000, 8.0000], dtype=torch.float64), 1.0)
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centres"),)
@@ -145,7 +138,9 @@ class TaskPeers(Rewiring):
         if len(nodes):
             own = env.plane.at_home(nodes)
             centers = env.plane.collect(self._centers(env.engine.tasks, own, env.seed), own, nodes)
-            floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + _size(self.encoder)
+            state = self.encoder.state_dict().values() if isinstance(self.encoder, nn.Module) else ()
+            down = sum(tensor.numel() for tensor in state if tensor.is_floating_point())
+            floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + down
             new = ~data.coded[nodes]
             data = env.plane.charge(data, nodes[new], floats[new])
         for p in part[nodes].unique():
@@ -203,12 +198,4 @@ def _groups(distance: Tensor, count: int) -> Tensor:
 
     if len(distance) == 1:
         return torch.ones(1, dtype=torch.int64)
-    tree = linkage(squareform(distance.numpy()), "average")
-    return torch.from_numpy(fcluster(tree, count, "maxclust")).long()
-
-
-def _size(encoder: Encoder | None) -> int:
-    """Return how many floats an encoder has; 0 where that is not known."""
-    if not isinstance(encoder, nn.Module):
-        return 0
-    return sum(tensor.numel() for tensor in encoder.state_dict().values() if tensor.is_floating_point())
+    return torch.from_numpy(fcluster(linkage(squareform(distance.numpy()), "average"), count, "maxclust")).long()

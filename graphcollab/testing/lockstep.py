@@ -35,6 +35,7 @@ class Meeting:
     def __init__(self, owners: Sequence[Tensor]) -> None:
         self.owners = owners
         self.moved: list[list[Tensor]] = []  # for every fetch and process, the remote nodes whose rows it got
+        self.told: Exception | None = None  # what all processes have raised where they met
         self.failure: BaseException | None = None  # the first; all processes raise it
         self.barrier = threading.Barrier(len(owners))
         self.posted: list[Any] = [None] * len(owners)
@@ -45,6 +46,10 @@ class Meeting:
         self._wait()
         posted = list(self.posted)
         self._wait()
+        failed = [error for verb, error in posted if verb == "failed"]
+        if failed:
+            self.told = failed[0]
+            raise failed[0]
         verbs = {verb for verb, _ in posted}
         if len(verbs) > 1:
             raise RuntimeError(f"processes met in different verbs: {[verb for verb, _ in posted]}")
@@ -77,6 +82,11 @@ class Lockstep(Transport):
         self.owner = torch.empty(count, dtype=torch.int64)
         for p, nodes in enumerate(meeting.owners):
             self.owner[nodes] = p
+
+    def status(self, error: Exception | None = None) -> None:
+        """Say that this process goes on, or what has failed in it, unless all know that already."""
+        if error is None or error is not self.meeting.told:
+            self.meeting.exchange(self.process, "status" if error is None else "failed", error)
 
     def own(self, count: int) -> Tensor:
         """Return the nodes of K that this process owns, ascending, [k]."""

@@ -21,7 +21,7 @@ from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
 from graphcollab.weigh.formulas import Uniform, require_self_loops
 
-__all__ = ["ClassifierSimilarity", "HeadAffinity", "affinity_weights", "check_head", "head_cosines"]
+__all__ = ["ClassifierSimilarity", "HeadAffinity", "check_head", "head_cosines"]
 
 
 def check_head(data: Data, part: str) -> int:
@@ -56,14 +56,6 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
     classes, width = data.x.specs[0].part_layout(part)[0]
     unit = F.normalize(rows[:, : classes * width].double().unflatten(1, (classes, width)), dim=2).flatten(1)
     return (env.plane.products(unit, unit, edge_index) / classes).nan_to_num(0.0)
-
-
-def affinity_weights(values: Tensor, receiver: Tensor, num_nodes: int) -> Tensor:
-    r"""Return pFedSim's weights of similarities, :math:`-\log(1 - s)` over its sum for every receiver.
-
-    The similarities, [E], are at least 0 and less than 1; every receiver has one that is not 0.
-    """
-    return shares(-torch.log1p(-values), receiver, num_nodes)
 
 
 @dataclass(frozen=True)
@@ -125,7 +117,7 @@ class HeadAffinity(Weigher):
         sender, receiver = data.edge_index
         alike = head_cosines(data, env, self.head, per_class=True).clamp(0, self.cap)
         alike = alike.masked_fill(~crossing_edges(data), 0).masked_fill(sender == receiver, self.cap)
-        return affinity_weights(alike, receiver, data.num_nodes)
+        return shares(-torch.log1p(-alike), receiver, data.num_nodes)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from graphcollab.weigh.peer_weights import AllPeers
 __all__ = ["DoubleGreedy", "double_greedy"]
 
 _ORDER_STREAM, _ADD_STREAM = 140, 141
-Losses = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class DoubleGreedy(AllPeers):
 
 
 def double_greedy(
-    losses: Losses,
+    losses: Callable[[Tensor], Tensor],
     edge_index: Tensor,
     candidates: Tensor,
     turn: Tensor,

@@ -120,8 +120,7 @@ class PeerWeights(Weigher):
         not chosen), and ``scores``, a `Relation` with what was measured in the round.
 
     Raises:
-        ValueError: If peers are to be chosen or weighed by similarity and there is no metric, or the metric judges by
-            other buffers than those merged.
+        ValueError: If peers are to be chosen or weighed by similarity and there is no metric.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -140,9 +139,6 @@ class PeerWeights(Weigher):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        judged = self.buffers if self.metric is None else self.metric.agrees.get("buffers", self.buffers)
-        if judged != self.buffers:
-            raise ValueError(f"PeerWeights merges with buffers {self.buffers!r}, and its metric judges {judged!r}")
         if self.metric is None and (self.choose.by_score or self.merge.reads_scores):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
 

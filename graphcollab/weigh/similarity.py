@@ -35,10 +35,10 @@ class Similarity(Piece):
         Reads the models ``x`` (after the local update), ``x_start`` (before it) and ``x_init``.
 
     Example:
-        >>> class SameSign(Similarity):
+        >>> class Signs(Similarity):
         ...     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        ...         positive = data.x.part("all")[:, 0] > 0
-        ...         return (positive[edge_index[0]] == positive[edge_index[1]]).double()
+        ...         sign = data.x.part("all")[:, :1].sign()
+        ...         return env.plane.products(sign, sign, edge_index).double()
     """
 
     travels: ClassVar[str] = "the part that is compared, along every edge"

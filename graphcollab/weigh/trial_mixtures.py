@@ -130,18 +130,13 @@ class TrialMixtures(Weigher):
             votes = sum((self._compare(data, env, sent, own, t) for t in range(self.trials)), torch.zeros_like(own))
             step = self.delta * votes.sign().to(data.edge_trial.dtype)
             data.edge_trial = data.edge_trial.index_add(0, own, step).clamp(0, 1)
-        data.edge_weight = self._row_weights(data)
-        return env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])
-
-    def _row_weights(self, data: Data) -> Tensor:
-        """Return α, [E]."""
-        sender, receiver = data.edge_index
-        p = data.edge_trial if self.worth == "share" else data.edge_trial.clamp(max=0.95)
-        worth = p if self.worth == "share" else p / (1 - p)
-        loop = sender == receiver
-        worth = torch.where(loop, 1.0, worth.masked_fill(data.edge_trial < self.minimum, 0))
+        data = env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])
+        p, loop = data.edge_trial, sender == receiver
+        worth = p if self.worth == "share" else p.clamp(max=0.95) / (1 - p.clamp(max=0.95))
+        worth = torch.where(loop, 1.0, worth.masked_fill(p < self.minimum, 0))
         total = 1 + scatter(worth.masked_fill(loop, 0), receiver, dim_size=data.num_nodes)
-        return worth / total[receiver]
+        data.edge_weight = worth / total[receiver]
+        return data
 
     def _compare(self, data: Data, env: Env, sent: Halo, edges: Tensor, trial: int) -> Tensor:
         """Return for every edge 1 where the mixture is better, -1 where it is worse, and 0."""

@@ -78,5 +78,5 @@ def test_paper_settings_are_the_defaults():
     assert (method.local.optimizer.lr, method.local.optimizer.weight_decay) == (0.01, 5e-4)
     assert (method.local.batch_size, method.local.epochs) == (10, 5)
     assert (method.weigh.optimizer.lr, method.weigh.optimizer.weight_decay) == (0.1, 0.01)
-    assert (method.rewire.round, method.rewire.transform.fraction) == (10, 0.9)
+    assert (method.rewire.at, method.rewire.transform.fraction) == (10, 0.9)
     assert type(l2c(decoupled=True).weigh.optimizer).__name__ == "AdamW"

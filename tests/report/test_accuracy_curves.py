@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphcollab.report import accuracy_curves
-from graphcollab.report._figure import COLOURS, looks
+from graphcollab.report._figure import COLOURS, LOOKS
 
 
 def test_mean_and_band_of_common_rounds() -> None:
@@ -28,8 +28,13 @@ def test_other_metrics_keep_their_unit() -> None:
 
 
 def test_first_looks_all_differ() -> None:
-    first = [tuple(look.items()) for look in looks()]
+    first = [tuple(look.items()) for look in LOOKS]
     assert len(set(first)) == len(first) == 4 * len(COLOURS)
+
+
+def test_more_curves_than_looks() -> None:
+    curves = {f"method {n}": [([1, 2], [n / 100, n / 50])] for n in range(30)}
+    assert len(accuracy_curves(curves).axes[0].lines) == 30
 
 
 def test_bad_input() -> None:

@@ -15,7 +15,7 @@ from graphcollab.rewire import SampleNodes, TaskPeers
 from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import run
-from graphcollab.train.fingerprint import found_in
+from graphcollab.train.identity import found_in
 
 # Two samples each, of two classes; their codes are themselves. Nodes 0 and 2 are alike, and 1 and 3.
 PLACES = ([0.0, 1.0], [8.0, 9.0], [0.1, 1.1], [8.0, 9.2])

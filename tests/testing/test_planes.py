@@ -13,10 +13,13 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
+from graphcollab.exchange import NoExchange
 from graphcollab.piece import Field, Weigher
+from graphcollab.plane import in_step
 from graphcollab.relation import Relation
 from graphcollab.testing import Scene
-from graphcollab.testing.planes import check_planes, hide
+from graphcollab.testing.lockstep import in_lockstep
+from graphcollab.testing.planes import OWNERS, check_planes, hide
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import quick
 
@@ -185,3 +188,52 @@ def test_who_knows_a_field_is_declared_once():
     twice = [*declared("per_node", "owner"), *declared("per_node", "public")]
     with pytest.raises(AssertionError, match="the declarations of 'it' differ"):
         hide(state(it=torch.ones(3)), twice, torch.tensor([0]))
+
+
+@dataclass(frozen=True)
+class Fails(Weigher):
+    """Fails where it computes for node 4, who alone knows why."""
+
+    late: bool = False
+
+    def weights(self, data, env):
+        weight = torch.full_like(data.edge_weight, 1 / 6)
+        if not self.late:
+            env.plane.mix(data.x.part("all"), weight, data.edge_index)
+        if bool(env.plane.known(torch.tensor(4))):
+            raise ValueError(f"{env.engine.tasks.names[4]} has no sample that can be looked at")
+        return weight
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("exchange", [None, NoExchange()])
+def test_what_fails_in_one_process_fails_in_all(late, exchange):
+    """Whether others come to another verb after it or not; the error names the node."""
+    method = methods.dpsgd().replace(weigh=Fails(late))
+    method = method if exchange is None else method.replace(exchange=exchange)
+
+    def play(transport):
+        data, env = Scene.small().begin(method, transport)
+        try:
+            return method.play(data, env)
+        except ValueError as error:
+            return error
+
+    found, meeting = in_lockstep(OWNERS, play)
+    assert [str(error) for error in found] == ["node 4 has no sample that can be looked at"] * 2
+    assert meeting.failure is None, "nobody was stopped by force"
+
+
+def test_what_fails_in_all_processes_is_the_first_ones_error():
+    def play(transport):
+        data, env = Scene.small().begin(methods.dpsgd(), transport)
+        try:
+            return in_step(fail)(transport.process, data, env)
+        except ValueError as error:
+            return error
+
+    def fail(process, data, env):
+        raise ValueError(f"process {process}")
+
+    found, _ = in_lockstep(OWNERS, play)
+    assert [str(error) for error in found] == ["process 0"] * 2
