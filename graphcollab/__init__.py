@@ -1,7 +1,5 @@
 """graphcollab: collaborative learning of personalised models and of the graph that says who listens to whom."""
 
-from __future__ import annotations
-
 from graphcollab._version import __version__ as __version__
 from graphcollab.datasets import load_dataset
 from graphcollab.method import Method

@@ -1,7 +1,5 @@
 """What is computed with models: rows, the engine and its backends, objectives and optimisers."""
 
-from __future__ import annotations
-
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity, SupervisedContrast
 from graphcollab.engine.engine import Engine

@@ -1,7 +1,5 @@
 """The exchange slot: a formula (base, message, weights) and the route that models take; bytes follow from both."""
 
-from __future__ import annotations
-
 from graphcollab.exchange.exchange import Exchange, LaplacianPull
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.exchange.servers import AtServer, ThroughCenters, ThroughServer

@@ -1,7 +1,5 @@
 """The local slot: what a node does on its own data."""
 
-from __future__ import annotations
-
 from graphcollab.local.combine import ClippedMean, Combine, ProjectedGradient
 from graphcollab.local.cross_gradients import CrossGradients
 from graphcollab.local.fit import Fit, FitPersonal

@@ -1,7 +1,5 @@
 """How well nodes do, how evenly, and whether the learned graph shows the structure of the tasks."""
 
-from __future__ import annotations
-
 from graphcollab.metrics.metric import METRICS, Metric, accuracy, as_metric, auc, mae, mse, score_rows
 from graphcollab.metrics.mixture_bound import label_distance, mixture_bound
 from graphcollab.metrics.node_latents import node_latents

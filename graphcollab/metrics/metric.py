@@ -55,9 +55,7 @@ class Metric:
     undefined: str = ""
 
     @classmethod
-    def per_node(
-        cls, name: str, higher_is_better: bool, function: Callable[[Tensor, Tensor], float | Tensor]
-    ) -> Metric:
+    def per_node(cls, name: str, higher_is_better: bool, function: Callable[[Tensor, Tensor], Any]) -> Metric:
         """Make a metric of ``function(outputs [n, ...], targets [n, ...]) -> number``, given one node's real samples.
 
         It is called once per node, so it costs what K calls cost, and not for nodes without samples, whose value is

@@ -1,7 +1,5 @@
 """Layers: mixing as a PyG layer, and the encoders of meta-L2C."""
 
-from __future__ import annotations
-
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
 

@@ -1,7 +1,5 @@
 """Sparse mixing of models and its gradient; distances and cosines per edge; simplices, cones and Laplacians."""
 
-from __future__ import annotations
-
 from graphcollab.ops.distances import edge_cosines, edge_distances, matching_distances
 from graphcollab.ops.kernels import Structure
 from graphcollab.ops.laplacian import laplacian_bound, laplacian_radius

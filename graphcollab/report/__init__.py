@@ -4,8 +4,6 @@ Figures are ``matplotlib.figure.Figure`` objects that no global state knows of, 
 machines without a display, and shown by a notebook as they are.
 """
 
-from __future__ import annotations
-
 from graphcollab.report.curves import accuracy_curves, merge_curves, similarity_curves, traffic_curves, weight_curves
 from graphcollab.report.figures import comparison_figures, latent_figure, save_figure, weight_by_overlap_figure
 from graphcollab.report.graph_tables import peer_table, weight_table

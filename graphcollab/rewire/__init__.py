@@ -1,7 +1,5 @@
 """The rewire slot: who listens to whom, and who works, in the next round."""
 
-from __future__ import annotations
-
 from graphcollab.rewire.adaptive import AdaptivePeers
 from graphcollab.rewire.choose_center import ChooseCenter
 from graphcollab.rewire.draw import Candidates

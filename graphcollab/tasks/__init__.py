@@ -1,7 +1,5 @@
 """What nodes own: their samples, how a dataset is dealt out to them, and the batches they train on."""
 
-from __future__ import annotations
-
 from graphcollab.tasks._deal import Labelled
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks
 from graphcollab.tasks.label_shift import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIVE_PAIRS, disjoint_classes, label_shift

@@ -1,7 +1,5 @@
 """Checks that methods, also those of extensions, can be put to."""
 
-from __future__ import annotations
-
 from graphcollab.testing.claims import NotApplicable, differences, leaves
 from graphcollab.testing.contract import (
     CONTRACT,

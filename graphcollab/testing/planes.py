@@ -141,7 +141,5 @@ def _may_hear(method: AnyMethod, data: Data, nodes: Tensor) -> Tensor:
 
 def _same_models(alone: Stacks, own: Stacks, nodes: Tensor, what: str, tolerance: float) -> None:
     require(own.nodes.tolist() == nodes.tolist(), f"a process that owns {nodes.tolist()} has {what} of {own.nodes}")
-    whole = alone.held(nodes)
-    for one, many in zip(whole.tensors, own.tensors, strict=True):
-        if one.numel():
-            close(one, many, what, tolerance)
+    for one, many in zip(alone.held(nodes).tensors, own.tensors, strict=True):
+        close(one, many, what, tolerance)

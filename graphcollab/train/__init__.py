@@ -1,7 +1,5 @@
 """Training: the outer loop, its checkpoints and logs, fair comparisons, and nodes that join later."""
 
-from __future__ import annotations
-
 from graphcollab.control.guard import Isolate
 from graphcollab.train.callbacks import (
     Callback,

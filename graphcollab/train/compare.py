@@ -57,8 +57,7 @@ def compare(
         graphs: Allowed edges per method. Default: all pairs.
         select: ``"pooled"``: the setting with the best mean validation metric over all seeds; ``"each"``: the best on
             each seed by itself.
-        on_trial: Called after every trial with it, its result (None where it failed), its number and how many there
-            are.
+        on_trial: Called after every trial with it, its result (None if it failed), its number and how many there are.
         settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped
             goes on where it was.
 

@@ -123,18 +123,16 @@ def join(
 
 def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:
     """Return the edges from old nodes to new ones, sorted by receiver, without those of isolated nodes, [2, E]."""
-    known, device = len(isolated), isolated.device
+    known = len(isolated)
     if allowed is None:
-        old, new = torch.arange(known, device=device), torch.arange(count, device=device)
-        allowed = torch.stack([old.repeat(count), new.repeat_interleave(known)])
+        allowed = torch.cartesian_prod(torch.arange(count), torch.arange(known)).T.flip(0)
     if allowed.dim() != 2 or allowed.shape[0] != 2 or allowed.is_floating_point():
         raise ValueError(
             "allowed must hold an old node and a new one per edge, integers of shape [2, E], got "
             f"{allowed.dtype} of shape {tuple(allowed.shape)}"
         )
-    allowed = allowed.to(device, torch.int64)
-    limits = torch.tensor([[known], [count]], device=device)
-    if bool(((allowed < 0) | (allowed >= limits)).any()):
+    allowed = allowed.cpu().long()
+    if bool(((allowed < 0) | (allowed >= torch.tensor([[known], [count]]))).any()):
         raise ValueError(f"allowed must name old nodes from 0 to {known - 1} and new ones from 0 to {count - 1}")
     key = allowed[1] * known + allowed[0]
     if len(key.unique()) < len(key):

@@ -31,13 +31,10 @@ _VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, 
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:
-    """Turn a value into JSON, with its tensors put aside under their names.
+    """Turn a tensor, a plain value, one of the package's values, or containers of such into JSON.
 
-    Args:
-        value: A tensor, a plain value, one of the package's values, or mappings, tuples and lists of such.
-        name: Its name.
-        tensors: Where its tensors are put, on the CPU; of rows that are all the same only one is kept.
-        copy: Give every tensor memory of its own.
+    Tensors are put aside under their names, on the CPU, each with memory of its own or not; of rows that are all the
+    same only one is kept.
 
     Raises:
         TypeError: If it holds anything else.

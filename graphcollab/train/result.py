@@ -40,13 +40,9 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that went wrong with some nodes in a run, as `HealthCheck` found it.
+    """Something that went wrong with some nodes, by position, as `HealthCheck` found it after a round.
 
-    Args:
-        round: Rounds played when it was found.
-        kind: ``"never sampled"`` or ``"cluster death"``.
-        nodes: The nodes, by position.
-        text: What it means and what to do about it.
+    Its kind is ``"never sampled"`` or ``"cluster death"``, its text says what it means and what to do about it.
     """
 
     round: int
@@ -199,14 +195,8 @@ class History:
 class Result:
     """Personalised models, the learned graph, and how they came about.
 
-    Args:
-        method: The method.
-        data: The state after the last round, or with early stopping the best one.
-        history: Values per node and round.
-        tasks: The nodes' data.
-        modules: One module per architecture.
-        env: What the stages used.
-        interrupted: Whether Ctrl-C ended the run early.
+    The data are the state after the last round, or with early stopping the best one; ``interrupted`` tells whether
+    Ctrl-C ended the run early.
     """
 
     method: Method | Phases

@@ -84,16 +84,10 @@ def build_graph(
 ) -> Data:
     """Put models on a graph: every node of an architecture starts from the same parameters.
 
-    Edges that are given are a promise. They are remembered as ``allowed``, and nobody ever hears along another one;
-    without a graph everybody may hear everybody, and there is no such field.
-
-    Args:
-        tasks: The nodes' data.
-        modules: One module per architecture.
-        graph: Edges; see `Graph`. Of a ``Data`` the fields of its edges are kept.
-        architecture: Architecture of every node, [K], where there are several. Default: the first.
-        method: What is to be run. If it sends nothing along edges, or draws its own, pairs are not listed where no
-            graph is given.
+    Edges that are given are a promise. They are remembered as ``allowed``, and nobody ever hears along another one; of
+    a ``Data`` the fields of its edges are kept. Without a graph everybody may hear everybody, and there is no such
+    field; pairs are not listed then if the method that is to be run sends nothing along edges, or draws its own. See
+    `Graph` and `Architecture`.
 
     Returns:
         A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks

@@ -4,8 +4,6 @@ Every transform returns a shallow copy and leaves its input untouched. Edges com
 and every field whose name contains "edge" stays aligned with them.
 """
 
-from __future__ import annotations
-
 from graphcollab.transforms._edges import check_edges, check_no_duplicates, select_edges, sort_edges
 from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation
 from graphcollab.transforms.sparsification import DropWeakest, Sparsification, Threshold, TopK

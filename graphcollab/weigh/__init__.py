@@ -1,7 +1,5 @@
 """The weigh slot: how edge weights come about."""
 
-from __future__ import annotations
-
 from graphcollab.weigh.classifiers import ClassifierSimilarity, HeadAffinity
 from graphcollab.weigh.double_greedy import DoubleGreedy
 from graphcollab.weigh.first_order_gain import FirstOrderGain
