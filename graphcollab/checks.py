@@ -38,11 +38,8 @@ def own_filter(action: Literal["ignore", "error"], message: str = "") -> Iterato
     """Filter the warnings of this thread that begin with a message; by default all of them.
 
     Python's filters belong to the process, so this one looks at who warns. Only it is added and taken away again, since
-    ``warnings.catch_warnings`` in two threads leaves the wrong filters behind.
-
-    Args:
-        action: ``"ignore"``, or ``"error"`` to raise the warning.
-        message: A regular expression for the beginning.
+    ``warnings.catch_warnings`` in two threads leaves the wrong filters behind. The message is a regular expression, and
+    ``"error"`` raises the warning.
     """
     own: Any = _OfThread("own", (Warning,), {"thread": threading.get_ident()})
     with _FILTERS:

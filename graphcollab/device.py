@@ -23,12 +23,6 @@ def consecutive(index: Tensor) -> slice | None:
 
 
 def pick(rows: Tensor, index: Tensor | slice | int) -> Tensor:
-    """Return some rows, [r, ...], by an index on the CPU; a view where they follow each other.
-
-    Example:
-        >>> import torch
-        >>> pick(torch.arange(4), torch.tensor([1, 2])), pick(torch.arange(4), torch.tensor([2, 1]))
-        (tensor([1, 2]), tensor([2, 1]))
-    """
+    """Return some rows, [r, ...], by an index on the CPU; a view where they follow each other."""
     place = consecutive(index) if isinstance(index, Tensor) else index
     return rows[beside(index, rows)] if isinstance(index, Tensor) and place is None else rows[place]

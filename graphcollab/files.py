@@ -35,11 +35,7 @@ def own_name(path: Path) -> Path:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that is not there yet, and flush it to disk.
-
-    Raises:
-        FileExistsError: If something stands there, be it a link that leads nowhere.
-    """
+    """Write a file, and flush it to disk; a FileExistsError if something is there, be it a link that leads nowhere."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -44,13 +44,9 @@ def _splitmix(x: Bits) -> Bits:
 
 
 def keyed_bits(*keys: Tensor | int) -> Tensor:
-    """Return 64 random bits for every combination of the broadcast keys.
+    """Return 64 random bits, int64, for every combination of the keys: integers or int64 tensors, which broadcast.
 
-    Args:
-        keys: Integers or int64 tensors that broadcast against each other. The order of the keys matters.
-
-    Shapes:
-        Output: the broadcast shape of the keys, int64.
+    The order of the keys matters.
 
     Example:
         >>> import torch

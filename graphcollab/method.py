@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,11 +31,39 @@ from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
 from graphcollab.weigh import NoWeights
 
-__all__ = ["Method", "NonFiniteLossError"]
+__all__ = ["Method", "NonFiniteLossError", "Plan"]
+
+
+class Plan(ABC):
+    """What a method and several one after the other have in common: it follows from the pieces."""
+
+    @abstractmethod
+    def walk(self) -> Iterator[Piece]:
+        """Yield all pieces, those inside others too."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """What the pieces keep in the ``Data``."""
+        return fields_of(self.walk())
+
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges; where they do not, a run needs none."""
+        return any(piece.along_edges for piece in self.walk() if isinstance(piece, Exchanger))
+
+    @property
+    def beyond_edges(self) -> bool:
+        """Whether connected nodes share more than what travels along edges: a server's average, common encoders."""
+        return any(piece.beyond_edges for piece in self.walk())
+
+    @property
+    def embeds(self) -> bool:
+        """Whether a piece reads latents, which models need then (`SplitModel` has them)."""
+        return any(piece.embeds for piece in self.walk())
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Plan):
     """Hyper-parameters of a collaboration method, slot by slot.
 
     A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made
@@ -51,7 +80,6 @@ class Method:
         prepare: Transform applied to the graph before the first round, for example adding self-loops.
 
     Raises:
-        SettingError: If a slot holds something else than a piece of its kind.
         ValueError: If pieces do not agree on the part of the model that is exchanged or on what becomes of buffers,
             nodes are judged by models that no piece keeps, or nodes that stop would be given models all the same.
     """
@@ -74,24 +102,9 @@ class Method:
         self._check_judge()
 
     @property
-    def fields(self) -> tuple[Field, ...]:
-        """What the pieces keep in the ``Data``."""
-        return fields_of(self.walk())
-
-    @property
     def part(self) -> str:
         """Part of the model that is mixed: the exchange's."""
         return self.exchange.part
-
-    @property
-    def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges; where they do not, a run needs none."""
-        return self.exchange.along_edges
-
-    @property
-    def beyond_edges(self) -> bool:
-        """Whether connected nodes share more than what travels along edges: a server's average, common encoders."""
-        return any(piece.beyond_edges for piece in self.walk())
 
     @property
     def finds_peers(self) -> bool:
@@ -99,17 +112,12 @@ class Method:
         return self.rewire.finds_peers
 
     @property
-    def embeds(self) -> bool:
-        """Whether a piece reads latents, which models need then (`SplitModel` has them)."""
-        return any(piece.embeds for piece in self.walk())
-
-    @property
     def stops(self) -> bool:
         """Whether nodes may stop early."""
         return self.stop.stops
 
     def walk(self) -> Iterator[Piece]:
-        """Yield all pieces, those inside others too."""
+        """Yield the pieces of all slots."""
         return (piece for slot in self._slots() for piece in slot.walk())
 
     def ends(self, data: Data) -> bool:

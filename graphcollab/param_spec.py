@@ -110,10 +110,8 @@ class ParamSpec:
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
 
-        Raises:
-            KeyError: If there is no such part; the message lists those there are.
-            ValueError: If parts named together do not lie side by side, or a part shares a parameter with one that is
-                not named.
+        It is a KeyError if there is no such part, and a ValueError if parts named together do not lie side by side, or
+        a part shares a parameter with one that is not named.
         """
         ranges, wanted = [], part.split("+")
         for name in wanted:
@@ -194,12 +192,11 @@ def _ties(module: nn.Module, parts: Mapping[str, Sequence[str]], owner: Mapping[
 def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     """Check that a module's parameters and running statistics fit into rows of one number type."""
     kind = type(module).__name__
-    compiled = [name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)]
-    if compiled:
-        what = f"the part {compiled[0]!r} of {kind}" if compiled[0] else kind
+    for name in (name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)):
+        what = f"the part {name!r} of {kind}" if name else kind
         raise ValueError(
-            f"{what} is compiled by torch.jit, and copies and rows need the Python module: give the "
-            "one that it was made from"
+            f"{what} is compiled by torch.jit, and copies and rows need the Python module: give the one that it was "
+            "made from"
         )
     lazy = [name for name, p in [*parameters.items(), *module.named_buffers()] if is_lazy(p)]
     if lazy:

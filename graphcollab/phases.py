@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
-from graphcollab.control.state import end_phase, fields_of
-from graphcollab.method import Method
-from graphcollab.piece import Field, Piece
+from graphcollab.control.state import end_phase
+from graphcollab.method import Method, Plan
+from graphcollab.piece import Piece
 from graphcollab.plane import in_step
 from graphcollab.settings import Count, check_settings
 from graphcollab.stack import Stacks
@@ -21,7 +21,7 @@ __all__ = ["Phases"]
 
 
 @dataclass(frozen=True)
-class Phases:
+class Phases(Plan):
     """One method until a round, then another.
 
     The next one starts from the same models. Of what the first one kept in the ``Data`` it finds what its own pieces
@@ -33,7 +33,6 @@ class Phases:
         next: A method, or further phases, whose ``until`` is later.
 
     Raises:
-        SettingError: If ``until`` is not a whole number of at least 1.
         ValueError: If further phases do not begin later.
     """
 
@@ -55,19 +54,9 @@ class Phases:
         return self.next.name if self.method.name == self.next.name else f"{self.method.name}→{self.next.name}"
 
     @property
-    def along_edges(self) -> bool:
-        """Whether models travel along edges in some phase."""
-        return self.method.along_edges or self.next.along_edges
-
-    @property
     def finds_peers(self) -> bool:
         """Whether the first phase that uses edges draws them anew every round."""
         return self.method.finds_peers or (not self.method.along_edges and self.next.finds_peers)
-
-    @property
-    def embeds(self) -> bool:
-        """Whether some phase reads latents, which models need then."""
-        return self.method.embeds or self.next.embeds
 
     @property
     def stops(self) -> bool:
@@ -79,18 +68,8 @@ class Phases:
         now = self.at(data.round)
         return now.ends(data) and (now is self.next or self.next.stops)
 
-    @property
-    def beyond_edges(self) -> bool:
-        """Whether connected nodes share more than what travels along edges in some phase."""
-        return self.method.beyond_edges or self.next.beyond_edges
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """What the pieces of all phases keep in the ``Data``."""
-        return fields_of(self.walk())
-
     def walk(self) -> Iterator[Piece]:
-        """Yield the pieces of all phases, those inside other pieces too."""
+        """Yield the pieces of all phases."""
         yield from self.method.walk()
         yield from self.next.walk()
 

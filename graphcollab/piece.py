@@ -202,10 +202,8 @@ class Exchanger(Piece, ABC):
 class Rewiring(Piece):
     """Base of the rewire slot: who listens to whom, and who works, in the next round. This one changes nothing."""
 
-    @property
-    def finds_peers(self) -> bool:
-        """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
-        return False
+    finds_peers: ClassVar[bool] = False
+    """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data with the next round's edges and nodes at work."""

@@ -117,15 +117,11 @@ class Plane:
     def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
         """Return what owned receivers know, with what the senders that they hear along edges [2, E] know."""
         sender, receiver = edge_index
-        here = self.transport.here(receiver)
-        if here is None:
+        if (here := self.transport.here(receiver)) is None:
             return relation
         every = self.together(relation)
-        near = torch.zeros(self.count, dtype=torch.bool)
-        near[self.own] = True
-        near[sender[here]] = True
-        kept = near[every.edge_index[1]]
-        return replace(every, edge_index=every.edge_index[:, kept], values=every.values[kept])
+        near = torch.cat([self.own, sender[here]])
+        return every.select(torch.isin(every.edge_index[1], near))
 
     def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
         """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
@@ -142,16 +138,9 @@ class Plane:
     ) -> Iterator[tuple[Tensor, slice, Tensor]]:
         """Yield the rows that owned receivers hear, a block of columns at a time: for medians and other sets of rows.
 
-        Receivers that hear equally many come together, one such group after the other.
-
-        Args:
-            rows: Rows of owned nodes, [k, P].
-            edge_index: All edges, [2, E], the same in all processes.
-            columns: How many columns at a time.
-
-        Yields:
-            The receivers' places among owned nodes, [R], which columns these are, and what the receivers hear, [R, m,
-            c], in the order of their edges. Those that hear nobody do not come.
+        Receivers that hear equally many come together, one such group after the other: their places among owned nodes,
+        [R], which columns these are, and what the receivers hear, [R, m, c], in the order of their edges. Those that
+        hear nobody do not come. Rows [k, P] are of owned nodes, and edges [2, E] are all, as for `halo`.
         """
         halo = self.halo(rows, edge_index)
         sender, receiver = halo.edge_index
@@ -166,11 +155,8 @@ class Plane:
     def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
         """Return what owned receivers hear: each remote row once, however many of them hear it.
 
-        It is differentiable, and so is what is computed from it.
-
-        Args:
-            rows: Rows of owned nodes, [k, P].
-            edge_index: All edges, [2, E], the same in all processes.
+        Rows are those of owned nodes, [k, P], and edges are all, [2, E], the same in all processes. It is
+        differentiable, and so is what is computed from it.
         """
         sender, receiver = edge_index
         here = self.transport.here(receiver)
@@ -276,13 +262,9 @@ class Plane:
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
-        """Add what nodes sent to ``data.bytes_sent`` [K], 4 bytes a float.
+        """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.
 
-        Args:
-            data: The graph; it is not changed.
-            senders: Node of every message, [M].
-            floats: Floats in one message, or in each, [M].
-            at: Where it is known that each message was sent, for example its receiver, [M]. Default: everywhere.
+        ``at`` says where it is known that each message was sent, for example its receiver, [M]; by default everywhere.
         """
         here = None if at is None else self.transport.here(at)
         if here is not None:

@@ -105,9 +105,8 @@ Incomplete: TypeAlias = Literal["refuse", "average"]
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function check its arguments against their annotations before it does anything.
 
-    Raises:
-        SettingError: If an argument is not what its annotation says; it is named.
-        TypeError: If there is no such argument; the message names the nearest.
+    A `SettingError` names the argument that is not what its annotation says, and a TypeError, where there is no such
+    argument, the nearest.
 
     Example:
         >>> @checked
@@ -153,13 +152,8 @@ def check_settings(settings: Any) -> None:
 def check_setting(name: str, annotation: Any, value: Any) -> Any:
     """Return a value that is what an annotation says; numbers of NumPy and tensors of one number become Python's.
 
-    Args:
-        name: What to call it in the error.
-        annotation: A type, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, or unions, collections.
-        value: What was given.
-
-    Raises:
-        SettingError: If it is something else.
+    Annotations are types, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, unions and collections of
+    these. If the value is something else, a `SettingError` calls it by the name.
     """
     for one in (_plain(value), value):  # as it is where a tensor is asked for
         if _holds(annotation, one):
@@ -185,12 +179,7 @@ def _plain(value: Any) -> Any:
 
 
 def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
-    """Return what is known by a name.
-
-    Raises:
-        ValueError: There is no such name for this kind of thing; the message says which is the nearest, all that are
-            known, and ``also``.
-    """
+    """Return what is known by a name; else a ValueError says which is the nearest, all that are known, and ``also``."""
     if name not in known:
         nearest = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown {kind} {name!r}; did you mean {nearest!r}? Known: {', '.join(known)}{also}")
@@ -207,21 +196,18 @@ def entries(of: Callable[..., Any]) -> dict[str, str]:
 def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:
     """Return a docstring that lists all arguments in the signature's order, those it leaves out as ``shared`` has them.
 
-    Raises:
-        TypeError: An argument is documented in neither.
+    A TypeError says which argument is documented in neither.
     """
     if not function.__doc__:  # python -OO
         return None
-    about, *sections = re.split(
-        r"\n\n(?=(?:Args|Returns|Shapes|Raises|Example):\n)", inspect.cleandoc(function.__doc__)
-    )
-    own = next((one for one in sections if one.startswith("Args:")), "")
+    headed = r"\n\n(?=(?:Args|Returns|Shapes|Raises|Example):\n)"
+    about, *sections = re.split(headed, inspect.cleandoc(function.__doc__))
     known, listed = {**shared, **entries(function)}, ["Args:"]
     for name in inspect.signature(function).parameters:
         if name not in known:
             raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
         listed.append(f"    {name}: " + known[name].replace("\n", "\n        "))
-    return "\n\n".join([about, "\n".join(listed), *(one for one in sections if one != own)]) + "\n"
+    return "\n\n".join([about, "\n".join(listed), *(one for one in sections if not one.startswith("Args:"))]) + "\n"
 
 
 @functools.cache

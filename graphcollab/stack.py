@@ -26,12 +26,6 @@ class Stacks:
         specs: The architectures, also those of which no node is here.
         tensors: Rows of each architecture's nodes.
         members: Nodes of those rows, ascending, on the CPU; no node is in two of them.
-
-    Example:
-        >>> spec = ParamSpec.from_module(torch.nn.Linear(2, 1))
-        >>> stacks = Stacks.single(spec, torch.arange(6.0).view(2, 3))
-        >>> stacks.part("all").shape, stacks.num_nodes
-        (torch.Size([2, 3]), 2)
     """
 
     specs: tuple[ParamSpec, ...]
@@ -90,9 +84,7 @@ class Stacks:
     def part(self, name: str) -> Tensor:
         """Return a part of the models as [k, P_part]; with one architecture it is a view.
 
-        Raises:
-            KeyError: If an architecture has no such part.
-            ValueError: If the part's tensors differ in shape between architectures.
+        It is a KeyError if an architecture has no such part, a ValueError if its shapes differ between them.
         """
         if len(self.specs) == 1:
             return self.tensors[0][:, self.specs[0].columns(name)]

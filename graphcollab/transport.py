@@ -38,14 +38,10 @@ class Transport:
         return None
 
     def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
-        """Return rows of other processes' nodes, [r, P]; nobody sends a row twice to the same process.
+        """Return rows of other processes' nodes, [r, P], each ``wanted`` [r] once: nobody sends one twice to another.
 
-        It is differentiable: gradients of these rows come back to their owners.
-
-        Args:
-            rows: Rows of owned nodes, [n, P].
-            nodes: Whose rows these are, ascending, [n]; all owned nodes, or those of one architecture.
-            wanted: Nodes of other processes whose rows are asked for, each once, [r].
+        It is differentiable: gradients of these rows come back to their owners. Given are rows [n, P] of owned
+        ``nodes``, ascending, [n]: of all, or those of one architecture.
         """
         return rows[:0]
 
@@ -62,12 +58,10 @@ class Transport:
         return values
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
-        """Return values that processes have filled in for their own nodes, with what others have filled in.
+        """Return values [M, ...] that processes have filled in for their own nodes, with what others have filled in.
 
-        Args:
-            values: [M, ...]; entries whose owner is another process's node are ignored.
-            owner: The node that knows each entry, [M].
-            to: The node that gets to know it too, [M]. Default: everybody does.
+        Each is known to its ``owner``, a node [M], and what others say of it is ignored; ``to`` [M] is the node that
+        gets to know it too, by default everybody.
         """
         return values
 

@@ -78,15 +78,9 @@ def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete
     for. Where edges go one way only, nodes are in one component if there are paths both ways. A node that is alone in
     its group needs no server, and sends nothing.
 
-    Args:
-        data: The graph.
-        env: What pieces may use.
-        within: Groups that were asked for, such as true clusters, [K]. Default: one.
-        incomplete: ``"refuse"``: all nodes of a group must be allowed to hear each other; ``"average"``: they are
-            averaged although some are connected by a path alone. An edge from one component to another is not used.
-
-    Raises:
-        ValueError: If nodes that are connected may not hear each other, and ``incomplete`` is ``"refuse"``.
+    Groups that are asked for are ``within`` [K], such as true clusters. With ``incomplete="refuse"`` it is a ValueError
+    if nodes of a group may not all hear each other; by ``"average"`` they are averaged although some are connected by a
+    path alone. An edge from one component to another is not used.
     """
     group = torch.zeros_like(data.node_id) if within is None else within.to(data.node_id.device)
     if "allowed" in data:
@@ -97,12 +91,7 @@ def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete
 
 
 def without_the_alone(group: Tensor) -> Tensor:
-    """Number the groups of at least two nodes from 0, in the same order; nodes that are alone have -1, [K].
-
-    Example:
-        >>> without_the_alone(torch.tensor([4, 1, 4, 0, 0]))
-        tensor([ 1, -1,  1,  0,  0])
-    """
+    """Number the groups of at least two nodes from 0, in the same order; nodes that are alone have -1, [K]."""
     many = torch.bincount(group)[group] > 1
     numbered = torch.full_like(group, -1)
     numbered[many] = group[many].unique(return_inverse=True)[1]
@@ -110,11 +99,7 @@ def without_the_alone(group: Tensor) -> Tensor:
 
 
 def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) -> None:
-    """Check that there is an edge back for every allowed edge, or a path.
-
-    Raises:
-        ValueError: If there is none; it begins with ``what`` needs it, and names two nodes.
-    """
+    """Check that there is an edge back for every allowed edge, or a path; else a ValueError says ``what`` needs it."""
     if "allowed" not in data:
         return
     edges = data.allowed.edge_index

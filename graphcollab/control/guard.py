@@ -130,16 +130,12 @@ def find_diverged(
 ) -> tuple[Data, dict[int, str]]:
     """Return which of the nodes that train have diverged in their local update (`Isolate`), and why.
 
-    Args:
-        data: The graph after the local update; ``x_start`` has the models from before.
-        env: What pieces may use.
-        serves_start: Whether others hear the models from before.
-        alone: Whether updates are nodes' own, and not steps along what others answered.
-        held: Fields that the local update has changed; those with a model per node are examined.
+    ``data`` is the graph after the local update. ``serves_start``: others hear the models from before; ``alone``:
+    updates are nodes' own, and not steps along what others answered; ``held``: fields that the local update has
+    changed, of which those with a model per node are examined.
 
-    Returns:
-        The data with what is kept of it: ``loss_bound`` [K], ``raised`` [K] (a bit for each of the last rounds), and as
-        ``good`` the last models of every node whose loss was finite and not above it, by field.
+    The data returned have ``loss_bound`` [K], ``raised`` [K] (a bit for each of the last rounds), and as ``good`` the
+    last models of every node whose loss was finite and not above it, by field.
     """
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor
     held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimisers' states

@@ -2,7 +2,7 @@
 
 from graphcollab.exchange.exchange import Exchange, LaplacianPull
 from graphcollab.exchange.route import AlongEdges, Route, Ways
-from graphcollab.exchange.servers import AtServer, ThroughCenters, ThroughServer
+from graphcollab.exchange.servers import AtServer, Served, ThroughCenters, ThroughServer
 from graphcollab.exchange.unmixed import NoExchange, PrototypeAverage, Receive
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "PrototypeAverage",
     "Receive",
     "Route",
+    "Served",
     "ThroughCenters",
     "ThroughServer",
     "Ways",

@@ -38,10 +38,8 @@ def draw_centers(
         count: C.
         seed: Seed of the run.
         attempt: Other attempts give other centres.
-        row: The first node's part, [P_part]. Default: that of the models.
-
-    Raises:
-        ValueError: If all parameters are alike, so that there is nothing to put in another order.
+        row: The first node's part, [P_part]. Default: that of the models. It is a ValueError if all its entries are
+            alike, so that there is nothing to put in another order.
     """
     spec = models.specs[0]
     row = models.tensors[0][0, spec.columns(part)] if row is None else row
@@ -80,17 +78,10 @@ def center_losses(
 ) -> Tensor:
     """Return the centres' training losses on every node's data, in evaluation mode, [K, C]; inf where one has no value.
 
-    What is not part of the centres is the node's own. One centre is computed at a time, so no more than [K, P]
-    parameters exist at once, and where centres are whole models they are never repeated.
-
-    Args:
-        data: The graph.
-        env: What pieces may use.
-        centers: Centres by part, [C, P_part] each.
-        round_: Round; with the run's seed and the node's identity it fixes which samples are looked at.
-        samples: How many of a node's training samples are looked at. Default: all.
-        first: Where every node's C centres begin, [K]. Default: all nodes have the same.
-        count: C. Default: all there are.
+    What is not part of the centres, [C, P_part] by part, is the node's own. One centre is computed at a time, so no
+    more than [K, P] parameters exist at once, and where centres are whole models they are never repeated. By default
+    all training ``samples`` are looked at; which, the round, the seed and the node's identity say. ``first`` [K] says
+    where every node's ``count`` centres begin; by default all nodes have the same, all there are.
     """
     engine = env.engine if samples is None else _on_samples(env.engine, samples, env.seed, round_)
     count = len(next(iter(centers.values()))) if count is None else count

@@ -65,10 +65,6 @@ class Exchange(Exchanger):
         scale: s.
         route: The way models take.
 
-    Shapes:
-        Reads ``x`` and ``x_start`` (K rows each) and, along edges, ``edge_weight`` [E]; writes ``x``, and ``x_local``,
-        the models before the exchange.
-
     Raises:
         ValueError: If a part is named twice.
     """
@@ -157,10 +153,10 @@ class Exchange(Exchanger):
         return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
 
     def _sum(self, data: Data, env: Env, ways: Ways, part: str) -> Tensor:
-        """Return s Σ w m at every place, [places, P_part]; of b + s (m − a) where places belong to many nodes."""
+        """Return s Σ w m at every place, [places, P_part]; of b + s (m − a) through servers."""
         base, message, against, scale = self._formula(part)
         sent = _term(data, message, part)
-        if not self.route.shares_base:
+        if self.along_edges:
             return ways.sum(env, sent, scale)
         if against is not None:
             sent = sent - _term(data, against, part)
@@ -168,8 +164,8 @@ class Exchange(Exchanger):
         return ways.sum(env, sent if base == "zero" else _term(data, base, part) + sent)
 
     def _with_base(self, data: Data, env: Env, ways: Ways, part: str, mixed: Tensor) -> Tensor:
-        """Return b_i + s Σ w (m − a_i), [K, P_part], given s Σ w m; base and a are in it where they are shared."""
-        if self.route.shares_base:
+        """Return b_i + s Σ w (m − a_i), [K, P_part], given s Σ w m; through servers base and a are in it."""
+        if not self.along_edges:
             return mixed
         base, _, against, scale = self._formula(part)
         if against is not None:
@@ -224,7 +220,6 @@ class LaplacianPull(Exchange):
 
     def _check_step(self, data: Data, env: Env) -> Data:
         """Warn, once in a run, if the step size is outside the bound."""
-        rho = self.scale / self.lr
 
         def reach(eigenvalue: float) -> float:
             return self.lr * self.smoothness + self.scale * eigenvalue
@@ -240,10 +235,10 @@ class LaplacianPull(Exchange):
         if reach(largest) < 2:
             return data
         warnings.warn(
-            f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {rho:g} · {largest:g}) = "
-            f"{reach(largest):.3g} is not below 2, the bound of stability (λ: the largest eigenvalue of the graph's "
-            f"Laplacian): models may diverge; use rho below {max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a "
-            "smaller lr",
+            f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {self.scale / self.lr:g} · "
+            f"{largest:g}) = {reach(largest):.3g} is not below 2, the bound of stability (λ: the largest eigenvalue of "
+            "the graph's Laplacian): models may diverge; use rho below "
+            f"{max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a smaller lr",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -62,9 +62,7 @@ class Route(Piece, ABC):
     """Say which way models take, which a subclass does; what it costs follows from the way."""
 
     along_edges: ClassVar[bool] = True
-    """Whether models are mixed along the graph's edges."""
-    shares_base: ClassVar[bool] = False
-    """Whether the base of an exchange is mixed like its message, since a place belongs to many nodes."""
+    """Whether models are mixed along the graph's edges; else the base of an exchange is mixed like its message."""
 
     @property
     def serves_rest(self) -> bool:

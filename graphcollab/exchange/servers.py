@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -22,7 +23,7 @@ from graphcollab.relation import Relation
 from graphcollab.settings import Incomplete
 from graphcollab.typing import Env
 
-__all__ = ["SERVER", "AtServer", "ThroughCenters", "ThroughServer", "connect_servers", "places"]
+__all__ = ["SERVER", "AtServer", "Served", "ThroughCenters", "ThroughServer", "connect_servers", "places"]
 
 SERVER = Field("server", "relation", "every node's link to its server; a node that is alone has none")
 
@@ -106,7 +107,21 @@ class AtServer(AlongEdges):
 
 
 @dataclass(frozen=True)
-class ThroughServer(Route):
+class Served(Route, ABC):
+    """Base of routes on which nodes get what a server has made of many models, not what came along edges."""
+
+    along_edges: ClassVar[bool] = False
+    serves_rest: ClassVar[bool] = True
+    beyond_edges: ClassVar[bool] = True
+
+    def at_server(self, data: Data) -> Tensor:
+        """Nodes at work that have a server."""
+        linked = places(data.server) >= 0 if "server" in data else torch.zeros_like(data.trains)
+        return data.trains & data.serves & linked
+
+
+@dataclass(frozen=True)
+class ThroughServer(Served):
     """Models go up to a server, and their average comes down to every node.
 
     A bipartite graph in place of a complete one, so the cost is K d and not K² d. Weights are normalised over the nodes
@@ -131,10 +146,6 @@ class ThroughServer(Route):
     within: Literal["cluster"] | None = None
     incomplete: Incomplete = "refuse"
 
-    along_edges: ClassVar[bool] = False
-    shares_base: ClassVar[bool] = True
-    serves_rest: ClassVar[bool] = True
-    beyond_edges: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
     travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and the average down"
 
@@ -154,13 +165,9 @@ class ThroughServer(Route):
         keeps = (home < 0) | (total[home] == 0) | data.isolated
         return Ways(data.server.edge_index, weight, data.server.size[1], home, keeps)
 
-    def at_server(self, data: Data) -> Tensor:
-        """Nodes at work that have a server."""
-        return _sends(data)
-
 
 @dataclass(frozen=True)
-class ThroughCenters(Route):
+class ThroughCenters(Served):
     r"""Models go up to the centre that their node has chosen (`ChooseCenter`), and move it.
 
     From `An Efficient Framework for Clustered Federated Learning (Ghosh et al., NeurIPS 2020)
@@ -174,9 +181,8 @@ class ThroughCenters(Route):
         = \theta_j - \frac{\gamma}{m} \sum_{i \in S_j} g_i
 
     Both are a step from θ_j towards the mean of what came: a whole one, or :math:`|S_j| / m` of one. A centre that
-    nobody at work has chosen stays. Every node then holds the centre it had chosen, until it chooses again. A node that
-    sends is charged all C centres down and d floats up. Where edges were given, all of this holds for every connected
-    component by itself, see `ChooseCenter`.
+    nobody at work has chosen stays. Every node then holds the centre it had chosen, until it chooses again. Where edges
+    were given, all of this holds for every connected component by itself, see `ChooseCenter`.
 
     Args:
         weights: ``"uniform"``: all nodes count alike; ``"counts"``: by their training samples.
@@ -187,10 +193,6 @@ class ThroughCenters(Route):
     weights: Literal["counts", "uniform"] = "uniform"
     divide: Literal["all", "cluster"] = "cluster"
 
-    along_edges: ClassVar[bool] = False
-    shares_base: ClassVar[bool] = True
-    serves_rest: ClassVar[bool] = True
-    beyond_edges: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = (
         SERVER,
         Field("centers", "replicated", "the servers' models by part, [C, P_part] each, component by component", "run"),
@@ -220,19 +222,9 @@ class ThroughCenters(Route):
         data.centers = centers
         return data, centers
 
-    def at_server(self, data: Data) -> Tensor:
-        """Nodes at work that have a centre."""
-        return _sends(data)
-
     def comes_down(self, data: Data) -> int:
         """All centres: a node tries each of them before it chooses."""
         return int(data.center_count)
-
-
-def _sends(data: Data) -> Tensor:
-    """Return the nodes at work that have a server, [K]."""
-    linked = places(data.server) >= 0 if "server" in data else torch.zeros_like(data.trains)
-    return data.trains & data.serves & linked
 
 
 def _link_weights(data: Data, weights: str) -> tuple[Tensor, Tensor]:

@@ -67,9 +67,9 @@ class Receive(Exchanger):
     .. math::
         r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
 
-    The models ``x`` stay as they are. ``Fit(through=...)`` starts the next round from
-    :math:`\alpha_{ii} x_i + r_i`. (To mix at the end of the round, and judge nodes by their models before that, is not
-    the same for nodes at rest and for isolated ones, who keep their own model here.)
+    ``Fit(through=...)`` starts the next round from :math:`\alpha_{ii} x_i + r_i`. (To mix at the end of the round, and
+    judge nodes by their models before that, is not the same for nodes at rest and for isolated ones, who keep their own
+    model here.)
 
     A node at rest keeps what it received last; what a node would have given senders that do not serve is its own. The
     first round finds what came along the edges before it: the models at the start of the phase. These are not charged,
@@ -145,8 +145,8 @@ class PrototypeAverage(Exchanger):
             authors' code: nodes that have the class count alike.
 
     Raises:
-        ValueError: If models have no latents, latents or outputs differ in size between architectures, targets are not
-            class labels, or nodes that are connected may not hear each other.
+        ValueError: If models have no latents, latents or outputs differ in size between architectures, or targets are
+            not class labels.
     """
 
     route: ThroughServer = field(default_factory=ThroughServer)
@@ -172,8 +172,7 @@ class PrototypeAverage(Exchanger):
         means, counts = class_means(data, env, nodes, classes, width)
         weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
         place, servers = beside(places(data.server)[nodes], weight), data.server.size[1]
-        total = weight.new_zeros(servers, classes).index_add_(0, place, weight)
-        total = env.plane.reduce(total)  # [G, C]
+        total = env.plane.reduce(weight.new_zeros(servers, classes).index_add_(0, place, weight))  # [G, C]
         share = weight / total[place].clamp(min=1)  # [n, C]
         if servers == 1:
             average = torch.einsum("nc,ncd->cd", share, means)[None]

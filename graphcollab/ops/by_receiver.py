@@ -29,10 +29,5 @@ def receives(edges: Tensor, receiver: Tensor, count: int) -> Tensor:
 
 
 def shares(values: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return the share of every edge's value in the sum over its receiver's edges, [E].
-
-    Example:
-        >>> shares(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]), 2)
-        tensor([0.2500, 0.7500, 1.0000])
-    """
+    """Return the share of every edge's value in the sum over its receiver's edges, [E]."""
     return values / scatter(values, receiver, dim_size=count)[receiver]

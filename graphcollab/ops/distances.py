@@ -31,21 +31,16 @@ def edge_distances(
     precision, in blocks of edges and columns. So the relative error is at most a few times √ε / 32, which is 10⁻⁵
     in single and 5 · 10⁻¹⁰ in double precision, and equal vectors have a distance of exactly 0.
 
-    No gradient flows through the result.
+    No gradient flows through the result, which is float64, and not finite for edges of vectors that are not; others are
+    not affected.
 
     Args:
         a: One vector per receiver, [D, P].
-        b: One vector per sender, [S, P].
+        b: One vector per sender, [S, P]; a ValueError says what does not fit.
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         group: Group of every node, [N] with N = D = S, or of receivers and of senders, [D] and [S]. Vectors of other
             groups do not change the last digits either: each group has a centre of its own, and edges between groups
             are computed from differences. Default: one.
-
-    Shapes:
-        Output: [E], float64. It is not finite for edges of vectors that are not; others are not affected.
-
-    Raises:
-        ValueError: If an edge is out of range or shapes do not fit.
 
     Example:
         >>> a, b = torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([[3.0, 4.0], [1.0, 1.0]])
@@ -66,18 +61,8 @@ def edge_cosines(
     (1 − cos, not cos, has the relative error that is named there). A vector of zeros has no direction: its cosines are
     0, also with itself.
 
-    No gradient flows through the result.
-
-    Args:
-        a: One vector per receiver, [D, P].
-        b: One vector per sender, [S, P].
-        edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
-        group: Group of every node, [N] with N = D = S, or of receivers and of senders, [D] and [S]. Vectors of other
-            groups do not change the last digits either: each group has a centre of its own, and edges between groups
-            are computed from differences. Default: one.
-
-    Shapes:
-        Output: [E], float64, from −1 to 1. It is NaN for edges of vectors that are not finite.
+    No gradient flows through the result, which is float64, from −1 to 1, and NaN for edges of vectors that are not
+    finite. Arguments are those of `edge_distances`.
 
     Example:
         >>> a = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
@@ -191,15 +176,11 @@ def matching_distances(points: Tensor, sizes: Tensor) -> Tensor:
     from every set that contains it. The best π is found by solving an assignment problem, not by trying permutations.
 
     Args:
-        points: The points, those of a set one behind the other.
-        sizes: How many points every set has.
+        points: The points, those of a set one behind the other, [M, D].
+        sizes: How many points every set has, at least 1, with sum M, [K]; else a ValueError.
 
-    Shapes:
-        points: [M, D]; sizes: [K], with sum M.
-        Output: [K, K], float64 on the CPU, symmetric.
-
-    Raises:
-        ValueError: If the sizes do not sum to M, or a set is empty.
+    Returns:
+        float64 on the CPU, symmetric.
 
     Example:
         >>> points = torch.tensor([[0.0], [1.0], [1.0], [0.0], [3.0]])
@@ -217,8 +198,7 @@ def matching_distances(points: Tensor, sizes: Tensor) -> Tensor:
     bounds = [0, *sizes.cumsum(0).tolist()]
     distance = torch.zeros(len(sizes), len(sizes), dtype=torch.float64)
     for i in range(1, len(sizes)):
-        # [n_i, points before i's]
-        cost = cdist(values[bounds[i] : bounds[i + 1]], values[: bounds[i]], "sqeuclidean")
+        cost = cdist(values[bounds[i] : bounds[i + 1]], values[: bounds[i]], "sqeuclidean")  # to the points before i's
         for j in range(i):
             pairs = cost[:, bounds[j] : bounds[j + 1]]
             distance[i, j] = pairs[linear_sum_assignment(pairs)].mean() ** 0.5

@@ -49,12 +49,7 @@ class Structure:
     def from_edges(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
         """Sort edges [2, E], sender j in row 0 and receiver i in row 1, among S senders and D receivers (``size``).
 
-        Raises:
-            ValueError: If an edge names a node outside the sizes.
-
-        Example:
-            >>> Structure.from_edges(torch.tensor([[1, 0], [1, 0]]), (2, 2)).ptr.tolist()
-            [0, 1, 2]
+        A ValueError says where an edge names a node outside the sizes.
         """
         senders, receivers = size
         edge_index = edge_index.as_subclass(Tensor)
@@ -65,8 +60,7 @@ class Structure:
                     f"edge_index reaches sender {most[0]} and receiver {most[1]} (lowest {int(edge_index.min())}), "
                     f"there are {senders} senders and {receivers} receivers"
                 )
-        key = edge_index[1] * senders + edge_index[0]
-        order = None
+        key, order = edge_index[1] * senders + edge_index[0], None
         if bool((key[1:] < key[:-1]).any()):
             order = key.argsort(stable=True)
             edge_index = edge_index[:, order]
@@ -76,11 +70,7 @@ class Structure:
 
     @classmethod
     def between(cls, a: Tensor, b: Tensor, edges: Tensor | Structure) -> Structure:
-        """Return edges from senders with vectors b [S, P] to receivers with vectors a [D, P].
-
-        Raises:
-            ValueError: If an edge is out of range or the shapes do not fit.
-        """
+        """Return edges from senders with vectors b [S, P] to receivers with a [D, P]; else a ValueError."""
         if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
             raise ValueError(
                 f"vectors of receivers and senders do not fit together: they must be [D, P] and [S, P], got "
@@ -209,11 +199,7 @@ def choose_product(structure: Structure, x: Tensor) -> str:
 
 
 def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
-    """Return ⟨a[i], b[j]⟩ for every edge j → i, in the structure's order (a sampled dense-dense product).
-
-    Shapes:
-        a: [D, P]; b: [S, P]; output: [E], on their device.
-    """
+    """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, in the structure's order, [E]."""
     structure = structure.beside(a)
     pairs = structure.num_receivers * structure.num_senders
     if pairs <= min(DENSE_WASTE * structure.num_edges, DENSE_NODES**2):

@@ -12,12 +12,7 @@ DENSE = 400  # nodes up to which a dense solver is the faster one
 
 
 def laplacian_bound(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> float:
-    """Return a bound of `laplacian_radius` that is cheap: twice the largest sum of a receiver's weights (Gershgorin).
-
-    Example:
-        >>> laplacian_bound(torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, 1.0]), 2)
-        2.0
-    """
+    """Return a cheap bound of `laplacian_radius`: twice the largest sum of a receiver's weights (Gershgorin)."""
     weight = edge_weight.detach().masked_fill(edge_index[0] == edge_index[1], 0)
     return 2 * float(scatter(weight, edge_index[1], dim_size=num_nodes).max()) if num_nodes else 0.0
 
@@ -25,16 +20,9 @@ def laplacian_bound(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> 
 def laplacian_radius(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> float:
     r"""Return the largest modulus of an eigenvalue of the weighted Laplacian :math:`L_w = \mathrm{diag}(W 1) - W`.
 
-    A gradient step of size η on L-smooth losses together with the step :math:`-\eta\rho L_w x` is stable if
-    :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2`. All pairs of weight 1 have :math:`\lambda_{\max} = K`.
-    Where the search for the eigenvalue of a graph of more than 400 nodes does not converge, it is `laplacian_bound`.
-
-    Shapes:
-        edge_index: [2, E], edges j -> i, self-loops play no part; edge_weight: [E], what i gives to j, not negative.
-
-    Example:
-        >>> round(laplacian_radius(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.ones(4), 3), 6)
-        3.0
+    It says which steps are stable (`LaplacianPull`). Edges are j → i, [2, E], self-loops play no part, and weights are
+    what i gives to j, [E], not negative. Where the search for the eigenvalue of a graph of more than 400 nodes does not
+    converge, it is `laplacian_bound`.
     """
     sender, receiver = edge_index.cpu()
     weight = edge_weight.detach().cpu().double().masked_fill(sender == receiver, 0)

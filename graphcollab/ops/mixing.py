@@ -13,7 +13,7 @@ from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_do
 __all__ = ["edge_products", "mix"]
 
 
-def _product(structure: Structure, weight: Tensor, x: Tensor, kernel: str | None) -> Tensor:
+def _product(structure: Structure, weight: Tensor, x: Tensor, kernel: str | None = None) -> Tensor:
     return PRODUCTS[kernel or choose_product(structure, x)](structure, weight, x)
 
 
@@ -54,8 +54,8 @@ class _EdgeProducts(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (a, b), structure = ctx.saved_tensors, ctx.structure
         grad, back = structure.sort(grad), structure.transposed
-        to_a = _product(structure, grad, b, None) if ctx.needs_input_grad[0] else None
-        to_b = _product(back, back.sort(grad), a, None) if ctx.needs_input_grad[1] else None
+        to_a = _product(structure, grad, b) if ctx.needs_input_grad[0] else None
+        to_b = _product(back, back.sort(grad), a) if ctx.needs_input_grad[1] else None
         return to_a, to_b, None
 
 
@@ -75,8 +75,8 @@ def mix(
         num_receivers: D. Default: S.
         kernel: ``"dense"`` or ``"csr"``. Default: by density, see `choose_product`.
 
-    Shapes:
-        Output: [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only where they are needed.
+    Returns:
+        [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only where they are needed.
 
     Raises:
         ValueError: If an edge is out of range, shapes do not fit, or the kernel is unknown.
@@ -86,9 +86,8 @@ def mix(
         >>> mix(torch.tensor([[2.0], [4.0]]), torch.tensor([0.5, 0.5, 1.0]), edge_index).tolist()
         [[3.0], [4.0]]
     """
-    structure = (
-        edges if isinstance(edges, Structure) else Structure.from_edges(edges, (len(x), num_receivers or len(x)))
-    )
+    size = len(x), num_receivers or len(x)
+    structure = edges if isinstance(edges, Structure) else Structure.from_edges(edges, size)
     if kernel is not None and kernel not in PRODUCTS:
         raise ValueError(f"unknown kernel {kernel!r}: use one of {sorted(PRODUCTS)}")
     if x.dim() != 2 or len(x) != structure.num_senders:
@@ -101,10 +100,7 @@ def mix(
 def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
     r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E] on the CPU, without gathering [E, P].
 
-    Args:
-        a: One vector per receiver, [D, P].
-        b: One vector per sender, [S, P].
-        edges: As for `mix`.
+    There is one vector a per receiver, [D, P], and one b per sender, [S, P]; ``edges`` are as for `mix`.
 
     Example:
         >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])

@@ -32,13 +32,10 @@ def project_simplex(
     Computed in float64 and divided by its sum in the end, so that groups sum to 1 up to the last bit of ``values``.
 
     Args:
-        values: v, finite numbers.
-        group: Group of every entry, for weights of edges their receiver. Default: one group.
+        values: v, finite numbers, [E].
+        group: Group of every entry, for weights of edges their receiver, [E]. Default: one group.
         num_groups: Number of groups. Default: one more than the largest. Groups without entries are allowed.
         total: m of every group, [G], not negative. Default: 1.
-
-    Shapes:
-        values, group and output: [E].
 
     Raises:
         ValueError: If a value is not finite, or a total is negative or not finite.
@@ -92,13 +89,8 @@ def bundle_gram(own: Tensor, others: Tensor, centred: bool = False) -> Tensor:
         others: m further ones, [R, m, P].
         centred: Subtract a bundle's own vector from all first; its own row and column are then 0.
 
-    Shapes:
-        Output: [R, m + 1, m + 1], float64.
-
-    Example:
-        >>> own, others = torch.tensor([[0.5, 0.0]]), torch.tensor([[[-0.5, 0.25]]])
-        >>> bundle_gram(own, others).tolist()
-        [[[0.25, -0.25], [-0.25, 0.3125]]]
+    Returns:
+        Inner products, [R, m + 1, m + 1], float64.
     """
     gram = torch.zeros(len(own), others.shape[1] + 1, others.shape[1] + 1, dtype=torch.float64, device=own.device)
     for block, _ in _blocks(own, others):
@@ -109,11 +101,7 @@ def bundle_gram(own: Tensor, others: Tensor, centred: bool = False) -> Tensor:
 
 @torch.no_grad()
 def bundle_sum(weight: Tensor, own: Tensor, others: Tensor) -> Tensor:
-    """Return the weighted sum of the vectors of every bundle, [R, P], summed in double precision.
-
-    Shapes:
-        weight: [R, m + 1], the own vector's first; own: [R, P]; others: [R, m, P].
-    """
+    """Return the sums of bundles, [R, P], in double precision, by weights [R, m + 1], the own vector's first."""
     out = torch.empty_like(own, memory_format=torch.contiguous_format)
     for block, columns in _blocks(own, others):
         out[:, columns] = (weight.double()[:, None] @ block)[:, 0].to(own.dtype)

@@ -54,8 +54,7 @@ class AdaptivePeers(PeerSampler):
 
     Shapes:
         Keeps ``memory``, a `Relation` with an edge j → i for every peer j that i knows and two values, [M, 2]: the
-        similarity, and 1 where i measured it itself or 0 where it was told. Writes ``edge_prior`` [E], the probability
-        with which an edge was drawn first.
+        similarity, and 1 where i measured it itself or 0 where it was told; and ``edge_prior`` [E].
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -136,16 +135,11 @@ def update_memory(
     If several peers tell of the same node, the one that is most similar to the listener is believed (of equally similar
     ones that with the smallest ``node_id``).
 
-    Args:
-        memory: What nodes knew before the round, which is also what they tell.
-        edge_index: Who was met: sender j, receiver i, [2, E], no self-loops.
-        score: Similarity measured by i, [E].
-        rank: Place of every node in the order of ``node_id``, [K].
-        two_step: Whom to believe: the ``"most_similar"`` (the text), the ``"least_similar"`` (the published code), the
-            most similar but no more than it is similar itself (``"bounded"``), or nobody (None). Without a bound a few
-            nodes that have fallen for another cluster recommend that cluster to their own, highly and one node after
-            the other.
-        share: What nodes tell, see `AdaptivePeers`.
+    Nodes tell what they knew before the round. Who was met are edges j → i without self-loops, [2, E], with the scores
+    that i measured, [E]; ``rank`` [K] is every node's place in the order of ``node_id``. Who is believed is said by
+    ``two_step``: the ``"most_similar"`` (the text), the ``"least_similar"`` (the published code), the most similar but
+    no more than it is similar itself (``"bounded"``), or nobody (None). Without a bound a few nodes that have fallen
+    for another cluster recommend that cluster to their own, highly and one node after the other.
     """
     many = memory.size[0]
     measured = torch.stack([score.double(), torch.ones_like(score, dtype=torch.float64)], 1)
@@ -163,13 +157,7 @@ def update_memory(
 
 
 def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
-    """Return a memory in which every node keeps only the most similar peers it knows of.
-
-    Args:
-        memory: What nodes know.
-        limit: How many a node keeps; of equally similar ones those with the smaller ``node_id``.
-        rank: Place of every node in the order of ``node_id``, [K].
-    """
+    """Return a memory of the most similar peers that nodes know of, of equal ones those with the smaller rank [K]."""
     sender, receiver = memory.edge_index
     order = by_receiver(receiver, -memory.values[:, 0], rank[sender])
     return memory.select(order[turns(receiver[order], memory.size[1]) < limit].sort().values)
@@ -231,10 +219,7 @@ def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tens
     over the peers l that i knows. The largest similarity is subtracted first, which changes nothing and cannot
     overflow, whatever τ is (the text subtracts the smallest, which can).
 
-    Args:
-        memory: What nodes know.
-        tau: τ, an inverse temperature.
-        scale: ``"minmax"`` brings the similarities that a node knows to [0, 1] first (all equal: to 0).
+    By the ``scale`` ``"minmax"``, similarities that are all equal become 0.
 
     Returns:
         p of every entry of the memory, [M], and for every node the probability a peer of similarity 0 would have had,

@@ -61,10 +61,6 @@ class ChooseCenter(Rewiring):
         incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share centres although not all of
             them are allowed to hear each other.
 
-    Shapes:
-        Keeps ``centers``, by part [C, P_part] each, one component's after the other's, and ``unused``: for how many
-        rounds in a row nobody chose a centre, [C], and whether that was said. Writes ``x``.
-
     Raises:
         ValueError: If there are more centres than nodes, ``least_share`` is above an equal one, the centres given do
             not fit, are not finite or not all different, or nodes that are connected may not hear each other.
@@ -74,7 +70,7 @@ class ChooseCenter(Rewiring):
         Field("centers", "replicated", "centres, by part [C, P_part]", "run"),
         Field("center_count", "scalar", "centres of every component"),
         Field("server", "relation", "every node's link to its centre"),
-        Field("unused", "scalar", "for how many rounds nobody chose a centre, and whether that was said"),
+        Field("unused", "scalar", "for how many rounds in a row nobody chose a centre, [C], and whether that was said"),
     )
     travels: ClassVar[str] = "every centre, down to every node that chooses"
     beyond_edges: ClassVar[bool] = True
@@ -194,8 +190,7 @@ class ChooseCenter(Rewiring):
             idle_in = idle_in.masked_fill(users.sum(1) < self.clusters, 0)
         worst = int(idle_in.argmax())
         users, idle = users[worst], int(idle_in[worst])
-        used = int((users > 0).sum())
-        if idle and used and not said:
+        if idle and (used := int((users > 0).sum())) and not said:
             said = True
             warnings.warn(
                 f"round {data.round}: the clusters have collapsed: {idle} of {self.clusters} centres were chosen by no "

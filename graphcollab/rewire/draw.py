@@ -38,13 +38,10 @@ class Candidates:
 
     @classmethod
     def of(cls, data: Data, group: Tensor | None = None, hears: Tensor | None = None) -> Candidates:
-        """List whom the nodes of a graph may listen to.
+        """List whom the nodes of a graph may listen to, by default all of their own group, and all nodes are one.
 
-        Args:
-            data: The graph. Its ``allowed`` edges bind where there are such; else everybody may listen to everybody.
-                Isolated nodes are left out, and those that have not joined yet or have left.
-            group: Group of every node, [K]. Default: one group.
-            hears: Group that every node may listen to, [K]. Default: its own.
+        The ``allowed`` edges bind where there are such. Isolated nodes are left out, and those that have not joined yet
+        or have left. ``group`` [K] is every node's, and ``hears`` [K] the one that it may listen to.
         """
         count = data.num_nodes
         ranked = data.node_id.argsort()

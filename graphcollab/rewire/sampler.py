@@ -56,14 +56,7 @@ def nothing_known(data: Data, *shape: int, dtype: torch.dtype = torch.float64) -
 
 
 def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
-    """Add values to what is known of pairs; a pair that is new starts from 0.
-
-    Example:
-        >>> known = Relation(torch.tensor([[1], [0]]), torch.tensor([3]), (3, 3))
-        >>> after = add_up(known, torch.tensor([[2, 1], [0, 0]]), torch.tensor([1, 1]))
-        >>> after.edge_index.tolist(), after.values.tolist()
-        ([[1, 2], [0, 0]], [4, 1])
-    """
+    """Add values to what is known of pairs; a pair that is new starts from 0."""
     many = known.size[0]
     index = torch.cat([known.edge_index, edge_index], 1)
     key, place = (index[1] * many + index[0]).unique(return_inverse=True)
@@ -155,8 +148,8 @@ class PeerSampler(Rewiring):
     ) -> tuple[Tensor, Tensor]:
         """Draw peers for every node that trains; see `draw_peers`. ``turn`` tells several draws of a round apart."""
         receiver = env.plane.at_home((data.trains & data.present & ~data.isolated).nonzero().flatten())
-        number = self.samples if count is None else count
-        return draw_peers(self.candidates(data, env), receiver, number, (env.seed, round_, turn), known, rate, rest)
+        keys, number = (env.seed, round_, turn), self.samples if count is None else count
+        return draw_peers(self.candidates(data, env), receiver, number, keys, known, rate, rest)
 
 
 @dataclass(frozen=True)
@@ -171,13 +164,10 @@ class GreedyPeers(PeerSampler):
     of all the node measured, see `update_affinity`.
 
     Args:
-        samples: Peers that a node meets in a round.
         epsilon: ε.
         decay: How much smaller ε is after every round (the published code counts local epochs instead).
 
-    Shapes:
-        Reads ``edge_gain`` [E], see `graphcollab.weigh.FirstOrderGain`. Keeps ``affinity``, a `Relation` with the
-        running affinity, float64, of every pair that has met.
+    Gains are those of `graphcollab.weigh.FirstOrderGain`, and affinities float64.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -236,10 +226,7 @@ def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Rel
     same where all gains have one sign. Where they nearly cancel that has no bound (834 was seen), and one such round
     would settle a node's peers for good; here a round changes an affinity by 1 at most.
 
-    Args:
-        affinity: What was known, one value per pair that has met.
-        edge_index: Edges of the round, [2, E].
-        gain: g of every edge, [E]; NaN where nothing was measured.
+    Edges are the round's, [2, E], with their gains g, [E], NaN where nothing was measured.
     """
     met, value = edge_index[:, ~gain.isnan()], gain[~gain.isnan()].double()
     total = scatter(value.abs(), met[1], dim_size=affinity.size[1])

@@ -40,8 +40,8 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
             no classes. A node with fewer different codes has fewer.
         seed: With a node's identity it fixes where k-means starts.
 
-    Shapes:
-        Output: [K, C, D], float64, with C the largest number of centres; rows that a node has not are NaN.
+    Returns:
+        [K, C, D], float64, with C the largest number of centres; rows that a node has not are NaN.
 
     Raises:
         ValueError: If the encoder cannot take the samples, codes are not one finite row of numbers per sample, or
@@ -65,21 +65,13 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
 
 
 def center_distances(centers: Tensor, reduce: Reduce | None = None) -> tuple[Tensor, Tensor, float]:
-    """Return the distances between nodes, given their centres.
-
-    Args:
-        centers: [K, C, D], see `code_centers`.
-        reduce: What the server makes of all centres together before it compares them: ``"pca"`` takes the two principal
-            components. Default: nothing.
+    """Return the distances between nodes, given their centres [K, C, D], see `code_centers`.
 
     Returns:
         The root mean square distances of matched centres, [K, K]; the same on the scale of the authors' code, which
         divides by the number of matched centres n where a root mean square divides by √n, [K, K]; and the root mean
-        square distance of a centre to the nearest other one of its own node, NaN if no node has two.
-
-    Raises:
-        ValueError: If there are codes of another length than others, or what ``reduce`` returns is not one finite row
-            per centre.
+        square distance of a centre to the nearest other one of its own node, NaN if no node has two. A ValueError if
+        what ``reduce`` makes of all centres together is not one finite row per centre.
     """
     there = ~centers[..., 0].isnan()
     sizes = there.sum(1).cpu()

@@ -61,19 +61,16 @@ class TaskPeers(Rewiring):
     Without an encoder, what travels are means of raw samples. They show what a node's samples look like on average.
 
     Args:
-        encoder: A module or function from samples [n, ...] to codes [n, D]. Of a module a copy is taken, in evaluation
-            mode; its parameters and buffers are counted as sent. Of a function no size is known, and nothing is
-            counted. Default: samples are their own codes, and no encoder is sent.
+        encoder: A module or function from samples [n, ...] to codes [n, D]. A module is copied, in evaluation mode, and
+            its parameters and buffers are counted as sent; of a function nothing is, since no size is known. Default:
+            samples are their own codes.
         centers: Centres per node. Default: as `code_centers` has it.
         reduce: What the server makes of all centres before it compares them: ``"pca"`` (two principal components) or a
-            function of a NumPy array [n, D] that returns one [n, D']. It gets them in ascending order of ``node_id``.
+            function of a NumPy array [n, D], in ascending order of ``node_id``, that returns one [n, D'].
         threshold: Nodes below this d are connected. Default: ``window`` decides.
         window: Between which r the threshold lies; see above. Twice the same number is a threshold by itself.
         groups: Number of disjoint groups, in every connected component, instead of a threshold.
         also: What else is rewired, for example `SampleNodes`.
-
-    Shapes:
-        Keeps ``coded`` [K], who has sent its centres. Sets ``edge_index``, with a self-loop at every node.
 
     Raises:
         ValueError: If both a threshold and groups are asked for, there are fewer nodes than groups, no node has two

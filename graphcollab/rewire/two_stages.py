@@ -26,10 +26,6 @@ class CountChosen(PeerSampler):
 
     First stage of `Decentralized federated learning of deep neural networks on non-iid data (Onoszko et al., 2021)
     <https://arxiv.org/abs/2107.08517>`_ (PENS).
-
-    Shapes:
-        Keeps ``chosen``, a `Relation` with how often i chose j, one entry for every pair that occurred, and
-        ``chosen_rounds`` [K], rounds in which i chose somebody.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -64,9 +60,6 @@ class FrequentPeers(PeerSampler):
     Args:
         samples: Peers that a node listens to in a round, at most.
         chosen: m of the first stage.
-
-    Shapes:
-        Keeps ``neighbors``, a `Relation` with the counts of the peers that are left.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -105,9 +98,6 @@ class KeepChosen(PeerSampler):
 
     Args:
         samples: New peers, l.
-
-    Shapes:
-        Writes ``edge_member`` [E], which edges lead to peers chosen before.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -139,9 +129,6 @@ class NeighborBag(PeerSampler):
         every: τ.
         measure: ``"bag"``: in rounds that change the bags all of the bag is measured anew (the text); ``"sample"``:
             only the k that are listened to, and the others stay in it (as in published code; fewer models travel).
-
-    Shapes:
-        Keeps ``bag``, a `Relation`; writes ``edge_member`` [E], which edges lead to peers in the bag.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
