@@ -108,7 +108,7 @@ class AtServer(AlongEdges):
 
 @dataclass(frozen=True)
 class Served(Route, ABC):
-    """Base of routes on which nodes get what a server has made of many models, not what came along edges."""
+    """Give nodes what a server has made of many models, not what came along edges; a subclass says how."""
 
     along_edges: ClassVar[bool] = False
     serves_rest: ClassVar[bool] = True
