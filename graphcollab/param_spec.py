@@ -138,21 +138,14 @@ class ParamSpec:
 
     def names_in(self, part: str) -> tuple[str, ...]:
         """Return the names of the tensors in a part, in column order."""
-        columns, starts = self.columns(part), itertools.accumulate(self.sizes, initial=0)
-        return tuple(
-            name for name, start in zip(self.names, starts, strict=False) if columns.start <= start < columns.stop
-        )
+        columns = self.columns(part)
+        starts = zip(self.names, itertools.accumulate(self.sizes, initial=0), strict=False)
+        return tuple(name for name, start in starts if columns.start <= start < columns.stop)
 
     def views(self, rows: Tensor) -> list[Tensor]:
-        """Split rows into zero-copy views, one per name.
-
-        Shapes:
-            rows: [..., num_columns]; output: a list of [..., *shape].
-        """
-        flat = rows.split(self.sizes, dim=-1)
-        return [
-            one.unflatten(-1, shape) if shape else one[..., 0] for one, shape in zip(flat, self.shapes, strict=True)
-        ]
+        """Split rows [..., num_columns] into zero-copy views [..., *shape], one per name."""
+        pairs = zip(rows.split(self.sizes, dim=-1), self.shapes, strict=True)
+        return [flat.unflatten(-1, shape) if shape else flat[..., 0] for flat, shape in pairs]
 
     def flatten(self, module: nn.Module) -> Tensor:
         """Return a module's parameters and buffers as one row [num_columns], detached."""

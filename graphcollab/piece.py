@@ -150,14 +150,9 @@ class Weigher(Piece):
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> Callable[[Tensor], Tensor] | None:
         """Return what weighs edges to nodes that come after training; None where that cannot be said of such nodes.
 
-        Args:
-            data: The state after training.
-            edge_index: Edges to newcomers, [2, E]: senders are the K nodes of the data, then the newcomers; receivers
-                are newcomers, numbered from 0.
-            names: Names of all nodes, for errors.
-
-        Returns:
-            A function from the newcomers' mixed part, [K', P_part], to the edges' weights, [E].
+        That is a function from the newcomers' mixed part, [K', P_part], to the edges' weights, [E]. Edges are [2, E]:
+        senders are the K nodes of the data, then the newcomers; receivers are newcomers, numbered from 0. Errors call
+        nodes by their names.
         """
         return None
 

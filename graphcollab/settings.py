@@ -142,11 +142,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_settings(settings: Any) -> None:
-    """Check the fields of a frozen dataclass against their annotations; other numbers become Python's.
-
-    Raises:
-        SettingError: If a field is not what its annotation says; it is named.
-    """
+    """Check the fields of a frozen dataclass against their annotations, as `check_setting` does."""
     kind: Any = type(settings)
     hints = _hints(kind)
     for field in dataclasses.fields(settings):

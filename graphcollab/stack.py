@@ -39,10 +39,9 @@ class Stacks:
     members: tuple[Tensor, ...] = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not len(self.specs) == len(self.tensors) == len(self.members):
-            raise ValueError(
-                f"got {len(self.specs)} architectures, {len(self.tensors)} stacks, {len(self.members)} member lists"
-            )
+        counts = len(self.specs), len(self.tensors), len(self.members)
+        if len({*counts}) > 1:
+            raise ValueError("got {} architectures, {} stacks, {} member lists".format(*counts))
         for spec, tensor, members in zip(self.specs, self.tensors, self.members, strict=True):
             if tensor.shape != (len(members), spec.num_columns):
                 raise ValueError(

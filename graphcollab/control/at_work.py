@@ -48,7 +48,6 @@ class Attendance:
         leaves: First round without them of nodes that leave, by ``node_id``.
 
     Raises:
-        SettingError: If a setting is not what its annotation says.
         ValueError: If a node leaves before it has played a round.
 
     Example:
@@ -75,11 +74,7 @@ class Attendance:
                 )
 
     def check(self, data: Data) -> None:
-        """Check that the nodes exist that are said to join or leave.
-
-        Raises:
-            ValueError: If one does not.
-        """
+        """Check that the nodes exist that are said to join or leave."""
         unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()))
         if unknown:
             raise ValueError(f"nodes {unknown[:5]}, said to join or leave, do not exist: name nodes by their node_id")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +19,11 @@ from graphcollab.engine.samples import Feed
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
-__all__ = ["Backend", "Key", "batch_groups", "draws_keyed", "take_step"]
+__all__ = ["Backend", "Key", "batch_groups", "take_step"]
 
 _JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
 
 T = TypeVar("T", Tensor, Embedded)
-F = TypeVar("F", bound=Callable[..., Any])
 
 Key: TypeAlias = tuple[int, Tensor, int]
 """What keys randomness inside layers: seed, the identity of every row's node [r], and round."""
@@ -68,11 +66,11 @@ class Backend(ABC):
         return self.padding == "always"
 
     def keyed(self, *keys: int) -> AbstractContextManager[None]:
-        """Key what is drawn inside, in a method that is `draws_keyed`."""
+        """Key what is drawn inside, in what is settled by ``draws``."""
         return self.drawing_from(keyed_layers(*(keys or (_JUDGING,))))
 
     def drawing_from(self, randomness: own_randomness) -> AbstractContextManager[None]:
-        """Draw from these generators, on from where they are, in a method that is `draws_keyed`."""
+        """Draw from these generators, on from where they are, in what is settled by ``draws``."""
         return self.draws.keyed(randomness) if self.draws.active else nullcontext()
 
     @property
@@ -101,7 +99,6 @@ class Backend(ABC):
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         """Return outputs [r, m, ...], or outputs and latents, in the mode that the module is in."""
 
-    @abstractmethod
     def gradient(
         self,
         flat: Tensor,
@@ -118,7 +115,17 @@ class Backend(ABC):
         they are, with their buffers; ``weight`` [r, m] is as in `Context`.
         """
 
+        def gradients() -> tuple[Tensor, Tensor, Tensor]:
+            self.module.eval() if key is None else self.module.train()
+            with torch.enable_grad():
+                return self._gradient(flat, inputs, targets, weight, objective, anchor, key)
+
+        return self.draws.settle(("gradient", key is None, objective), flat.device, gradients)
+
     @abstractmethod
+    def _gradient(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what `gradient` does; randomness is to be `keyed`."""
+
     def fit(
         self,
         flat: Tensor,
@@ -136,6 +143,20 @@ class Backend(ABC):
         Returns:
             New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
         """
+
+        def fitted() -> tuple[Tensor, dict[str, Tensor], Tensor]:
+            self.module.train()
+            new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
+            new.copy_(flat)
+            with torch.enable_grad():
+                moments, losses = self._fit(new, feed, optimizer, objective, state, step)
+            return new, moments, losses
+
+        return self.draws.settle(("fit", objective), flat.device, fitted)
+
+    @abstractmethod
+    def _fit(self, *args: Any, **options: Any) -> tuple[dict[str, Tensor], Tensor]:
+        """Take the steps of models, in place; return the new state and the losses. Randomness is to be `keyed`."""
 
     def _split(self, values: Tensor) -> list[Tensor]:
         """Split numbers [..., P] into one view per parameter."""
@@ -178,18 +199,6 @@ class Backend(ABC):
         if not self.autocast:
             return outputs
         return Embedded(*(o.float() for o in outputs)) if isinstance(outputs, Embedded) else outputs.float()
-
-
-def draws_keyed(compute: F) -> F:
-    """Let a backend's method enter ``self.draws.keyed`` where its module or objective draws, and only there."""
-
-    @functools.wraps(compute)
-    def settled(self: Backend, flat: Tensor, *args: Any, **options: Any) -> Any:
-        objective = next((one for one in (*args, *options.values()) if isinstance(one, Objective)), None)
-        kind = compute.__name__, options.get("key") is None, objective
-        return self.draws.settle(kind, flat.device, lambda: compute(self, flat, *args, **options))
-
-    return cast(F, settled)
 
 
 def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.backend import Backend, Key, draws_keyed, take_step
+from graphcollab.engine.backend import Backend, Key, take_step
 from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
@@ -37,20 +37,16 @@ class LoopBackend(Backend):
         with self._autocast(inputs.device):
             return self._whole(self.module(inputs, **embed_arguments(embed)))
 
-    @torch.enable_grad()
-    @draws_keyed
-    def gradient(
+    def _gradient(
         self,
         flat: Tensor,
         inputs: Tensor,
         targets: Tensor,
         weight: Tensor | None,
         objective: Objective,
-        anchor: Tensor | None = None,
-        key: Key | None = None,
+        anchor: Tensor | None,
+        key: Key | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return losses [r], gradients [r, P] and buffers [r, columns - P]; see `Backend.gradient`."""
-        self.module.eval() if key is None else self.module.train()
         losses, width, rest = [], self.spec.num_parameters, []
         grads = flat.new_empty(len(flat), width)
         for r, row in enumerate(flat):
@@ -67,25 +63,18 @@ class LoopBackend(Backend):
             rest.append(own[width:])
         return torch.stack(losses), grads, torch.stack(rest)
 
-    @torch.enable_grad()
-    @draws_keyed
-    def fit(
+    def _fit(
         self,
-        flat: Tensor,
+        new: Tensor,
         feed: Feed,
         optimizer: RowOptimizer,
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """Take every row's local steps, row after row; see `Backend.fit`."""
-        self.module.train()
-        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
-        new.copy_(flat)
+    ) -> tuple[dict[str, Tensor], Tensor]:
         moments = {slot: values.detach().clone() for slot, values in state.items()}
         sizes, first, idents = feed.schedule.size.tolist(), step.tolist(), feed.node_id.tolist()
-        losses, shares = flat.new_full((len(feed.schedule), len(flat)), float("nan")), self._shares(feed.scale)
+        losses, shares = new.new_full((len(feed.schedule), len(new)), float("nan")), self._shares(feed.scale)
         for r, row in enumerate(new):
             params = self._bind(row)
             moved = {slot: self._split(values[r]) for slot, values in moments.items()}
@@ -106,7 +95,7 @@ class LoopBackend(Backend):
                 seen.append(loss.detach())
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)
-        return new, moments, losses
+        return moments, losses
 
     def _bind(self, row: Tensor) -> list[nn.Parameter]:
         """Point the module's parameters into a row and copy its buffers in; return those to train, in column order."""

@@ -44,10 +44,11 @@ class Loss(Objective):
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Call the function, and average over the samples where it does not."""
         loss = self.function(outputs, targets)
-        wanted = "one number per sample, [B]" if self.per_sample else "one number per batch (a scalar tensor)"
         if not isinstance(loss, Tensor) or loss.dim() != int(self.per_sample):
             got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise TypeError(f"a loss must return {wanted}, got {got}: average it")
+            if self.per_sample:
+                raise TypeError(f"a loss per sample must return one number for each, [B], got {got}: do not average it")
+            raise TypeError(f"a loss must return one number per batch (a scalar tensor), got {got}: average it")
         return context.mean(loss) if self.per_sample else loss
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:

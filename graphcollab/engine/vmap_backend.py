@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from graphcollab.device import beside
-from graphcollab.engine.backend import Backend, Key, batch_groups, draws_keyed, take_step
-from graphcollab.engine.modules import Padding, embed_arguments
+from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
+from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Feed
@@ -35,19 +35,12 @@ class VmapBackend(Backend):
 
     name = "vmap"
 
-    def __init__(
-        self,
-        module: nn.Module,
-        spec: ParamSpec,
-        autocast: bool = False,
-        compile: bool = False,
-        padding: Padding | None = None,
-    ) -> None:
-        super().__init__(module, spec, autocast, compile, padding)
+    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
+        super().__init__(module, spec, *settings, **named)
         self.chain = make_chain(module)
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
-        self._run = torch.compile(self._forward) if compile else self._forward
+        self._run = torch.compile(self._forward) if self.draws.twice else self._forward
 
     @property
     def only_reads(self) -> bool:
@@ -57,20 +50,16 @@ class VmapBackend(Backend):
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         return self._forward(self._views(flat), inputs, embed)
 
-    @torch.enable_grad()
-    @draws_keyed
-    def gradient(
+    def _gradient(
         self,
         flat: Tensor,
         inputs: Tensor,
         targets: Tensor,
         weight: Tensor | None,
         objective: Objective,
-        anchor: Tensor | None = None,
-        key: Key | None = None,
+        anchor: Tensor | None,
+        key: Key | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return losses [r], gradients [r, P] and buffers [r, columns - P]; see `Backend.gradient`."""
-        self.module.eval() if key is None else self.module.train()
         views = self._views(flat)
         count = self.spec.num_named_parameters
         params = [view.requires_grad_() for view in views[:count]]
@@ -81,41 +70,34 @@ class VmapBackend(Backend):
         rest = _join(views[count:]) if views[count:] else flat.new_empty(len(flat), 0)
         return losses.detach(), _join(grads), rest
 
-    @torch.enable_grad()
-    @draws_keyed
-    def fit(
+    def _fit(
         self,
-        flat: Tensor,
+        new: Tensor,
         feed: Feed,
         optimizer: RowOptimizer,
         objective: Objective,
         state: Mapping[str, Tensor],
         step: Tensor,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """Take every row's local steps, all rows in lockstep; see `Backend.fit`."""
-        self.module.train()
+    ) -> tuple[dict[str, Tensor], Tensor]:
         count = self.spec.num_named_parameters
-        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
-        new.copy_(flat)
         # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
         # buffers that change in the forward pass must not count as changes of the parameters beside them.
-        apart = flat.device.type != "cpu" or count < len(self.spec.names)
+        apart = new.device.type != "cpu" or count < len(self.spec.names)
         leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
         moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         shares = self._shares(feed.scale)
         sizes = feed.schedule.size
         whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
-        losses = flat.new_full((len(feed.schedule), len(flat)), float("nan"))
+        losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
         together = self.samplewise and not objective.reads.alike
-        first, step = _common(step), beside(step, flat)
+        first, step = _common(step), beside(step, new)
         key = (feed.seed, int(feed.node_id[0]), feed.round_)
         with self.keyed(*key):
             for s, size in enumerate(sizes.T):
-                alike = [(slice(0, len(flat)), whole[s], None)] if whole[s] else None
-                for rows, width, weight in alike or batch_groups(size, together, flat):
+                alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
+                for rows, width, weight in alike or batch_groups(size, together, new):
                     inputs, targets = feed.batch(rows, s, width)
-                    rows = rows if isinstance(rows, slice) else beside(rows, flat)
+                    rows = rows if isinstance(rows, slice) else beside(rows, new)
                     part = [leaf[rows] for leaf in leaves]
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
                     near = None if feed.anchor is None else feed.anchor[rows]
@@ -140,7 +122,7 @@ class VmapBackend(Backend):
         if apart:
             for view, leaf in zip(self.spec.views(new), leaves, strict=True):
                 view.copy_(leaf)
-        return new, {slot: _join(many) for slot, many in moments.items()}, losses
+        return {slot: _join(many) for slot, many in moments.items()}, losses
 
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
         """Return the outputs of all rows, [r, m, ...], or outputs, latents and projections."""

@@ -199,11 +199,7 @@ class ThroughCenters(Route):
     travels: ClassVar[str] = "nodes at work: 4 · (C + 1) · P bytes, all C centres down and one model up"
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """Return the links to centres.
-
-        Raises:
-            ValueError: If there are no centres, since no `ChooseCenter` has drawn them.
-        """
+        """Return the links to centres."""
         if "centers" not in data:
             raise ValueError("ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part")
         home = places(data.server)
@@ -240,10 +236,7 @@ def _sends(data: Data) -> Tensor:
 
 
 def _link_weights(data: Data, weights: str) -> tuple[Tensor, Tensor]:
-    """Return what every link counts for in its server's average, [L], and what servers have heard in all, [S].
-
-    Links of nodes at rest count for nothing; those of a server that hears from others sum to 1.
-    """
+    """Return what links count for in their server's average, [L], nodes at rest for nothing, and their sums, [S]."""
     count = torch.ones_like(data.server.values) if weights == "uniform" else data.server.values
     node, place = data.server.edge_index
     sent = count * (data.trains & data.serves)[node]

@@ -121,15 +121,19 @@ class Fit(LocalSteps, Local):
         every = len(nodes) == data.x.num_nodes and all(map(len, data.x.members))
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
+
+        def own(stacks: Stacks) -> Stacks:
+            return stacks if every else stacks.select(nodes)
+
         slots, step = None, None
         if self.keep_state:
-            slots = {slot: _take(values, nodes, every) for slot, values in data.fit_state.items()}
+            slots = {slot: own(values) for slot, values in data.fit_state.items()}
             step = data.fit_step[nodes]
         scale = None
         if self.through is not None and "received" in data:
-            own = data.x.part(self.through)
-            share, trains = (beside(env.plane.mine(data[name])[:, None], own) for name in ("own_share", "trains"))
-            mixed = torch.where(trains, share * own + data.received, own)
+            x = data.x.part(self.through)
+            share, trains = (beside(env.plane.mine(data[name])[:, None], x) for name in ("own_share", "trains"))
+            mixed = torch.where(trains, share * x + data.received, x)
             data.x, scale = data.x.with_part(self.through, mixed), {self.through: data.own_share[nodes]}
         fitted = env.engine.fit(
             Rows.own(data.x, nodes),
@@ -137,7 +141,7 @@ class Fit(LocalSteps, Local):
             seed=env.seed,
             round_=data.round,
             objective=objective,
-            anchor=_take(data.x_start, nodes, every) if objective.reads.anchor else None,
+            anchor=own(data.x_start) if objective.reads.anchor else None,
             given={name: pick(data[name], data.x.place(nodes)) for name in objective.reads.fields} or None,
             views=self.views,
             slots=slots,
@@ -151,10 +155,6 @@ class Fit(LocalSteps, Local):
             data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
             data.fit_state = {slot: _put(v, nodes, fitted.slots[slot], every) for slot, v in data.fit_state.items()}
         return data
-
-
-def _take(stacks: Stacks, nodes: Tensor, every: bool) -> Stacks:
-    return stacks if every else stacks.select(nodes)
 
 
 def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:

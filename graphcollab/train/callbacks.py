@@ -86,22 +86,18 @@ class Progress(Callback):
         self.bar: Any = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Open the bar."""
         self.bar = tqdm(total=rounds, initial=data.round, desc=self.label, unit="round", file=sys.stderr, leave=False)
 
     def on_round(self, data: Data, history: History) -> None:
-        """Move on by one."""
         self.bar.update(1)
 
     def on_evaluate(self, data: Data, history: History) -> None:
-        """Show the mean metric."""
         for name in ("test_metric", "val_metric"):
             if name in history.values:
                 self.bar.set_postfix({history.metric: f"{history.mean(name)[-1]:.4f}"})
                 return
 
     def on_end(self, data: Data, history: History) -> None:
-        """Close the bar."""
         if self.bar is not None:
             self.bar.close()
 
@@ -121,7 +117,6 @@ class RecordGraph(Callback):
         self.rounds, self.scores = rounds, scores
 
     def on_round(self, data: Data, history: History) -> None:
-        """Keep the graph if it is one of the rounds."""
         if self.rounds is not None and data.round not in self.rounds:
             return
         edge_index, edge_weight = last_graph(data)
@@ -144,7 +139,6 @@ class HistoryLog(Callback):
             raise SettingError("path", "the name of a file that ends in .csv or .json", path)
 
     def on_evaluate(self, data: Data, history: History) -> None:
-        """Write the file anew."""
         write = history.to_csv if self.path.suffix == ".csv" else history.to_json
         write(self.path)
 
@@ -168,18 +162,15 @@ class TensorBoardLog(Callback):
         self.writer: Any = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Open the folder."""
         self.writer = self.make(self.folder, purge_step=data.round + 1 if data.round else None)
 
     def on_evaluate(self, data: Data, history: History) -> None:
-        """Write the last evaluation."""
         for name in history.values:
             summary = history.summary(name)
             for kind in ("mean", "worst10", "std"):
                 self.writer.add_scalar(f"{name}/{kind}", summary[kind], data.round)
 
     def on_end(self, data: Data, history: History) -> None:
-        """Flush and close."""
         if self.writer is not None:
             self.writer.close()
 
@@ -194,26 +185,21 @@ class WatchMerging(Callback):
 
     needs = ("val",)
 
-    def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Go on from the values of the last round, which a resumed history has."""
+    def on_start(self, data: Data, history: History, rounds: int) -> None:  # a resumed history has the last values
         for name in (f"val_{what}_{when}" for what in ("loss", "metric") for when in ("before", "after")):
             history.merging.setdefault(name, torch.full((data.num_nodes,), torch.nan, dtype=torch.float64))
         self.whole, self.now = history.merging, dict(history.merging)
 
     def before_mixing(self, data: Data, env: Env) -> None:
-        """Validate what nodes learned themselves."""
         self._validate(data, env, "before")
 
     def after_mixing(self, data: Data, env: Env) -> None:
-        """Validate what came of merging."""
         self._validate(data, env, "after")
 
     def on_round(self, data: Data, history: History) -> None:
-        """Keep the values of the round, now that it is whole."""
-        history.merging.update(self.now)
+        history.merging.update(self.now)  # now that the round is whole
 
     def values(self) -> Mapping[str, Tensor]:
-        """Return loss and metric before and after merging."""
         return dict(self.whole)
 
     def _validate(self, data: Data, env: Env, when: str) -> None:
@@ -247,14 +233,12 @@ class ProbeSimilarity(Callback):
         self.found: tuple[Tensor, Tensor] | None = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Check that the nodes exist."""
         self.found = None
         unknown = [k for k in self.nodes or () if k >= data.num_nodes]
         if unknown:
             raise ValueError(f"nodes must be positions from 0 to {data.num_nodes - 1}, got {unknown[:5]}")
 
     def before_mixing(self, data: Data, env: Env) -> None:
-        """Measure."""
         if self.rounds is not None and data.round + 1 not in self.rounds:
             return
         everyone = torch.arange(data.num_nodes)
@@ -264,6 +248,5 @@ class ProbeSimilarity(Callback):
         self.found = pairs.cpu(), self.metric.scores(data, env, pairs).cpu()
 
     def on_round(self, data: Data, history: History) -> None:
-        """Keep what was measured in the round, now that it is whole."""
         if self.found is not None:
             history.scores[data.round], self.found = self.found, None

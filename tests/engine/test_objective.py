@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from graphcollab.testing import Scene
 CROSS_ENTROPY = as_objective("cross_entropy")
 SQUARED_ERROR = as_objective("mse")
 
+SMOOTH = Loss(partial(F.cross_entropy, reduction="none", label_smoothing=0.1), per_sample=True)
 PLAIN = Context(None, {})
 PADDED = Context(torch.tensor([0.5, 0.5, 0.0]), {})
 
@@ -39,6 +41,7 @@ PADDED = Context(torch.tensor([0.5, 0.5, 0.0]), {})
         (SQUARED_ERROR, torch.randn(3), torch.randn(3), F.mse_loss),
         (SQUARED_ERROR, torch.randn(3, 1), torch.randn(3), lambda o, t: F.mse_loss(o[:, 0], t)),
         (SQUARED_ERROR, torch.randn(3, 2), torch.randn(3, 2), F.mse_loss),
+        (Loss(partial(F.l1_loss, reduction="none"), per_sample=True), torch.randn(3), torch.randn(3), F.l1_loss),
         (as_objective("bce"), torch.randn(3), torch.tensor([0, 1, 1]),
          lambda o, t: F.binary_cross_entropy_with_logits(o, t.float())),
     ],
@@ -49,7 +52,8 @@ def test_losses_average_over_the_samples_that_count(objective, outputs, targets,
 
 
 @pytest.mark.parametrize(
-    "objective", [CROSS_ENTROPY, SQUARED_ERROR, Loss(F.cross_entropy), CROSS_ENTROPY + Proximal(2.0)]
+    "objective",
+    [CROSS_ENTROPY, SQUARED_ERROR, Loss(F.cross_entropy), SMOOTH, CROSS_ENTROPY + Proximal(2.0)],
 )
 @pytest.mark.parametrize("padded", [False, True])
 def test_losses_of_many_nodes_are_those_of_each(objective, padded):
@@ -211,6 +215,8 @@ def test_contexts_name_their_tensors():
 def test_a_users_loss_must_return_one_number(value, got):
     with pytest.raises(TypeError, match=f"scalar tensor.*got {got}"):
         Loss(lambda o, t: value)(torch.zeros(1), torch.zeros(1), PLAIN)
+    with pytest.raises(TypeError, match=r"one number for each, .*: do not average it"):
+        Loss(lambda o, t: o.mean(), per_sample=True)(torch.zeros(1), torch.zeros(1), PLAIN)
 
 
 def test_objectives_by_name():
