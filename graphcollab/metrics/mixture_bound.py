@@ -127,7 +127,7 @@ def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
         raise ValueError("the nodes' targets are not class labels: give the distance of their data by other means")
     check_edges(edge_index, torch.zeros(edge_index.shape[-1]), tasks.num_nodes)
     split, (count, size) = tasks.splits["train"], classes.shape
-    owner = torch.repeat_interleave(torch.arange(count, device=classes.device), split.sizes)
+    owner = torch.repeat_interleave(torch.arange(count), split.sizes)
     labels = tasks.pools[split.pool].targets[split.index].long()
     # [K, C]
     shares = torch.bincount(owner * size + labels, minlength=count * size).view(count, size).double()

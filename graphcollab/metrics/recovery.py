@@ -220,7 +220,7 @@ def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) 
     """
     shared = _shared(classes)
     weights = pair_weights(edge_index, edge_weight, len(classes))
-    different = ~torch.eye(len(classes), dtype=torch.bool, device=classes.device)
+    different = ~torch.eye(len(classes), dtype=torch.bool)
     weights = weights.where(~weights.isnan(), 0.0)[different]  # [K (K - 1)]
     overlap, group, pairs = shared[different].long().unique(return_inverse=True, return_counts=True)
     mean = scatter(weights, group, dim_size=len(overlap), reduce="mean")

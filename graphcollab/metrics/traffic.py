@@ -144,4 +144,4 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     there = data.present & ~data.isolated & (home >= 0)
     together = (home[:, None] == home) & there[:, None] & there
     receiver, sender = together.fill_diagonal_(False).nonzero().T
-    return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype, device=sender.device)
+    return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype)

@@ -241,7 +241,7 @@ class ProbeSimilarity(Callback):
     def before_mixing(self, data: Data, env: Env) -> None:
         if self.rounds is not None and data.round + 1 not in self.rounds:
             return
-        everyone = torch.arange(data.num_nodes, device=data.node_id.device)
+        everyone = torch.arange(data.num_nodes)
         receiver = everyone if self.nodes is None else everyone[self.nodes]
         pairs = torch.cartesian_prod(receiver, everyone).T.flip(0)
         pairs = pairs[:, pairs[0] != pairs[1]]

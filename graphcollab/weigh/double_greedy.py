@@ -121,7 +121,7 @@ class DoubleGreedy(AllPeers):
         for part, halo in sent.items():
             models = models.with_part(part, mix(halo.rows, halo.take(weight), halo.edge_index, data.x.num_nodes))
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
-        found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64, device=nodes.device)
+        found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64)
         loss = env.engine.loss(Rows.own(models, nodes), "val").double()
         found[nodes] = loss.nan_to_num(nan=torch.inf, posinf=torch.inf)
         return found

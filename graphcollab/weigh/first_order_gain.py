@@ -83,7 +83,7 @@ class FirstOrderGain(Weigher):
         """Set ``edge_weight``; count every model that travelled but is not mixed (the exchange counts those)."""
         sender, receiver = data.edge_index
         measured = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
-        gain = torch.full(sender.shape, torch.nan, dtype=torch.float64, device=sender.device)
+        gain = torch.full(sender.shape, torch.nan, dtype=torch.float64)
         gain[measured] = self.gains(data, env, data.edge_index[:, measured])
         measured = measured & env.plane.known(receiver)
         crossing = measured & (sender != receiver)

@@ -25,7 +25,7 @@ class NoWeights(Weigher):
 
     def weights(self, data: Data, env: Env) -> Tensor:
         """Return zeros."""
-        return torch.zeros(data.edge_index.shape[1], device=data.edge_index.device)
+        return torch.zeros(data.edge_index.shape[1])
 
 
 @dataclass(frozen=True)

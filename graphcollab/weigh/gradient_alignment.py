@@ -190,7 +190,7 @@ class GradientAlignment(Weigher):
     def _first_weights(self, data: Data) -> Tensor:
         """Return the weights to begin with, [E]; on the simplex equal shares of all others."""
         sender, receiver = data.edge_index
-        weight = torch.full(sender.shape, self.start, dtype=data.x.dtype, device=sender.device)
+        weight = torch.full(sender.shape, self.start, dtype=data.x.dtype)
         if self.domain == "box":
             return weight
         others = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes).clamp(min=1).to(weight.dtype)

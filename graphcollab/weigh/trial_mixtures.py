@@ -115,8 +115,7 @@ class TrialMixtures(Weigher):
     def init(self, data: Data, env: Env) -> Data:
         """Start every edge from the same p."""
         data = copy.copy(data)
-        count, device = data.edge_index.shape[1], data.edge_index.device
-        data.edge_trial = torch.full((count,), self.start, dtype=data.x.dtype, device=device)
+        data.edge_trial = torch.full((data.edge_index.shape[1],), self.start, dtype=data.x.dtype)
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
