@@ -40,8 +40,7 @@ measure = checked_with(SHARED)
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> None:
     """Check that there is one number per edge, none of them NaN, and that edges join nodes 0 to K - 1.
 
-    Raises:
-        ValueError: If not; the message begins with ``where``, such as ``"round 3: "``.
+    Else the message begins with ``where``, such as ``"round 3: "``.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
         raise ValueError(
@@ -58,11 +57,7 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
 
 
 def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> Tensor:
-    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge.
-
-    Raises:
-        ValueError: If edges are not as `check_edges` wants them, one occurs twice, or a weight is infinite.
-    """
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge."""
     check_edges(edge_index, edge_weight, count, where)
     if bool(edge_weight.isinf().any()):
         raise ValueError(f"{where}the weight of edge {int(edge_weight.isinf().nonzero()[0])} is not finite")

@@ -38,9 +38,6 @@ class Metric:
         mask: [R, n], bool. Default: all samples are real.
         Output: [R], float64.
 
-    Raises:
-        ValueError: If the shapes do not belong together.
-
     Example:
         >>> def share(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         ...     return row_mean(outputs > targets, mask)
@@ -202,11 +199,7 @@ def as_metric(metric: AnyMetric) -> Metric:
 
     Args:
         metric: A name from ``METRICS``, a `Metric`, or a function ``(outputs [n, ...], targets [n, ...]) -> number``
-            for the samples of one node, with an attribute ``higher_is_better``.
-
-    Raises:
-        ValueError: If the name is unknown (the message names the nearest), or a function does not say whether a larger
-            value is a better one.
+            for the samples of one node, with an attribute ``higher_is_better`` (else a ValueError).
     """
     if isinstance(metric, Metric):
         return metric

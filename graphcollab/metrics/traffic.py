@@ -133,9 +133,6 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     Returns:
         Edges [2, E], sorted by receiver and then by sender, and weights [E]; none with nodes that were isolated, or do
         not belong to the collaboration (`graphcollab.control.Attendance`).
-
-    Raises:
-        ValueError: If the nodes have no server.
     """
     if "server" not in data:
         raise ValueError("there are no servers: the method does not average through any")

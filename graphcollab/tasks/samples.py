@@ -26,14 +26,9 @@ def not_finite(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Pool:
-    """Samples of a dataset, stored once however many nodes use them.
+    """Samples of a dataset, all of them finite, stored once however many nodes use them.
 
-    Args:
-        inputs: [N, ...].
-        targets: [N] class labels, or [N] or [N, D] real values.
-
-    Raises:
-        ValueError: If the lengths differ or a value is not finite (the first such sample is named).
+    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values.
     """
 
     inputs: Tensor

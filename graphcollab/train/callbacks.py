@@ -74,11 +74,7 @@ class Callback:
 
 
 class Progress(Callback):
-    """A progress bar over rounds with the mean metric.
-
-    Args:
-        label: What stands in front of it.
-    """
+    """A progress bar over rounds with the mean metric, behind a label."""
 
     @checked
     def __init__(self, label: str = "") -> None:
@@ -146,10 +142,8 @@ class HistoryLog(Callback):
 class TensorBoardLog(Callback):
     """Write mean, worst 10 % and standard deviation over nodes of every field for TensorBoard.
 
-    A resumed run replaces what was written for rounds that it plays again.
-
-    Raises:
-        ImportError: If TensorBoard is not installed (``pip install graphcollab[tensorboard]``).
+    A resumed run replaces what was written for rounds that it plays again. TensorBoard must have been installed
+    (``pip install graphcollab[tensorboard]``).
     """
 
     @checked

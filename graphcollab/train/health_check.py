@@ -74,11 +74,7 @@ class HealthCheck(Callback):
         self._best = torch.tensor(-torch.inf, dtype=torch.float64)  # of means over as many evaluations before them, [G]
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Forget other runs, and what was found at an evaluation that the history has no more.
-
-        Raises:
-            ValueError: If the clusters are not for this run's nodes.
-        """
+        """Forget other runs, and what was found at an evaluation that the history has no more."""
         self._forget()
         if self.cluster is not None and self.cluster.shape != (len(history.names),):
             expected = f"one cluster for each of {len(history.names)} nodes"

@@ -42,11 +42,7 @@ class Joined:
     modules: Sequence[nn.Module] = field(repr=False)
 
     def model(self, node: int | str) -> nn.Module:
-        """Return a joined node's model as a plain module, by position among the new nodes or by name.
-
-        Raises:
-            KeyError: If there is no node of that name.
-        """
+        """Return a joined node's model as a plain module, by position among the new nodes or by name."""
         if isinstance(node, str):
             if node not in self.names:
                 raise KeyError(f"there is no new node {node!r}; they are {', '.join(self.names[:5])}, …")

@@ -87,8 +87,8 @@ class Session:
         for callback in self.callbacks:
             callback.on_round(self.data, self.history)
         self._close_round()
-        if self.saver:
-            self.saver.save_if_due(self.data, self.history)
+        if self.saver and self.saver.due(self.data.round):
+            self.saver.save(self.data, self.history)
 
     def _close_round(self) -> None:
         # decided once after every round: a callback that looks at the clock would otherwise end a run between two
