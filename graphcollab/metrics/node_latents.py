@@ -37,10 +37,7 @@ def node_latents(
 
     Returns:
         The latents or their projections, node after node, [N, d]; whose samples they are, [N], ascending; and the
-        samples' targets, [N] or [N, D].
-
-    Raises:
-        ValueError: If no node has such samples, a model has no latents, or latents of two nodes differ in size.
+        samples' targets, [N] or [N, D]. Latents of all nodes must have one size.
     """
     tasks = engine.tasks
     if int(tasks.sizes(split).sum()) == 0:

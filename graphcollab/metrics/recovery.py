@@ -190,10 +190,8 @@ def class_overlap(classes: Tensor) -> Tensor:
 
     It is what Fig. 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ shows beside
     the learned weights. The paper does not say what the share is of; where all nodes have equally many classes, as
-    there, it is the same for both nodes of a pair.
-
-    Shapes:
-        Output: [K, K], float64: receivers in rows, senders in columns; NaN in the rows of nodes without classes.
+    there, it is the same for both nodes of a pair. Receivers are in rows, senders in columns, [K, K], float64; rows of
+    nodes without classes are NaN.
     """
     shared = _shared(classes)
     return shared / shared.diagonal()[:, None]

@@ -54,11 +54,8 @@ def cluster_traffic(graphs: Graphs, cluster: Tensor, downloaded: bool = False) -
     """Return which share of the models a node listens to is from its own cluster, round by round.
 
     It is `in_cluster_share` with every message counted alike: it says how well nodes choose, whatever the weight they
-    then give. Self-loops are left out.
-
-    Returns:
-        The mean over the receivers of each cluster, [T, C], and over all receivers, [T], float64; rounds and clusters
-        ascend. NaN where none of them listened to anybody.
+    then give. Self-loops are left out. It is the mean over the receivers of each cluster, [T, C], and over all
+    receivers, [T], float64; rounds and clusters ascend. NaN where none of them listened to anybody.
     """
     cluster = cluster.cpu()
     clusters = cluster.unique()
@@ -128,11 +125,8 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     It shows methods whose models travel through servers (FedAvg, the oracle, IFCA) as `graphcollab.report` and the
     metrics of graphs show those whose models travel along edges, such as CoBo, whose weights are 1 between nodes that
     collaborate fully. Nodes change servers between rounds, so it is whom a node shares its next round with. Of 10⁴
-    nodes with one server it lists 10⁸ edges.
-
-    Returns:
-        Edges [2, E], sorted by receiver and then by sender, and weights [E]; none with nodes that were isolated, or do
-        not belong to the collaboration (`graphcollab.control.Attendance`).
+    nodes with one server it lists 10⁸ edges. Edges [2, E] are sorted by receiver and then by sender; none are with
+    nodes that were isolated, or do not belong to the collaboration (`graphcollab.control.Attendance`).
     """
     if "server" not in data:
         raise ValueError("there are no servers: the method does not average through any")

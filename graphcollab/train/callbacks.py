@@ -122,10 +122,9 @@ class RecordGraph(Callback):
 
 
 class HistoryLog(Callback):
-    """Write the history after every evaluation; the file is whole at any moment.
+    """Write the history after every evaluation, by `History.to_csv` or `History.to_json` as the path ends.
 
-    Args:
-        path: A name that ends in ``.csv`` or ``.json``: `History.to_csv` or `History.to_json` writes it.
+    The file is whole at any moment.
     """
 
     @checked

@@ -27,12 +27,7 @@ __all__ = ["Joined", "join"]
 class Joined:
     """Models of nodes that joined, and whom they listen to.
 
-    Args:
-        stacks: Their models.
-        edge_index: Edges to them: sender among the old nodes (then the new ones), receiver among the new ones, [2, E].
-        edge_weight: What they give each sender, [E].
-        names: Names of the new nodes.
-        modules: The architecture.
+    In ``edge_index`` [2, E] senders are among the old nodes (then the new ones), receivers among the new ones.
     """
 
     stacks: Stacks = field(repr=False)

@@ -61,11 +61,7 @@ class BestPeers(AllPeers):
 
 @dataclass(frozen=True)
 class AugmentBags(AllPeers):
-    """In rounds that change the bags: sort all that were met by `GMMNeighborAugmentation`, choose from the new bags.
-
-    Args:
-        bag: The sampler it belongs to.
-    """
+    """In rounds that change the bags of a sampler: sort all by `GMMNeighborAugmentation`, choose from the new bags."""
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_member", "per_edge", "which edges lead to peers in the bag", known_to="receiver"),

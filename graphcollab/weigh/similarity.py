@@ -82,9 +82,6 @@ class CosineWeights(Similarity):
 
     It is 0 for models that are zero. Models that start alike have cosines near 1; the digits that tell them apart are
     kept, see `ops.edge_cosines`.
-
-    Args:
-        part: Part of the model that is compared; nodes of different architectures must share it.
     """
 
     part: str = "all"
