@@ -37,6 +37,7 @@ __all__ = [
     "check_setting",
     "check_settings",
     "checked",
+    "checked_with",
     "documented",
     "look_up",
 ]
@@ -208,6 +209,17 @@ def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str |
             raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
         listed.append(f"    {name}: " + known[name].replace("\n", "\n        "))
     return "\n\n".join([about, "\n".join(listed), *(one for one in sections if not one.startswith("Args:"))]) + "\n"
+
+
+def checked_with(shared: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return what makes functions check their arguments, and documents those that they have in common."""
+
+    def make(function: Callable[P, R]) -> Callable[P, R]:
+        wrapper = checked(function)
+        wrapper.__doc__ = documented(function, shared)
+        return wrapper
+
+    return make
 
 
 @functools.cache

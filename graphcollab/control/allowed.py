@@ -26,7 +26,7 @@ def allow(edge_index: Tensor, num_nodes: int) -> Relation:
     """Return the edges that may exist: those given (the same tensor), without self-loops, which always may."""
     neighbors = edge_index[0] != edge_index[1]
     edges = edge_index if bool(neighbors.all()) else edge_index[:, neighbors]
-    ones = torch.ones(1, dtype=torch.bool, device=edges.device).expand(edges.shape[1])
+    ones = torch.ones(1, dtype=torch.bool).expand(edges.shape[1])
     return Relation(edges, ones, (num_nodes, num_nodes))
 
 
@@ -82,7 +82,7 @@ def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete
     if nodes of a group may not all hear each other; by ``"average"`` they are averaged although some are connected by a
     path alone. An edge from one component to another is not used.
     """
-    group = torch.zeros_like(data.node_id) if within is None else within.to(data.node_id.device)
+    group = torch.zeros_like(data.node_id) if within is None else within
     if "allowed" in data:
         if incomplete == "refuse":
             _require_complete(data, env, _in_both(group, components(data, mutual=False)))

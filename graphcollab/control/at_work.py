@@ -83,7 +83,7 @@ class Attendance:
         """Return which nodes belong to the collaboration in a round, [K]: they have joined and not left."""
         out = [n for n, first in self.joins.items() if round_ < first]
         out += [n for n, last in self.leaves.items() if round_ >= last]
-        return ~torch.isin(data.node_id, torch.tensor(out, dtype=torch.int64, device=data.node_id.device))
+        return ~torch.isin(data.node_id, torch.tensor(out, dtype=torch.int64))
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
         """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""

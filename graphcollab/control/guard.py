@@ -104,7 +104,7 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
 
 def isolate(data: Data, why: Mapping[int, str]) -> Data:
     """Take nodes out of the collaboration, and say why: they get their last good models back, and lose their edges."""
-    new = _mask(data, torch.tensor(sorted(why), dtype=torch.int64, device=data.node_id.device)) & ~data.isolated
+    new = _mask(data, torch.tensor(sorted(why), dtype=torch.int64)) & ~data.isolated
     apart = data.isolated | new
     sender, receiver = data.edge_index
     data = copy.copy(select_edges(data, (sender == receiver) | ~(apart[sender] | apart[receiver])))
@@ -174,7 +174,7 @@ def find_diverged(
                 blame(often >= RAISED, text, start, loss)
         if serves_start:
             blame(~began, "the model that it serves, or its loss, was not finite")
-        sound = torch.tensor([k not in why for k in nodes.tolist()], dtype=torch.bool, device=nodes.device)
+        sound = torch.tensor([k not in why for k in nodes.tolist()], dtype=torch.bool)
         good["x"] = good["x"].where(_mask(data, nodes[began & (start <= bound)]), data.x_start)
         for name in held:
             good[name] = good[name].where(_mask(data, nodes[sound & fine[name]]), data[name])
@@ -186,7 +186,7 @@ def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Te
     """Note whether the round's update has raised the loss; return the notes [K], a bit a round, and counts, [R]."""
     past = data.get("raised", torch.zeros_like(data.node_id))
     notes = (2 * past[nodes] + raised.long()) % 2**WINDOW
-    count = (notes[:, None] >> torch.arange(WINDOW, device=notes.device)) % 2
+    count = (notes[:, None] >> torch.arange(WINDOW)) % 2
     return past.index_copy(0, nodes, notes), count.sum(1)
 
 

@@ -59,10 +59,9 @@ class Engine:
         else:
             for plan, (module, spec) in zip(plans, pairs, strict=True):
                 check_plan(plan, module, spec, sample, self.objective)
-        self.plans = tuple(plans)
+        self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
         self.backends: tuple[Backend, ...] = tuple(
-            BACKENDS[plan.backend](module, spec, autocast, compile, plan.padding)
-            for plan, (module, spec) in zip(plans, pairs, strict=True)
+            BACKENDS[plan.backend](*pair, autocast, compile, plan.padding) for plan, pair in planned
         )
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -146,8 +145,7 @@ class Engine:
                     state[slot][place][beside(local, new), :width] = values
                 seen.append((take, schedule, torch.cat([losses, new.sum(1)[None]])))
         loss, bad = outcome(seen, loss)
-        specs, members = tuple(b.spec for _, _, b in layout), tuple(where for _, where, _ in layout)
-        fitted = Stacks(specs, tuple(models), members)
+        fitted = Stacks(tuple(b.spec for _, _, b in layout), tuple(models), tuple(where for _, where, _ in layout))
         after = {slot: fitted.like(many) for slot, many in state.items()}
         return Fitted(fitted, loss, bad, after, taken + planned)
 
@@ -163,8 +161,7 @@ class Engine:
         """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
 
         It is the gradient that the first local step of a round would take: in training mode, of the batch that seed,
-        node and round fix. All gradients asked for exist at once: ask for a chunk of rows at a time (``plans``) where
-        they are only to be reduced.
+        node and round fix. All gradients asked for exist at once: ask for a chunk of rows at a time (``plans``).
 
         Args:
             rows: Models and whose data they meet; their running statistics stay as they are.
@@ -177,16 +174,6 @@ class Engine:
             Losses [R], which stay on the device since few look at them, gradients [R, P_part], and what models hold
             behind their parameters (running statistics) after the pass, [R, columns - P]; None where rows are of
             several architectures.
-
-        Example:
-            >>> from graphcollab.stack import ParamSpec
-            >>> from graphcollab.tasks import Tasks
-            >>> tasks = Tasks.from_samples([(torch.ones(4, 1), torch.zeros(4))], loss="mse")
-            >>> module = torch.nn.Linear(1, 1, bias=False)
-            >>> spec = ParamSpec.from_module(module)
-            >>> engine, models = Engine(tasks, [module], [spec]), Stacks.single(spec, torch.tensor([[3.0]]))
-            >>> engine.batch_gradient(Rows.own(models), seed=0, round_=0, batch_size=2)[1].tolist()
-            [[6.0]]
         """
         if not len(rows):
             return *self._nothing(rows, part), None
@@ -224,7 +211,7 @@ class Engine:
         Args:
             rows: Models and whose data they meet.
             split: ``"train"``, ``"val"`` or ``"test"``.
-            part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
+            part: As for `batch_gradient`.
             reduce: Called for every chunk with its gradients [r, P_part] and row numbers [r]; its results [r, ...] are
                 kept in place of the gradients.
 
@@ -234,20 +221,18 @@ class Engine:
         losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None
         for s, take in self.chunks(rows, self.tasks.sizes(split)[rows.node]):
-            value, result = self._chunk_grad(s, rows, take, split)
-            result = result[:, self.backends[s].spec.columns(part)]
-            result = result if reduce is None else reduce(result, take)
+            value, grads = self._chunk_grad(s, rows, take, split, part)
+            result = grads if reduce is None else reduce(grads, take)
             if kept is None:
                 kept = result.new_empty(len(rows), *result.shape[1:])
             place = beside(take, value)
             losses[place], kept[place] = value, result
         if kept is None:  # a process may own no data that the models of others meet
-            losses, none = self._nothing(rows, part)
-            kept = none if reduce is None else reduce(none, rows.node)
+            losses, kept = self._nothing(rows, part)
+            kept = kept if reduce is None else reduce(kept, rows.node)
         return losses.cpu(), kept
 
     def _nothing(self, rows: Rows, part: str) -> tuple[Tensor, Tensor]:
-        """Return the losses and gradients of no rows, [0] and [0, P_part]."""
         losses = torch.zeros(0, dtype=rows.dtype, device=rows.source.device)
         columns = rows.source.specs[0].columns(part)
         return losses, losses.new_zeros(0, columns.stop - columns.start)
@@ -297,23 +282,22 @@ class Engine:
         outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
         return self.objective.rows(outputs, targets, Context(weight, chunk.params, spec=chunk.spec))
 
-    def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P] of one chunk, summed over micro-batches of samples."""
+    def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, part: str) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P_part] of one chunk, summed over micro-batches of samples."""
         flat, backend, objective = rows.parameters(s, take), self.backends[s], self.objective
-        nodes = rows.node[take]
-        counts = self.tasks.sizes(split)[nodes]
+        nodes, counts = rows.node[take], self.tasks.sizes(split)[rows.node[take]]
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
         if backend.samplewise and not objective.reads.alike:
             whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
             for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole, shared):
                 weight = beside(mask / counts[:, None].to(flat.dtype), flat)
-                value, part, _ = backend.gradient(flat, inputs, targets, weight, objective)
+                value, more, _ = backend.gradient(flat, inputs, targets, weight, objective)
                 loss += value
-                grads += part
-            return loss, grads
+                grads += more
+            return loss, grads[:, backend.spec.columns(part)]
         for count in counts.unique().tolist():
             group = (counts == count).nonzero().flatten()
             inputs, targets, _ = next(take_samples(self.tasks, nodes[group], split, whole=True))
             place = beside(group, flat)
             loss[place], grads[place], _ = backend.gradient(pick(flat, group), inputs, targets, None, objective)
-        return loss, grads
+        return loss, grads[:, backend.spec.columns(part)]

@@ -17,7 +17,7 @@ from graphcollab.settings import NonNegative
 __all__ = ["Loss", "Proximal", "as_objective"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loss(Objective):
     """A function of the outputs and targets of one node's batch, such as a user's own; `as_objective` has named ones.
 
@@ -40,6 +40,10 @@ class Loss(Objective):
     def reads(self) -> Reads:
         """Nothing but the samples."""
         return PER_SAMPLE if self.per_sample else PER_BATCH
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        return f"Loss({name}{', per_sample=True' if self.per_sample else ''})"
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Call the function, and average over the samples where it does not."""

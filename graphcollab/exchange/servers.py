@@ -44,7 +44,7 @@ def connect_servers(data: Data, env: Env, place: Tensor, count: int | None = Non
 def places(server: Relation) -> Tensor:
     """Return every node's server, [K]; -1 if it has none."""
     node, place = server.edge_index
-    return torch.full((server.size[0],), -1, device=place.device).index_copy_(0, node, place)
+    return torch.full((server.size[0],), -1).index_copy_(0, node, place)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class AtServer(AlongEdges):
         sender, receiver = data.edge_index
         share, keeps = self.shares(data, pulls)
         group = _alike(data, share)
-        first = scatter(torch.arange(len(group), device=group.device), group, reduce="min")  # [G]
+        first = scatter(torch.arange(len(group)), group, reduce="min")  # [G]
         speaks = first[group[receiver]] == receiver
         edges = torch.stack([sender[speaks], group[receiver[speaks]]])
         return Ways(edges, share[speaks], len(first), group, keeps)
@@ -244,5 +244,5 @@ def _alike(data: Data, weight: Tensor) -> Tensor:
     """
     sender, receiver = data.edge_index
     bits = keyed_bits(sender, weight.double().view(torch.int64))
-    total = torch.zeros(data.num_nodes, dtype=torch.int64, device=bits.device).index_add_(0, receiver, bits)
+    total = torch.zeros(data.num_nodes, dtype=torch.int64).index_add_(0, receiver, bits)
     return total.unique(return_inverse=True)[1]

@@ -8,19 +8,39 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["Graph", "Graphs", "check_edges", "pair_weights"]
+from graphcollab.settings import checked_with
+
+__all__ = ["SHARED", "Graph", "Graphs", "check_edges", "measure", "pair_weights"]
 
 Graph: TypeAlias = tuple[Tensor, Tensor]
 """Edges j -> i, [2, E], and what i gives to j, [E]."""
 Graphs: TypeAlias = Mapping[int, Graph]
 """Graphs by round, such as ``history.graphs``."""
 
+SHARED = {
+    "edge_index": "Edges j -> i, [2, E].",
+    "edge_weight": "What i gives to j, [E].",
+    "graphs": "Edges j -> i, [2, E], and what i gave to j, [E], by round, such as ``history.graphs``.",
+    "num_nodes": "K.",
+    "cluster": "The true cluster of each node, [K].",
+    "classes": "Which classes each node has, such as ``tasks.classes``, [K, C], bool.",
+    "downloaded": (
+        "Count every edge, also those of weight 0, whose models were only scored. Default: models that were\nmerged, "
+        "with a weight above 0."
+    ),
+    "split": '``"train"``, ``"val"`` or ``"test"``.',
+    "per_node": "How many samples of a node at most, drawn at random; None: all.",
+    "of": '``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.',
+}
+"""What arguments mean that metrics, tables and figures have in common, unless one documents them itself."""
+
+measure = checked_with(SHARED)
+
 
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> None:
     """Check that there is one number per edge, none of them NaN, and that edges join nodes 0 to K - 1.
 
-    Raises:
-        ValueError: If not; the message begins with ``where``, such as ``"round 3: "``.
+    Else the message begins with ``where``, such as ``"round 3: "``.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
         raise ValueError(
@@ -37,11 +57,7 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
 
 
 def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> Tensor:
-    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge.
-
-    Raises:
-        ValueError: If edges are not as `check_edges` wants them, one occurs twice, or a weight is infinite.
-    """
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge."""
     check_edges(edge_index, edge_weight, count, where)
     if bool(edge_weight.isinf().any()):
         raise ValueError(f"{where}the weight of edge {int(edge_weight.isinf().nonzero()[0])} is not finite")

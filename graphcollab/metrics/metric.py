@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
-from graphcollab.settings import checked
+from graphcollab.settings import checked, look_up
 
 __all__ = ["METRICS", "Metric", "accuracy", "as_metric", "auc", "mae", "mse", "score_rows"]
 
@@ -38,9 +37,6 @@ class Metric:
         targets: [R, n, ...].
         mask: [R, n], bool. Default: all samples are real.
         Output: [R], float64.
-
-    Raises:
-        ValueError: If the shapes do not belong together.
 
     Example:
         >>> def share(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
@@ -203,19 +199,12 @@ def as_metric(metric: AnyMetric) -> Metric:
 
     Args:
         metric: A name from ``METRICS``, a `Metric`, or a function ``(outputs [n, ...], targets [n, ...]) -> number``
-            for the samples of one node, with an attribute ``higher_is_better``.
-
-    Raises:
-        ValueError: If the name is unknown (the message names the nearest), or a function does not say whether a larger
-            value is a better one.
+            for the samples of one node, with an attribute ``higher_is_better`` (else a ValueError).
     """
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, str):
-        if metric not in METRICS:
-            nearest = difflib.get_close_matches(metric.lower(), METRICS, n=1, cutoff=0.0)[0]
-            raise ValueError(f"unknown metric {metric!r}; did you mean {nearest!r}? Known: {', '.join(METRICS)}")
-        return METRICS[metric]
+        return look_up("metric", metric, METRICS)
     name = getattr(metric, "__name__", type(metric).__name__)
     higher_is_better = getattr(metric, "higher_is_better", None)
     if higher_is_better is None:
@@ -227,17 +216,10 @@ def as_metric(metric: AnyMetric) -> Metric:
 
 
 def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[Tensor, Tensor]:
-    """Return loss and metric of every row on a split of its node's data.
+    """Return loss and metric of every row on a split of its node's data, [R] each, float64.
 
-    Args:
-        engine: What computes.
-        rows: Models and whose data they meet.
-        split: ``"train"``, ``"val"`` or ``"test"``.
-        metric: The metric.
-
-    Shapes:
-        Output: two tensors [R], double precision; NaN where the node has no such samples. A model whose loss, or one of
-        whose predictions, is not finite has diverged: its loss is infinite and its metric NaN.
+    They are NaN where the node has no such samples. A model whose loss, or one of whose predictions, is not finite has
+    diverged: its loss is infinite and its metric NaN.
     """
     found = torch.full((2, len(rows)), torch.nan, dtype=torch.float64, device=rows.source.device)
     for chunk in engine.predict(rows, split):

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-from graphcollab.metrics.edges import check_edges
-from graphcollab.settings import Count, NonNegative, Real, checked
+from graphcollab.metrics.edges import check_edges, measure
+from graphcollab.settings import Count, NonNegative, Real
 from graphcollab.tasks import Tasks
 
 __all__ = ["label_distance", "mixture_bound"]
 
 
-@checked
+@measure
 def mixture_bound(
     edge_index: Tensor,
     edge_weight: Tensor,
@@ -111,27 +111,23 @@ def mixture_bound(
     return nodes.sum(0) + scatter(edges.sum(0), receiver, dim_size=count), nodes, edges
 
 
-@checked
+@measure
 def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
     """Return the distance between the label distributions of the two nodes of every edge, [E], float64.
 
     It is the sum over labels c of abs(P_i(c) - P_j(c)), where P are shares among a node's training samples: from 0 (the
     same) to 2 (no label in common). Where nodes differ by their labels only (label shift, the same inputs for a label
-    everywhere), it estimates the distance ||D_i - D_j||_1 of `mixture_bound`.
+    everywhere), it estimates the distance ||D_i - D_j||_1 of `mixture_bound`. Targets must be class labels.
 
     Args:
-        tasks: The nodes' data, with class labels.
-        edge_index: Edges j -> i, [2, E].
-
-    Raises:
-        ValueError: If targets are not class labels, or an edge is out of range.
+        tasks: The nodes' data.
     """
     classes = tasks.classes
     if classes is None:
         raise ValueError("the nodes' targets are not class labels: give the distance of their data by other means")
     check_edges(edge_index, torch.zeros(edge_index.shape[-1]), tasks.num_nodes)
     split, (count, size) = tasks.splits["train"], classes.shape
-    owner = torch.repeat_interleave(torch.arange(count, device=classes.device), split.sizes)
+    owner = torch.repeat_interleave(torch.arange(count), split.sizes)
     labels = tasks.pools[split.pool].targets[split.index].long()
     # [K, C]
     shares = torch.bincount(owner * size + labels, minlength=count * size).view(count, size).double()

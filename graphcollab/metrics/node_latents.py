@@ -9,7 +9,8 @@ from torch import Tensor
 
 from graphcollab.engine import Engine, Rows, require_latents
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, Seed, checked
+from graphcollab.metrics.edges import measure
+from graphcollab.settings import Count, Seed
 from graphcollab.stack import Stacks
 
 __all__ = ["node_latents"]
@@ -17,7 +18,7 @@ __all__ = ["node_latents"]
 _SAMPLE_STREAM = 152
 
 
-@checked
+@measure
 def node_latents(
     engine: Engine,
     models: Stacks,
@@ -32,17 +33,11 @@ def node_latents(
         engine: What computes, such as ``result.env.engine``.
         models: One model per node, such as ``result.stacks``; ``forward(inputs, embed=True)`` must return
             `graphcollab.typing.Embedded`, as that of `graphcollab.models.SplitModel` does.
-        split: ``"train"``, ``"val"`` or ``"test"``.
-        per_node: How many samples of a node at most, drawn at random. Default: all.
-        of: ``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.
         seed: Seed of the draw; which samples of a node are drawn depends on it and the node's identity.
 
     Returns:
         The latents or their projections, node after node, [N, d]; whose samples they are, [N], ascending; and the
-        samples' targets, [N] or [N, D].
-
-    Raises:
-        ValueError: If no node has such samples, a model has no latents, or latents of two nodes differ in size.
+        samples' targets, [N] or [N, D]. Latents of all nodes must have one size.
     """
     tasks = engine.tasks
     if int(tasks.sizes(split).sum()) == 0:

@@ -1,4 +1,8 @@
-"""Does the learned graph show the structure of the tasks: true clusters, and classes that nodes share?"""
+"""Does the learned graph show the structure of the tasks: true clusters, and classes that nodes share?
+
+A ``ValueError`` says what is wrong with edges: shapes that do not belong together, an edge out of range, a weight that
+is NaN, and where pairs are looked at one by one, an edge that occurs twice.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from graphcollab.checks import own_filter
-from graphcollab.metrics.edges import check_edges, pair_weights
-from graphcollab.settings import Count, Natural, Seed, checked
+from graphcollab.metrics.edges import check_edges, measure, pair_weights
+from graphcollab.settings import Count, Natural, Seed
 
 __all__ = [
     "adjusted_rand_index",
@@ -24,23 +28,15 @@ __all__ = [
 RESTARTS = 10  # Louvain's result depends on the order in which it visits nodes; the best of several is kept
 
 
-@checked
+@measure
 def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missing: float | None = 0.0) -> float:
     """Return the area under the ROC curve of edge weights as scores for "both nodes are of the same cluster".
 
-    1 means that every weight inside a cluster is above every weight between clusters, 0.5 that weights know nothing.
+    1 means that every weight inside a cluster is above every weight between clusters, 0.5 that weights know nothing. It
+    is NaN where it is not defined: all pairs are of the same cluster, or none is. Self-loops are left out.
 
     Args:
-        edge_index: Edges j -> i, [2, E]. Self-loops are left out.
-        edge_weight: What i gives to j, [E].
-        cluster: The true cluster of each node, [K].
         missing: The score of ordered pairs that have no edge; None judges existing edges only.
-
-    Returns:
-        The area, or NaN where it is not defined: all pairs are of the same cluster, or none is.
-
-    Raises:
-        ValueError: If shapes do not belong together, or an edge is out of range or occurs twice.
     """
     weights = pair_weights(edge_index, edge_weight, cluster.numel()).cpu()
     judged = ~torch.eye(cluster.numel(), dtype=torch.bool)
@@ -55,21 +51,14 @@ def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missi
     return float(roc_auc_score(labels.numpy(), scores.numpy()))
 
 
-@checked
+@measure
 def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, include_self: bool = True) -> float:
-    """Return which share of a receiver's weight goes to its own cluster, averaged over receivers.
+    """Return which share of a receiver's weight goes to its own cluster.
+
+    It is the mean over the receivers that give any weight, or NaN if none does. No weight may be negative.
 
     Args:
-        edge_index: Edges j -> i, [2, E].
-        edge_weight: What i gives to j, not negative, [E].
-        cluster: The true cluster of each node, [K].
         include_self: Whether self-loops count, which are always inside.
-
-    Returns:
-        The mean share over the receivers that give any weight, or NaN if none does.
-
-    Raises:
-        ValueError: If shapes do not belong together, an edge is out of range, or a weight is negative or NaN.
     """
     check_edges(edge_index, edge_weight, cluster.numel())
     if bool((edge_weight < 0).any()):
@@ -83,7 +72,7 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
     return float((inside[total > 0] / total[total > 0]).mean())
 
 
-@checked
+@measure
 def adjusted_rand_index(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, **search: Any) -> float:
     """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
 
@@ -92,13 +81,7 @@ def adjusted_rand_index(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor
     by `contact_counts`.
 
     Args:
-        edge_index: Edges j -> i, [2, E].
-        edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
-        cluster: The true cluster of each node, [K].
         search: Further arguments of `recovered_clusters`, such as ``num_clusters``.
-
-    Raises:
-        ValueError: As `recovered_clusters`.
     """
     from sklearn.metrics import adjusted_rand_score  # here, since importing it takes long
 
@@ -106,7 +89,7 @@ def adjusted_rand_index(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor
     return float(adjusted_rand_score(cluster.cpu().numpy(), found.numpy()))
 
 
-@checked
+@measure
 def recovered_clusters(
     edge_index: Tensor,
     edge_weight: Tensor,
@@ -134,7 +117,6 @@ def recovered_clusters(
     Args:
         edge_index: Edges j -> i, [2, E]. Self-loops are left out; edges that occur several times are summed.
         edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
-        num_nodes: K.
         num_clusters: How many clusters to look for, 1 to K. Default: the graph says it.
         seed: Seed of the search.
         node_id: Identities of the nodes, [K], which the search goes by: with them the result does not depend on the
@@ -142,10 +124,6 @@ def recovered_clusters(
 
     Shapes:
         Output: [K], int64; clusters are numbered in the order of their first nodes by ``node_id``.
-
-    Raises:
-        ValueError: If shapes do not belong together, an edge is out of range, a weight is negative or NaN, or the
-            number of clusters is not from 1 to K.
 
     Example:
         >>> edge_index = torch.tensor([[1, 0, 3, 2, 2], [0, 1, 2, 3, 0]])
@@ -206,22 +184,14 @@ def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: in
         return list(map(int, search.fit_predict(affinity.numpy())))
 
 
-@checked
+@measure
 def class_overlap(classes: Tensor) -> Tensor:
     """Return which share of a receiver's classes a sender has too, for every ordered pair of nodes.
 
     It is what Fig. 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ shows beside
     the learned weights. The paper does not say what the share is of; where all nodes have equally many classes, as
-    there, it is the same for both nodes of a pair.
-
-    Args:
-        classes: Which classes each node has, such as ``tasks.classes``, [K, C], bool.
-
-    Shapes:
-        Output: [K, K], float64: receivers in rows, senders in columns; NaN in the rows of nodes without classes.
-
-    Raises:
-        ValueError: If classes are not bool of shape [K, C].
+    there, it is the same for both nodes of a pair. Receivers are in rows, senders in columns, [K, K], float64; rows of
+    nodes without classes are NaN.
     """
     shared = _shared(classes)
     return shared / shared.diagonal()[:, None]
@@ -234,7 +204,7 @@ def _shared(classes: Tensor) -> Tensor:
     return (classes.double() @ classes.double().t()).round()
 
 
-@checked
+@measure
 def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
     """Return mean weights against the number of classes that two nodes share.
 
@@ -242,21 +212,13 @@ def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) 
     <https://doi.org/10.1109/CVPR52688.2022.00954>`_ shows.
     All ordered pairs of different nodes count; a pair without an edge has weight 0.
 
-    Args:
-        edge_index: Edges j -> i, [2, E]. Self-loops are left out.
-        edge_weight: What i gives to j, [E].
-        classes: Which classes each node has, [K, C], bool.
-
     Returns:
         The numbers of shared classes that occur, ascending; of the ordered pairs with each the mean weight and its
         standard deviation (of the population); and how many pairs they are. All four are [O].
-
-    Raises:
-        ValueError: If shapes do not belong together, or an edge is out of range or occurs twice.
     """
     shared = _shared(classes)
     weights = pair_weights(edge_index, edge_weight, len(classes))
-    different = ~torch.eye(len(classes), dtype=torch.bool, device=classes.device)
+    different = ~torch.eye(len(classes), dtype=torch.bool)
     weights = weights.where(~weights.isnan(), 0.0)[different]  # [K (K - 1)]
     overlap, group, pairs = shared[different].long().unique(return_inverse=True, return_counts=True)
     mean = scatter(weights, group, dim_size=len(overlap), reduce="mean")

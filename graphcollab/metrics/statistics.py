@@ -36,9 +36,6 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
         ``mean``, ``worst10``, ``worst20``, ``std``, ``nodes`` (how many count) and ``ignored`` (how many were NaN).
         With no value at all the first four are NaN.
 
-    Raises:
-        ValueError: If ``values`` has another number of dimensions than one.
-
     Example:
         >>> summarize([1.0, 3.0, float("nan")])
         {'mean': 2.0, 'worst10': 1.0, 'worst20': 1.0, 'std': 1.0, 'nodes': 2, 'ignored': 1}
@@ -61,15 +58,10 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The mean difference of pairs and how certain it is.
+    """The mean of a - b over n pairs and how certain it is.
 
-    Args:
-        mean: Mean of a - b.
-        low: Lower end of the confidence interval; NaN with a single pair.
-        high: Upper end of the confidence interval; NaN with a single pair.
-        std: Standard deviation of the differences (divided by n - 1); NaN with a single pair.
-        n: Number of pairs.
-        p_value: Two-sided p-value of the paired t-test; NaN with a single pair.
+    ``low`` and ``high`` are the ends of the confidence interval, ``std`` is the standard deviation of the differences
+    (divided by n - 1), ``p_value`` that of the two-sided paired t-test; with a single pair all four are NaN.
     """
 
     mean: float
@@ -93,12 +85,9 @@ def paired_difference(
     equal give an interval of no width, and a p-value of 0 (or of 1 if they are 0).
 
     Args:
-        a: The first method's value on each partition, [S].
+        a: The first method's value on each partition, [S], finite; at least one.
         b: The second method's values, in the same order, [S].
         confidence: The interval's confidence level.
-
-    Raises:
-        ValueError: If there is no pair, shapes differ, or a value is not finite.
     """
     a, b = torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64)
     if a.dim() != 1 or a.shape != b.shape or a.numel() == 0:

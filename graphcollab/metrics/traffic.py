@@ -1,7 +1,6 @@
 """Who listened to whom over the rounds of a run, and how similar nodes found each other.
 
-Graphs are given by round, such as ``history.graphs``: edges j -> i, [2, E], and what i gave to j, [E]. A ``ValueError``
-says which round's shapes do not belong together, has an edge out of range, or a weight that is NaN.
+A ``ValueError`` says which round's shapes do not belong together, has an edge out of range, or a weight that is NaN.
 """
 
 from __future__ import annotations
@@ -11,25 +10,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.metrics.edges import Graphs, check_edges
+from graphcollab.metrics.edges import Graphs, check_edges, measure
 from graphcollab.metrics.recovery import in_cluster_share
-from graphcollab.settings import Fraction, Natural, checked
+from graphcollab.settings import Fraction, Natural
 
 __all__ = ["cluster_traffic", "contact_counts", "never_sampled", "server_graph", "similarity_by_cluster"]
 
 
-@checked
+@measure
 def contact_counts(graphs: Graphs, num_nodes: Natural, downloaded: bool = False) -> tuple[Tensor, Tensor]:
     """Count in how many rounds each node listened to each other.
 
     It is what the heat maps show in Fig. 4.2 and 4.9 of *With a Little Help from My Friends: A Comparative Study of
     Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024).
-
-    Args:
-        graphs: Edges and weights by round.
-        num_nodes: K.
-        downloaded: Count every edge, also those of weight 0, whose models were only scored. Default: models that were
-            merged, with a weight above 0.
 
     Shapes:
         Output: [2, E'] (every pair of different nodes that occurs, sorted by receiver, then sender) and [E'], int64.
@@ -49,34 +42,20 @@ def contact_counts(graphs: Graphs, num_nodes: Natural, downloaded: bool = False)
     return torch.stack([pairs % max(num_nodes, 1), pairs // max(num_nodes, 1)]), counts
 
 
-@checked
+@measure
 def never_sampled(graphs: Graphs, num_nodes: Natural, downloaded: bool = False) -> Tensor:
-    """Return the nodes nobody else ever listened to, ascending: what they have learned helped nobody.
-
-    Args:
-        graphs: Edges and weights by round.
-        num_nodes: K.
-        downloaded: Whether being scored counts too. Default: only being merged, with a weight above 0.
-    """
+    """Return the nodes nobody else ever listened to, ascending: what they have learned helped nobody."""
     heard = contact_counts(graphs, num_nodes, downloaded)[0][0]
     return (heard.bincount(minlength=num_nodes) == 0).nonzero().flatten()
 
 
-@checked
+@measure
 def cluster_traffic(graphs: Graphs, cluster: Tensor, downloaded: bool = False) -> tuple[Tensor, Tensor]:
     """Return which share of the models a node listens to is from its own cluster, round by round.
 
     It is `in_cluster_share` with every message counted alike: it says how well nodes choose, whatever the weight they
-    then give. Self-loops are left out.
-
-    Args:
-        graphs: Edges and weights by round.
-        cluster: The true cluster of each node, [K].
-        downloaded: Count every edge, also those of weight 0. Default: those with a weight above 0.
-
-    Returns:
-        The mean over the receivers of each cluster, [T, C], and over all receivers, [T], float64; rounds and clusters
-        ascend. NaN where none of them listened to anybody.
+    then give. Self-loops are left out. It is the mean over the receivers of each cluster, [T, C], and over all
+    receivers, [T], float64; rounds and clusters ascend. NaN where none of them listened to anybody.
     """
     cluster = cluster.cpu()
     clusters = cluster.unique()
@@ -95,7 +74,7 @@ def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, downloaded: b
     return edge_index[:, used].cpu().long()
 
 
-@checked
+@measure
 def similarity_by_cluster(
     scores: Graphs, cluster: Tensor, quantiles: tuple[Fraction, Fraction] = (0.1, 0.9), pooled: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -107,16 +86,12 @@ def similarity_by_cluster(
 
     Args:
         scores: Edges j -> i and the similarity that i has measured, by round, such as ``history.scores``.
-        cluster: The true cluster of each node, [K].
-        quantiles: Lower and upper end of the bands.
+        quantiles: Lower and upper end of the bands, 0 <= low <= high <= 1.
         pooled: Take the receivers of all clusters together, C = 1.
 
     Returns:
         Similarities to the own cluster and to others, each [3, T, C], float64: mean, lower and upper end, by round and
         by cluster of the receivers, both ascending. NaN where there is no value.
-
-    Raises:
-        ValueError: If the quantiles are not 0 <= low <= high <= 1.
     """
     if quantiles[0] > quantiles[1]:
         raise ValueError(f"quantiles must be (low, high) with low <= high, got {quantiles}")
@@ -150,17 +125,8 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     It shows methods whose models travel through servers (FedAvg, the oracle, IFCA) as `graphcollab.report` and the
     metrics of graphs show those whose models travel along edges, such as CoBo, whose weights are 1 between nodes that
     collaborate fully. Nodes change servers between rounds, so it is whom a node shares its next round with. Of 10⁴
-    nodes with one server it lists 10⁸ edges.
-
-    Args:
-        data: The graph, for example ``result.data``.
-
-    Returns:
-        Edges [2, E], sorted by receiver and then by sender, and weights [E]; none with nodes that were isolated, or do
-        not belong to the collaboration (`graphcollab.control.Attendance`).
-
-    Raises:
-        ValueError: If the nodes have no server.
+    nodes with one server it lists 10⁸ edges. Edges [2, E] are sorted by receiver and then by sender; none are with
+    nodes that were isolated, or do not belong to the collaboration (`graphcollab.control.Attendance`).
     """
     if "server" not in data:
         raise ValueError("there are no servers: the method does not average through any")
@@ -169,4 +135,4 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     there = data.present & ~data.isolated & (home >= 0)
     together = (home[:, None] == home) & there[:, None] & there
     receiver, sender = together.fill_diagonal_(False).nonzero().T
-    return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype, device=sender.device)
+    return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype)

@@ -97,14 +97,7 @@ class Mixer:
             raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")
 
     def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
-        """Encode changes of some nodes' models [k, P_part] as [k, Σ_l 5 C_l], each by its node's encoders.
-
-        Args:
-            change: The changes.
-            spec: The architecture.
-            part: Part of the models.
-            nodes: Whose they are, [k]; it makes a difference where there are groups. Default: all nodes.
-        """
+        """Encode changes of models [k, P_part] as [k, Σ_l 5 C_l], each by its node's encoders; ``nodes`` [k]: whose."""
         if self.group is not None:
             group = self.group if nodes is None else self.group[nodes]
             rows = [(group == g).nonzero().flatten() for g in range(self.num_groups)]
@@ -223,11 +216,7 @@ class Mixer:
         return copied if self.group is None else replace(copied, group=self.group.clone())
 
     def save(self, path: str | Path) -> Path:
-        """Write the mixer as safetensors; the file is there whole or not at all.
-
-        Raises:
-            ValueError: If there are several groups: save the mixer `of` a node.
-        """
+        """Write the mixer (of several groups not: that `of` a node) as safetensors, the whole file or none of it."""
         metadata, tensors = {"format": FORMAT, "widths": json.dumps(dict(self.widths))}, self.of().tensors
         return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, metadata))
 

@@ -1,7 +1,8 @@
 """Figures and tables of what runs have shown.
 
 Figures are ``matplotlib.figure.Figure`` objects that no global state knows of, so they can be drawn in any thread, on
-machines without a display, and shown by a notebook as they are.
+machines without a display, and shown by a notebook as they are. A ``ValueError`` says so where there is nothing to show
+(no graph, no run, no method), where what is given does not fit K nodes, and where there is no method of a name.
 """
 
 from graphcollab.report.curves import accuracy_curves, merge_curves, similarity_curves, traffic_curves, weight_curves

@@ -7,9 +7,24 @@ from collections.abc import Mapping, Sequence, Sized
 
 from torch import Tensor
 
+from graphcollab.metrics.edges import SHARED
+from graphcollab.settings import checked_with
 from graphcollab.train import Comparison
 
 MISSING = "–"
+
+shown = checked_with(
+    SHARED
+    | {
+        "title": "Title of the whole figure.",
+        "order": "The nodes from top to bottom and from left to right, [K]. Default: as they are, or by ``cluster``.",
+        "comparison": "What `compare` returns.",
+        "reference": "Name of the method that the others are compared with.",
+        "percent": "Whether to write shares in percent. Default: where the metric is a share.",
+        "markdown": "Write the table in Markdown.",
+    }
+)
+"""Makes a function one of a table or figure: its arguments are checked, and those that many have are documented."""
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
@@ -69,11 +84,7 @@ def byte_size(count: float) -> str:
 
 
 def require_some(given: Mapping[str, Sized], what: str, hint: str = "") -> None:
-    """Require something of every method.
-
-    Raises:
-        ValueError: If there is no method, or one has nothing; the message says what was expected.
-    """
+    """Require something of every method; else a ``ValueError`` says what was expected."""
     if not given or not all(map(len, given.values())):
         counts = {name: len(some) for name, some in given.items()}
         raise ValueError(f"expected {what}, got {counts}{hint}")

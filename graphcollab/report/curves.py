@@ -29,8 +29,7 @@ from graphcollab.report._figure import (
     new_panels,
     over_rounds,
 )
-from graphcollab.report._text import require_some
-from graphcollab.settings import checked
+from graphcollab.report._text import require_some, shown
 from graphcollab.train import History
 from graphcollab.train.comparison import SHARES
 
@@ -39,7 +38,7 @@ __all__ = ["accuracy_curves", "merge_curves", "similarity_curves", "traffic_curv
 Curve = tuple[Sequence[int], Sequence[Any]]
 
 
-@checked
+@shown
 def accuracy_curves(
     curves: Mapping[str, Sequence[Curve]], title: str | None = None, metric: str = "accuracy", percent: bool = True
 ) -> Figure:
@@ -51,13 +50,10 @@ def accuracy_curves(
 
     Args:
         curves: For every method one pair (rounds, values) per seed, such as
-            ``{name: [trial.curve for trial in trials] for name, trials in comparison.chosen.items()}``.
-        title: Title of the figure.
+            ``{name: [trial.curve for trial in trials] for name, trials in comparison.chosen.items()}``. They must have
+            a round in common.
         metric: Name of the metric.
         percent: Whether values are shares to be shown in percent.
-
-    Raises:
-        ValueError: If there is no curve, or the seeds of a method have no round in common.
     """
     require_some(curves, "at least one curve per method")
     found = {}
@@ -74,7 +70,7 @@ def accuracy_curves(
     return figure
 
 
-@checked
+@shown
 def traffic_curves(
     graphs: Mapping[str, Graphs], cluster: Tensor, downloaded: bool = False, title: str | None = None
 ) -> Figure:
@@ -86,12 +82,6 @@ def traffic_curves(
     Args:
         graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round, such as ``history.graphs``; by name of the
             method.
-        cluster: The true cluster of each node, [K].
-        downloaded: Count every edge, also those of weight 0. Default: those with a weight above 0.
-        title: Title of the figure.
-
-    Raises:
-        ValueError: If there is no graph, or edges do not fit the nodes.
     """
     require_some(graphs, "the graph of at least one round of each run", ": record with RecordGraph")
     means = {name: 100 * cluster_traffic(rounds, cluster, downloaded)[1] for name, rounds in graphs.items()}
@@ -123,7 +113,7 @@ def _draw_curves(curves: Mapping[str, tuple[Sequence[int], Tensor]], title: str 
     return figure, panel
 
 
-@checked
+@shown
 def similarity_curves(
     scores: Graphs, cluster: Tensor, metric: str = "similarity", pooled: bool = False, title: str | None = None
 ) -> Figure:
@@ -137,16 +127,12 @@ def similarity_curves(
         cluster: The true cluster of each node, [K]. There is a panel for each whose nodes have measured something.
         metric: What was measured.
         pooled: Draw one panel for the nodes of all clusters.
-        title: Title of the whole figure.
-
-    Raises:
-        ValueError: If nothing was measured, or edges do not fit the nodes.
     """
     hint = "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
     return _draw_bands(scores, cluster, (0.1, 0.9), pooled, metric, title, f"{hint}ProbeSimilarity(...)")
 
 
-@checked
+@shown
 def weight_curves(
     graphs: Graphs, cluster: Tensor, pooled: bool = True, missing: float | None = 0.0, title: str | None = None
 ) -> Figure:
@@ -158,14 +144,8 @@ def weight_curves(
     longer overlap.
 
     Args:
-        graphs: Edges j -> i, [2, E], and what i gives to j, [E], by round, such as ``history.graphs``.
-        cluster: The true cluster of each node, [K].
         pooled: Draw one panel for the nodes of all clusters. Otherwise there is one for each cluster of receivers.
         missing: The weight of ordered pairs that have no edge; None shows existing edges only.
-        title: Title of the whole figure.
-
-    Raises:
-        ValueError: If there is no graph, or edges do not fit the nodes.
     """
     if missing is not None:
         every = torch.ones(len(cluster), len(cluster)).nonzero().T.flip(0)  # all ordered pairs
@@ -217,7 +197,7 @@ def _panels_over_rounds(names: Sequence[str], ylabel: str, title: str | None) ->
     return figure, panels
 
 
-@checked
+@shown
 def merge_curves(
     history: History, cluster: Tensor | None = None, percent: bool | None = None, title: str | None = None
 ) -> Figure:
@@ -232,10 +212,6 @@ def merge_curves(
         history: Of a run that watched merging (``callbacks=[WatchMerging()]``).
         cluster: The true cluster of each node, [K], a panel each. Default: one panel for all nodes.
         percent: Whether values are shares to be shown in percent. Default: as the metric's name says.
-        title: Title of the whole figure.
-
-    Raises:
-        ValueError: If merging was not watched, or ``cluster`` is not for K nodes.
     """
     if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
         raise ValueError("the run did not watch merging: give it callbacks=[WatchMerging()]")

@@ -19,7 +19,7 @@ from graphcollab.keyed import keyed_order, keyed_seed
 from graphcollab.metrics import node_latents, weight_by_overlap
 from graphcollab.metrics.edges import Graph
 from graphcollab.report._figure import COLOURS, GRID, new_figure, quiet, tidy
-from graphcollab.report._text import failures
+from graphcollab.report._text import failures, shown
 from graphcollab.report.curves import accuracy_curves
 from graphcollab.report.heatmaps import weight_heatmaps
 from graphcollab.settings import Count, Positive, Seed, checked
@@ -34,14 +34,13 @@ FEWEST = 4  # samples that t-SNE can place
 _DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
 
 
-@checked
+@shown
 def comparison_figures(
     comparison: Comparison, weights_of: Sequence[str] = (), title: str | None = None
 ) -> dict[str, Figure]:
     """Draw how methods did, and whom the nodes listened to on the last seed.
 
     Args:
-        comparison: What `compare` returns.
         weights_of: Names of the methods whose mixing weights are of interest. Their runs must have recorded graphs
             (``compare(..., callbacks=[RecordGraph(rounds)])``).
         title: Title of the accuracy curves. Methods that failed on some seeds have the curve of the others, and it
@@ -50,9 +49,6 @@ def comparison_figures(
     Returns:
         ``accuracy``; ``weights_<name>`` for each of the names, nodes sorted by cluster or classes where known;
         and ``weight_by_overlap`` at the last two recorded rounds where classes are known.
-
-    Raises:
-        ValueError: If a method is unknown or recorded no graph.
     """
     figures, late, classes = {}, {}, None
     for name in weights_of:
@@ -80,7 +76,7 @@ def comparison_figures(
     return figures
 
 
-@checked
+@shown
 def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title: str | None = None) -> Figure:
     """Draw mean mixing weights against the number of classes that two nodes share, methods side by side.
 
@@ -91,11 +87,6 @@ def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title
 
     Args:
         graphs: Edges j -> i, [2, E], and what i gives to j, [E], by the name of the panel.
-        classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``.
-        title: Title of the whole figure.
-
-    Raises:
-        ValueError: If there is no graph, or edges do not fit the nodes.
     """
     if not graphs:
         raise ValueError("expected the graph of at least one method, got none")
@@ -119,7 +110,7 @@ def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title
     return figure
 
 
-@checked
+@shown
 def latent_figure(
     result: Result,
     split: str = "test",
@@ -140,14 +131,10 @@ def latent_figure(
 
     Args:
         result: What `run` returns; its models must have latents, see `graphcollab.metrics.node_latents`.
-        split: ``"train"``, ``"val"`` or ``"test"``.
-        per_node: How many samples of a node at most, drawn at random; None: all.
-        of: ``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.
         by: Colours of the left panel: ``"node"``, or ``"cluster"``, the true one.
         perplexity: How many neighbours t-SNE attends to, about; at most a third of the other samples.
         distance: Between latents: ``"euclidean"``, ``"cosine"`` or another that scikit-learn knows.
         seed: Seed of the draw and of t-SNE.
-        title: Title of the whole figure.
 
     Raises:
         ValueError: If models have no latents that can be compared, there are too few samples, latents are not finite or
@@ -216,16 +203,9 @@ def _colours(count: int) -> list[Any]:
 
 @checked
 def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a figure in the format that the file name ends with, and return its path.
+    """Write a figure in the format that the file name ends with, such as ``.png`` or ``.pdf``, and return its path.
 
-    The file is there whole or not at all. Missing folders are made.
-
-    Args:
-        figure: The figure.
-        path: A name that ends in ``.png``, ``.pdf``, ``.svg`` or another format of matplotlib's.
-
-    Raises:
-        ValueError: If the name ends in no known format.
+    The file is there whole or not at all. Missing folders are made. A ``ValueError`` names the formats of matplotlib.
     """
     path = Path(path)
     kind = path.suffix.lstrip(".").lower()

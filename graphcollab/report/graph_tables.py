@@ -11,13 +11,13 @@ from torch import Tensor
 
 from graphcollab.metrics import adjusted_rand_index, cluster_traffic, contact_counts, never_sampled, recovery_auc
 from graphcollab.metrics.edges import Graph, Graphs, pair_weights
-from graphcollab.report._text import mean_spread, require_some, text_table
-from graphcollab.settings import Count, Real, checked
+from graphcollab.report._text import mean_spread, require_some, shown, text_table
+from graphcollab.settings import Count, Real
 
 __all__ = ["peer_table", "weight_table"]
 
 
-@checked
+@shown
 def weight_table(
     runs: Mapping[str, Sequence[Graph]],
     cluster: Tensor,
@@ -38,12 +38,7 @@ def weight_table(
 
     Args:
         runs: For every method one graph, edges j -> i, [2, E], and their weights, [E], for each seed.
-        cluster: The true cluster of each node, [K].
         threshold: What separates listening from not listening, as a share of m.
-        markdown: Write the table in Markdown.
-
-    Raises:
-        ValueError: If there are no runs, or a method has none.
 
     Example:
         >>> edge_index = torch.tensor([[1, 0, 3, 2, 2], [0, 1, 2, 3, 0]])
@@ -72,7 +67,7 @@ def weight_table(
     return text_table(header, rows, markdown)
 
 
-@checked
+@shown
 def peer_table(
     runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: Count | None = None, markdown: bool = False
 ) -> str:
@@ -86,12 +81,7 @@ def peer_table(
 
     Args:
         runs: For every method the graphs by round, such as ``history.graphs``, for each seed.
-        cluster: The true cluster of each node, [K].
         last: How many of the recorded rounds count as the last ones. Default: a third of them, rounded up.
-        markdown: Write the table in Markdown.
-
-    Raises:
-        ValueError: If there are no runs, or a method has none.
 
     Example:
         >>> edge_index = torch.tensor([[1, 0, 3, 2], [0, 1, 2, 3]])

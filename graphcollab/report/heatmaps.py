@@ -16,15 +16,15 @@ from torch import Tensor
 from graphcollab.metrics import class_overlap, contact_counts, never_sampled
 from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.report._figure import COLOURS, TEXT, leftmost, new_panels, quiet
-from graphcollab.report._text import require_some
-from graphcollab.settings import Count, checked
+from graphcollab.report._text import require_some, shown
+from graphcollab.settings import Count
 
 __all__ = ["contact_heatmap", "weight_heatmaps"]
 
 NUMBERED = 20  # labels at an axis at most
 
 
-@checked
+@shown
 def weight_heatmaps(
     graphs: Graphs,
     num_nodes: Count,
@@ -46,19 +46,11 @@ def weight_heatmaps(
     same classes are to collaborate.
 
     Args:
-        graphs: Edges j -> i, [2, E], and what i gives to j, [E], by round, such as ``history.graphs``.
-        num_nodes: K.
-        order: The nodes from top to bottom and from left to right, [K]. Default: as they are, or sorted by ``cluster``.
         cluster: The true cluster of each node, [K] of integers, or which classes each node has, [K, C] of bool, as in
             ``tasks.classes``. Nodes are sorted by it (classes: by their first, then by their second class, and so on)
             and lines are drawn between the clusters (between nodes of different first classes).
-        title: Title of the whole figure.
         classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``, for the first panel. Default:
             there is none.
-
-    Raises:
-        ValueError: If there is no graph, an edge is out of range or occurs twice, a weight is not finite, or ``order``,
-            ``cluster`` or ``classes`` are not for K nodes.
     """
     if not graphs:
         raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
@@ -76,7 +68,7 @@ def weight_heatmaps(
     return _draw(matrices, scale, "mixing weight", order, cluster, title, first)[0]
 
 
-@checked
+@shown
 def contact_heatmap(
     graphs: Graphs | Mapping[str, Graphs],
     num_nodes: Count,
@@ -96,16 +88,7 @@ def contact_heatmap(
     Args:
         graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round, such as ``history.graphs``; or several such,
             by name.
-        num_nodes: K.
         cluster: The true cluster of each node, or which classes each node has; see `weight_heatmaps`.
-        order: The nodes from top to bottom and from left to right, [K]. Default: as they are, or sorted by ``cluster``.
-        downloaded: Count every edge, also those of weight 0, whose models were only scored. Default: models that were
-            merged.
-        title: Title of the whole figure.
-
-    Raises:
-        ValueError: If there is no graph, an edge is out of range, a weight is NaN, or ``order`` or ``cluster`` are not
-            for K nodes.
     """
     one = any(not isinstance(value, Mapping) for value in graphs.values())
     named: Mapping[str, Graphs] = {"": graphs} if one else graphs  # type: ignore[dict-item, assignment]
@@ -116,11 +99,11 @@ def contact_heatmap(
         unheard[name] = never_sampled(rounds, num_nodes, downloaded)
     most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
-    figure, panels, shown = _draw(matrices, scale, "rounds listened to", order, cluster, title)
+    figure, panels, nodes_shown = _draw(matrices, scale, "rounds listened to", order, cluster, title)
     figure.axes[-1].yaxis.set_major_locator(MaxNLocator(6, integer=True))  # of the colour bar
     for panel, (name, nodes) in zip(panels, unheard.items(), strict=True):
         if 0 < len(nodes) < num_nodes:
-            columns = shown.argsort()[nodes].sort().values.tolist()
+            columns = nodes_shown.argsort()[nodes].sort().values.tolist()
             above = panel.get_xaxis_transform()
             panel.plot(
                 columns, [1.02] * len(columns), "v", color=COLOURS[1], markersize=3, transform=above, clip_on=False
@@ -140,11 +123,7 @@ def _draw(
     title: str | None,
     common: Tensor | None = None,
 ) -> tuple[Figure, list[Axes], Tensor]:
-    """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own.
-
-    Returns:
-        The figure, its panels, and the nodes in the order in which they are shown.
-    """
+    """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own."""
     drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
     if common is not None:
         drawn.insert(0, ("common classes", common, ScalarMappable(Normalize(0, 100), "YlGnBu")))

@@ -12,14 +12,14 @@ import torch
 import torch_geometric
 
 from graphcollab._version import __version__
-from graphcollab.settings import checked
+from graphcollab.report._text import shown
 from graphcollab.train import Comparison
 from graphcollab.train.comparison import COLUMNS, METRIC_COLUMNS
 
 __all__ = ["results_json"]
 
 
-@checked
+@shown
 def results_json(comparison: Comparison, reference: str | None = None, percent: bool | None = None, **more: Any) -> str:
     """Return a comparison as JSON text; numbers that are not defined are null.
 
@@ -31,9 +31,6 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     ``nodes`` of ``of_nodes``; where nodes were left behind, ``isolated`` says how many, the most on any seed.
 
     Args:
-        comparison: What `compare` returns.
-        reference: Name of the method that the others are compared with. Default: none is.
-        percent: Whether to write shares in percent. Default: where the metric is a share.
         more: Further entries, such as a script's arguments.
     """
     scale = 100.0 if (comparison.share if percent is None else percent) else 1.0
@@ -44,8 +41,8 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     methods: dict[str, Any] = {}
     for name, row in comparison.rows().items():
         few = row["nodes"] < row["of_nodes"]  # not so where trials do not say: both are NaN
-        shown = [*COLUMNS, *["nodes", "of_nodes"] * few, *(key for key in ("failed", "isolated") if row[key])]
-        methods[name] = entry({key: row[key] for key in shown})
+        keys = [*COLUMNS, *["nodes", "of_nodes"] * few, *(key for key in ("failed", "isolated") if row[key])]
+        methods[name] = entry({key: row[key] for key in keys})
         methods[name]["per_seed"] = [entry(seed) for seed in row["per_seed"]]
     paired: dict[str, Any] = {}
     for name in comparison.chosen:

@@ -13,15 +13,15 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, text_table
-from graphcollab.settings import NonNegative, Real, checked
+from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, shown, text_table
+from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
 from graphcollab.train.comparison import METRIC_COLUMNS
 
 __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
 
 
-@checked
+@shown
 def results_table(
     comparison: Comparison,
     settings: bool = True,
@@ -37,17 +37,11 @@ def results_table(
     "isolated" says how many (the most on any seed); they count with their last good model.
 
     Args:
-        comparison: What `compare` returns.
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
             some of the seeds are separated by "or".
-        markdown: Write the table in Markdown.
         reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of nodes whose test
             metric is better than with the reference on the same seed ("Imp. (%)" in Table 2 of `CoBo
             <https://arxiv.org/abs/2409.05539>`_), mean over seeds.
-        percent: Whether to write the metric in percent. Default: where it is a share.
-
-    Raises:
-        ValueError: If there is no method of the reference's name.
 
     Example:
         >>> from graphcollab.train import Trial
@@ -85,7 +79,7 @@ def results_table(
     return text_table(header, lines, markdown)
 
 
-@checked
+@shown
 def paired_table(
     comparison: Comparison,
     reference: str = "local",
@@ -98,14 +92,8 @@ def paired_table(
     Where one of the two failed on a seed, or has no value there, that is said instead: there is no difference then.
 
     Args:
-        comparison: What `compare` returns.
-        reference: Name of the method that the others are compared with.
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
         confidence: Level of the interval.
-        markdown: Write the table in Markdown.
-
-    Raises:
-        ValueError: If there is no method of the reference's name, or no other method.
 
     Example:
         >>> from graphcollab.train import Trial
@@ -143,7 +131,7 @@ def paired_table(
     return text_table(header, rows, markdown)
 
 
-@checked
+@shown
 def time_to_table(comparison: Comparison, target: float, markdown: bool = False) -> str:
     """Return rounds, seconds and bytes until the mean test metric was first as good as a target, for every method.
 
@@ -151,12 +139,7 @@ def time_to_table(comparison: Comparison, target: float, markdown: bool = False)
     interpolated: the first evaluation counts at which the target is reached.
 
     Args:
-        comparison: What `compare` returns.
-        target: Value of the metric; a share lies between 0 and 1.
-        markdown: Write the table in Markdown.
-
-    Raises:
-        ValueError: If the metric is a share and the target is not.
+        target: Value of the metric; a share must lie between 0 and 1.
 
     Example:
         >>> from graphcollab.train import Trial
@@ -183,7 +166,7 @@ def time_to_table(comparison: Comparison, target: float, markdown: bool = False)
     return text_table(header, rows, markdown)
 
 
-@checked
+@shown
 def budget_table(
     comparison: Comparison,
     budget: NonNegative | None = None,
@@ -206,11 +189,7 @@ def budget_table(
     Args:
         comparison: What `compare` returns, or `Comparison.from_results` of what `run` returns.
         budget: Messages or bytes of all nodes together. Default: there is no budget, and its columns are left out.
-        unit: ``"messages"`` or ``"bytes"``.
-        markdown: Write the table in Markdown.
-
-    Raises:
-        ValueError: If there is a budget, and trials do not hold what was sent.
+        unit: ``"messages"`` or ``"bytes"``; a ValueError where trials do not hold what was sent.
 
     Example:
         >>> from graphcollab.train import Trial

@@ -150,7 +150,7 @@ def update_memory(
         values.append(told[1])
     index, value = torch.cat(edges, 1), torch.cat(values)
     # Of several entries for a pair: this round's measurement, an old one, this round's estimate, an old one.
-    age = torch.cat([torch.full((part.shape[1],), n, device=index.device) for n, part in enumerate(edges)])
+    age = torch.cat([torch.full((part.shape[1],), n) for n, part in enumerate(edges)])
     age = torch.where((age == 1) & (value[:, 1] == 0), 3, age)
     keep = _first_of(index[1] * many + rank[index[0]], age, 4, many)
     return Relation(index, value, memory.size).select(keep)
@@ -177,14 +177,14 @@ def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_
     degree = torch.bincount(known.edge_index[1], minlength=many)
     begin = degree.cumsum(0) - degree
     length = degree[sender]
-    edge = torch.repeat_interleave(torch.arange(len(sender), device=sender.device), length)  # [T'] who told
+    edge = torch.repeat_interleave(torch.arange(len(sender)), length)  # [T'] who told
     item = begin[sender[edge]] + turns(edge, len(sender))
     third, listener = about[item], receiver[edge]
     # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
     turn = rank[sender].argsort(stable=True)
     turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
     place = torch.empty_like(turn)
-    place[turn] = torch.arange(len(turn), device=turn.device)
+    place[turn] = torch.arange(len(turn))
     order = _first_of(listener * many + third, place[edge], len(sender), many)
     order = order[third[order] != listener[order]]
     similarity = value[item[order]]
@@ -205,8 +205,8 @@ def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
         return order[first]
     # There are about as many entries as pairs: a table of all pairs is no larger, and much faster than sorting.
     none = torch.iinfo(torch.int64).max
-    table = torch.full((many * many,), none, device=pair.device)
-    table.scatter_reduce_(0, pair, turn * len(pair) + torch.arange(len(pair), device=pair.device), "amin")
+    table = torch.full((many * many,), none)
+    table.scatter_reduce_(0, pair, turn * len(pair) + torch.arange(len(pair)), "amin")
     return table[table != none] % len(pair)
 
 
@@ -226,7 +226,7 @@ def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tens
         in the same measure, [K] (0 for nodes that know nobody).
     """
     receiver, similarity, many = memory.edge_index[1], memory.values[:, 0], memory.size[1]
-    zero = torch.zeros(many, dtype=similarity.dtype, device=similarity.device)
+    zero = torch.zeros(many, dtype=similarity.dtype)
     low, high = (zero.scatter_reduce(0, receiver, similarity, how, include_self=False) for how in ("amin", "amax"))
     if scale == "minmax":
         width = (high - low)[receiver]

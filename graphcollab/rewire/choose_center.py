@@ -136,7 +136,7 @@ class ChooseCenter(Rewiring):
         best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
         if not self.redraws:
             return best
-        most = torch.full((groups,), -1.0, dtype=torch.float64, device=group.device)
+        most = torch.full((groups,), -1.0, dtype=torch.float64)
         done = most > 0
         for attempt in range(self.redraws + 1):
             centers = self._drawn(data, env, attempt)

@@ -53,7 +53,7 @@ class Candidates:
             sender, receiver = data.allowed.edge_index
             fits = (group[sender] == hears[receiver]) & ~(away[sender] | away[receiver])
             key = receiver[fits] * count + rank[sender[fits]]
-            hears = torch.arange(count, device=ranked.device)
+            hears = torch.arange(count)
         else:
             key = (group * count + rank)[~away]
         return cls(key.sort().values, hears, ranked, rank)
@@ -71,7 +71,7 @@ class Candidates:
     @cached_property
     def peers(self) -> Tensor:
         """How many nodes every receiver may listen to, itself left out, [K]."""
-        node = torch.arange(len(self.rank), device=self.rank.device)
+        node = torch.arange(len(self.rank))
         return self.length - (self.place(node, node) >= 0).long()
 
     def place(self, receiver: Tensor, sender: Tensor) -> Tensor:
@@ -117,9 +117,9 @@ def draw_peers(
     """
     many, rank = len(candidates.rank), candidates.rank
     known = receiver.new_empty(2, 0) if known is None else known
-    rate = torch.as_tensor(rate, dtype=torch.float64, device=receiver.device).expand(known.shape[1])
-    rest = torch.as_tensor(rest, dtype=torch.float64, device=receiver.device).expand(many)
-    draws = torch.zeros(many, dtype=torch.bool, device=receiver.device).index_fill_(0, receiver, True)
+    rate = torch.as_tensor(rate, dtype=torch.float64).expand(known.shape[1])
+    rest = torch.as_tensor(rest, dtype=torch.float64).expand(many)
+    draws = torch.zeros(many, dtype=torch.bool).index_fill_(0, receiver, True)
     sender, listener = known
     place = candidates.place(listener, sender)
     fits = (place >= 0) & (sender != listener) & draws[listener]
@@ -128,10 +128,10 @@ def draw_peers(
     taken = torch.stack([torch.cat([listener, receiver[own >= 0]]), torch.cat([place, own[own >= 0]])])
     excluded = torch.bincount(taken[0], minlength=many)
     free = candidates.length - excluded  # [K]: candidates without a rate of their own
-    who_draws, draws_made = rank[receiver, None], torch.arange(count, device=receiver.device)
+    who_draws, draws_made = rank[receiver, None], torch.arange(count)
     place_draw, time_draw = (keyed_uniform(s, *keys, who_draws, draws_made) for s in (_PLACE_STREAM, _TIME_STREAM))
     first = _distinct(free[receiver], place_draw)  # [R, count] numbers below free, or -1
-    total = torch.zeros(many, dtype=torch.float64, device=rate.device).index_add_(0, listener, rate) + free * rest
+    total = torch.zeros(many, dtype=torch.float64).index_add_(0, listener, rate) + free * rest
     late = _arrivals(free[receiver], rest[receiver], time_draw)  # [R, count]
     arrives = torch.isfinite(late)
     who = receiver[:, None].expand(-1, count)[arrives]
@@ -149,7 +149,7 @@ def draw_peers(
 def _distinct(free: Tensor, uniform: Tensor) -> Tensor:
     """Return different numbers from 0 to ``free`` - 1 for every receiver [R, count], -1 where there are no more."""
     count = uniform.shape[1]
-    number = torch.arange(count, device=free.device)
+    number = torch.arange(count)
     left = (free[:, None] - number).clamp(min=0)
     # The k-th is one of those not drawn yet: with p_0 < p_1 < … drawn, the r-th of the others is r + #{m: p_m − m ≤ r}.
     pick = (uniform * left).long()
@@ -166,7 +166,7 @@ def _arrivals(free: Tensor, rest: Tensor, uniform: Tensor) -> Tensor:
 
     The k-th of n exponential waiting times comes after the one before it by a waiting time of rate (n − k) · rate.
     """
-    k = torch.arange(uniform.shape[1], device=free.device)
+    k = torch.arange(uniform.shape[1])
     left = (free[:, None] - k).clamp(min=0) * rest[:, None]
     return (-torch.log1p(-uniform) / left).nan_to_num(nan=torch.inf, posinf=torch.inf).cumsum(1)
 

@@ -30,15 +30,14 @@ def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
 
     Self-loops get 0 (False) in further ``fields`` of the edges, [E] each.
     """
-    many, device = data.num_nodes, edge_index.device
-    node = torch.arange(many, device=device)
+    node = torch.arange(data.num_nodes)
     data = copy.copy(data)
     for name in [key for key in data.keys() if "edge" in key]:  # noqa: SIM118
         del data[name]
     data.edge_index = torch.cat([edge_index, torch.stack([node, node])], 1)
-    data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype, device=device)
+    data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype)
     for name, values in fields.items():
-        data[f"edge_{name}"] = torch.cat([values, values.new_zeros(many)])
+        data[f"edge_{name}"] = torch.cat([values, values.new_zeros(data.num_nodes)])
     return sort_edges(data)
 
 
@@ -50,9 +49,8 @@ def chosen_edges(data: Data, env: Env) -> Tensor:
 
 def nothing_known(data: Data, *shape: int, dtype: torch.dtype = torch.float64) -> Relation:
     """Return a relation of no pairs, whose values, [0, ...], have a shape and type."""
-    device, many = data.node_id.device, data.num_nodes
-    nothing = torch.empty(2, 0, dtype=torch.int64, device=device)
-    return Relation(nothing, torch.empty(0, *shape, dtype=dtype, device=device), (many, many))
+    nothing = torch.empty(2, 0, dtype=torch.int64)
+    return Relation(nothing, torch.empty(0, *shape, dtype=dtype), (data.num_nodes, data.num_nodes))
 
 
 def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
@@ -60,7 +58,7 @@ def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
     many = known.size[0]
     index = torch.cat([known.edge_index, edge_index], 1)
     key, place = (index[1] * many + index[0]).unique(return_inverse=True)
-    total = torch.zeros(len(key), dtype=values.dtype, device=values.device)
+    total = torch.zeros(len(key), dtype=values.dtype)
     total.index_add_(0, place, torch.cat([known.values.to(values.dtype), values]))
     return Relation(torch.stack([key % many, key // many]), total, known.size)
 
@@ -132,7 +130,7 @@ class PeerSampler(Rewiring):
         if self.within is None:
             return Candidates.of(data)
         group = env.engine.tasks.require_cluster()
-        wrong = torch.isin(data.node_id, torch.tensor(self.deluded, dtype=torch.int64, device=group.device))
+        wrong = torch.isin(data.node_id, torch.tensor(self.deluded, dtype=torch.int64))
         return Candidates.of(data, group, torch.where(wrong, (group + 1) % (group.max() + 1), group))
 
     def draw(
@@ -195,7 +193,7 @@ class GreedyPeers(PeerSampler):
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         """Take the best, and random ones."""
         elapsed, many = max(round_ - data.phase_start, 0), data.num_nodes
-        slot = torch.arange(self.samples, device=data.node_id.device)
+        slot = torch.arange(self.samples)
         uniform = keyed_uniform(env.seed, _EXPLORE_STREAM, data.node_id[:, None], round_, slot)
         best = (uniform >= max(self.epsilon - elapsed * self.decay, 0.0)).sum(1)  # [K]: how many are not replaced
         ranked = self._ranked(data, env, round_)

@@ -137,14 +137,14 @@ class TaskPeers(Rewiring):
             centers = env.plane.collect(self._centers(env.engine.tasks, own, env.seed), own, nodes)
             state = self.encoder.state_dict().values() if isinstance(self.encoder, nn.Module) else ()
             down = sum(tensor.numel() for tensor in state if tensor.is_floating_point())
-            floats = (~centers.isnan()).flatten(1).sum(1).to(nodes.device) + down
+            floats = (~centers.isnan()).flatten(1).sum(1).cpu() + down
             new = ~data.coded[nodes]
             data = env.plane.charge(data, nodes[new], floats[new])
         for p in part[nodes].unique():
             some = (part[nodes] == p).nonzero().flatten()
             may = _may_hear(data, nodes[some])
-            near = self._near(*center_distances(centers[some.to(centers.device)], self.reduce), (may | may.T).cpu())
-            edges.append(nodes[some][(near.to(may.device) & may).nonzero().T.flip(0)])
+            near = self._near(*center_distances(centers[some.to(centers.device)], self.reduce), may | may.T)
+            edges.append(nodes[some][(near.cpu() & may).nonzero().T.flip(0)])
         data = connect(data, torch.cat(edges, 1))
         data.coded = known
         return data
@@ -171,9 +171,9 @@ class TaskPeers(Rewiring):
 def _may_hear(data: Data, nodes: Tensor) -> Tensor:
     """Return which of some nodes may hear which others, receivers in rows, [n, n]."""
     count, there = len(nodes), ~data.isolated[nodes]
-    may = torch.ones(count, count, dtype=torch.bool, device=nodes.device).fill_diagonal_(False)
+    may = torch.ones(count, count, dtype=torch.bool).fill_diagonal_(False)
     if "allowed" in data:
-        place = torch.full_like(data.node_id, -1).index_copy_(0, nodes, torch.arange(count, device=nodes.device))
+        place = torch.full_like(data.node_id, -1).index_copy_(0, nodes, torch.arange(count))
         sender, receiver = place[data.allowed.edge_index]
         inside = (sender >= 0) & (receiver >= 0)
         may = torch.zeros_like(may).index_put_((receiver[inside], sender[inside]), may.new_ones(()))

@@ -1,4 +1,8 @@
-"""What nodes own: their samples, how a dataset is dealt out to them, and the batches they train on."""
+"""What nodes own: their samples, how a dataset is dealt out to them, and the batches they train on.
+
+Builders of tasks raise a ``ValueError`` where there are too few samples or classes for the nodes or clusters, or where
+the numbers of what is given do not agree; it says how many are needed.
+"""
 
 from graphcollab.tasks._deal import Labelled
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks

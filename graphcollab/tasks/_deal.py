@@ -4,45 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import checked, documented
+from graphcollab.settings import checked_with
 from graphcollab.tasks.samples import Pool, Split
 from graphcollab.tasks.tasks import Tasks
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 Shares = tuple[list[Tensor], list[Tensor]]
 """Training samples and validation samples of every node."""
 
 _DEAL_STREAM, _TEST_STREAM = 110, 111
 
-SHARED = {
-    "data": "A dataset with training and test samples.",
-    "nodes": "Nodes of every cluster. Nodes are ordered cluster by cluster.",
-    "train": (
-        "Training samples of a node. None: all are dealt out, in shares that differ by at most one inside a\ncluster."
-    ),
-    "val": "Validation samples of a node, from the dataset's training samples.",
-    "test": "Test samples of a node, drawn from all those of its cluster. None: all of them.",
-    "seed": "Seed of the draws.",
-    "val_fraction": "Share of a node's samples set aside for validation.",
-    "stratify": "Whether some of every class are; see `Tasks.hold_out`.",
-    "kwargs": "``names``, ``loss``, ``metric`` and other fields of `Tasks`.",
-}
-"""What arguments mean that many builders have, unless a builder documents them itself."""
-
-
-def builder(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function a builder of tasks: its arguments are checked, and those that many have are documented."""
-    wrapper = checked(function)
-    wrapper.__doc__ = documented(function, SHARED)
-    return wrapper
+builder = checked_with(
+    {
+        "data": "A dataset with training and test samples.",
+        "nodes": "Nodes of every cluster. Nodes are ordered cluster by cluster.",
+        "train": "Training samples of a node. None: all, dealt out in shares that differ by at most one in a cluster.",
+        "val": "Validation samples of a node, from the dataset's training samples.",
+        "test": "Test samples of a node, drawn from all those of its cluster. None: all of them.",
+        "seed": "Seed of the draws.",
+        "val_fraction": "Share of a node's samples set aside for validation.",
+        "stratify": "Whether some of every class are; see `Tasks.hold_out`.",
+        "kwargs": "``names``, ``loss``, ``metric`` and other fields of `Tasks`.",
+    }
+)
+"""Makes a function a builder of tasks: its arguments are checked, and those that many have are documented."""
 
 
 @runtime_checkable
@@ -128,13 +118,7 @@ def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: 
 def deal_counts(
     data: Labelled, train: Tensor, val: Tensor, test: Tensor, cluster: Tensor, seed: int, **kwargs: Any
 ) -> Tasks:
-    """Build tasks in which node k has ``train[k, c]``, ``val[k, c]`` and ``test[k, c]`` samples of class c.
-
-    No training or validation sample is dealt twice; what a node gets depends on the seed and the nodes before it, not
-    on those behind. Every node draws its test samples on its own.
-
-    ``cluster`` [K] has the true clusters.
-    """
+    """Build tasks in which node k has ``train[k, c]``, ``val[k, c]`` and ``test[k, c]`` samples of class c."""
     dealt, drawn = [], []
     for c in range(train.shape[1]):
         index, wanted = (data.train_targets == c).nonzero().flatten(), (train + val)[:, c]
@@ -176,16 +160,7 @@ def stored_apart(
     seed: int,
     **kwargs: Any,
 ) -> Tasks:
-    """Build tasks whose samples are copies of the dealt ones, node after node, in their cluster's form.
-
-    Args:
-        sources: The dataset of every cluster.
-        shares: The shares of every cluster's nodes.
-        change: Returns a cluster's form of inputs and targets.
-        test: Test samples of a node, or None.
-        seed: Seed of the draws.
-        kwargs: Fields of `Tasks`.
-    """
+    """Build tasks whose samples are copies of the dealt ones, node after node, as ``change`` makes their cluster's."""
     nodes = [len(own) for own, _ in shares]
     pools, samples = {}, {}
     for place, name in enumerate(("train", "val")):

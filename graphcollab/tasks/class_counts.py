@@ -34,13 +34,9 @@ def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, cla
 
     Args:
         size: N.
-        majority: The n majority classes.
+        majority: The n majority classes, all different.
         p: Their share of the samples.
-        classes: C.
-
-    Raises:
-        ValueError: If the majority is empty, names a class twice or one that does not exist, or all classes are in the
-            majority and p is not 1.
+        classes: C. Where all of them are in the majority p must be 1.
 
     Example:
         >>> majority_counts(10, [0, 3], p=0.7, classes=4)
@@ -78,18 +74,13 @@ def majority_tasks(
     University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
     other class; p = n / 10 makes all nodes alike. `majority_counts` says how this is rounded. Training, validation and
     test samples follow the same proportions; the thesis has no validation samples, use ``val=0`` for its setting.
+    ``cluster`` says which nodes have the same majority classes, numbered as they come.
 
     Args:
         majorities: Majority classes of every node.
         p: Share of majority classes.
         train: N, training samples of a node; one number for all or one per node.
         test: Test samples of a node.
-
-    Returns:
-        Tasks whose ``cluster`` says which nodes have the same majority classes, numbered as they come.
-
-    Raises:
-        ValueError: If a class has too few samples, sizes are not one per node, or a majority is not possible.
     """
     nodes = len(majorities)
     sizes = [train] * nodes if isinstance(train, int) else list(train)
@@ -111,15 +102,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
 
     The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
     every piece is lengthened by the next ``overlap`` classes. Where that is longer than a piece, clusters that are not
-    neighbours share classes too.
-
-    Args:
-        classes: C, number of classes.
-        clusters: Number of clusters.
-        overlap: Classes that neighbouring clusters share.
-
-    Raises:
-        ValueError: If there are too few classes.
+    neighbours share classes too. A ``ValueError`` says how many of the C ``classes`` are too few.
 
     Example:
         >>> class_windows(10, 2, overlap=4), class_windows(10, 3)
@@ -173,9 +156,6 @@ def class_clusters(
         overlap: Classes that neighbouring clusters share.
         val: How many of a node's samples of each class are set aside for validation. The paper has none.
         test: Test samples of a node for each of its classes.
-
-    Raises:
-        ValueError: If there are too few nodes or classes for the clusters, or a class has too few samples.
     """
     if nodes < clusters:
         raise ValueError(f"nodes must be at least clusters={clusters}, got {nodes}")

@@ -94,9 +94,6 @@ def label_shift(
     Args:
         groups: Classes of every cluster; no class may be in two.
 
-    Raises:
-        ValueError: If a class is in two groups or a cluster has too few samples.
-
     Example:
         >>> from types import SimpleNamespace
         >>> x, y = torch.zeros(40, 1), torch.arange(40) % 4
@@ -155,9 +152,6 @@ def disjoint_classes(
     Args:
         classes_per_cluster: Classes of every cluster. Default: as many as there are for all clusters alike; classes
             that remain are left out.
-
-    Raises:
-        ValueError: If there are too few classes for the clusters, or too few samples for the nodes.
     """
     classes = data.train_targets.unique()
     each = len(classes) // max(len(nodes), 1) if classes_per_cluster is None else classes_per_cluster

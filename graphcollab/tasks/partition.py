@@ -23,20 +23,14 @@ _SHARD_STREAM, _GROUP_STREAM = 102, 103
 def class_shards(
     targets: Tensor, classes: Sequence[Natural], shards: Count, seed: Seed = 0, size: Count | None = None
 ) -> list[list[Tensor]]:
-    """Cut the samples of every class at random into shards of (almost) equal size.
+    """Cut the samples of every class at random into shards of (almost) equal size: P index tensors for every class.
 
     Args:
         targets: Class labels, [N].
-        classes: The classes to cut.
+        classes: The classes to cut, each once.
         shards: P, shards of every class.
         seed: Seed of the shuffle inside a class.
         size: Samples of a shard. Default: all samples of the class are used.
-
-    Returns:
-        For every class, P index tensors.
-
-    Raises:
-        ValueError: If a class is named twice, has no samples, or fewer than its shards need.
     """
     if len(set(classes)) < len(classes):
         raise ValueError(f"each class can be named once, got {list(classes)}")
@@ -80,12 +74,9 @@ def shard_tasks(
 
     Args:
         shards: P.
-        classes_per_node: N.
+        classes_per_node: N. It must divide M, or a node could get a class twice.
         classes: The M classes used. Default: all that occur.
         shard_size: Samples of a shard. Default: all samples are dealt out.
-
-    Raises:
-        ValueError: If N does not divide M (a node could get a class twice), or a class cannot fill its shards.
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     many = len(classes)
@@ -129,9 +120,6 @@ def grouped_tasks(
         nodes_per_group: Nodes that share a task.
         classes: The classes used. Default: all that occur.
         shard_size: Samples of one class at one node. Default: all samples are dealt out.
-
-    Raises:
-        ValueError: If the classes cannot be split evenly, or a class cannot fill its shards.
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     if len(classes) % groups:

@@ -24,13 +24,7 @@ _INPUT_RANGE = 10.0
 def linear_regression_truth(
     clusters: Count = 3, dim: Count = 10, low: Finite = -10, high: Finite = 10, seed: Seed = 0
 ) -> Tensor:
-    """Return the coefficients that the data of `linear_regression_tasks` are made with.
-
-    Its arguments are theirs, but for the number of clusters.
-
-    Shapes:
-        Output: [clusters, dim], float64.
-    """
+    """Return the coefficients that `linear_regression_tasks` with these arguments has, [clusters, dim], float64."""
     return low + (high - low) * keyed_uniform(seed, _TRUTH_STREAM, torch.arange(clusters)[:, None], torch.arange(dim))
 
 
@@ -67,14 +61,11 @@ def linear_regression_tasks(
         test: Test samples of a node.
         noise: :math:`\sigma`, standard deviation of the noise.
         low: Smallest coefficient.
-        high: Largest coefficient.
+        high: Largest coefficient, at least ``low``.
         kwargs: Fields of `Tasks`. ``loss`` and ``metric`` are the mean squared error unless given.
 
     Shapes:
         Inputs: [N, d]; targets: [N], for models with one output [B, 1] or [B].
-
-    Raises:
-        ValueError: If ``low`` exceeds ``high``.
     """
     check_clusters(nodes, len(nodes), "nodes")
     if low > high:

@@ -26,14 +26,9 @@ def not_finite(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Pool:
-    """Samples of a dataset, stored once however many nodes use them.
+    """Samples of a dataset, all of them finite, stored once however many nodes use them.
 
-    Args:
-        inputs: [N, ...].
-        targets: [N] class labels, or [N] or [N, D] real values.
-
-    Raises:
-        ValueError: If the lengths differ or a value is not finite (the first such sample is named).
+    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values.
     """
 
     inputs: Tensor
@@ -93,11 +88,9 @@ class Split:
         return self.index[int(self.ptr[node]) : int(self.ptr[node + 1])]
 
     def gather(self, nodes: Tensor, position: Tensor) -> Tensor:
-        """Return pool positions of the nodes' samples ``position`` (within the node).
+        """Return pool positions, [R, ...], of samples ``position`` [R, ...] within nodes [R].
 
-        Shapes:
-            nodes: [R]; position: [R, ...], clamped to the node's last sample; output: [R, ...]. A node without samples
-            gets a sample of one among the others.
+        They are clamped to the node's last sample. A node without samples gets a sample of one among the others.
         """
         shape, sizes, begin = (-1,) + (1,) * (position.dim() - 1), self.sizes[nodes], self.ptr[nodes]
         if bool((sizes == 0).any()):
@@ -113,21 +106,13 @@ class Split:
 def hold_out(
     split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None = None
 ) -> tuple[Split, Split]:
-    """Divide every node's samples into those it keeps and those held out, max(round(fraction n), 1) of n.
+    """Divide every node's samples into those it keeps and those that are held out, max(round(fraction n), 1) of n.
 
     Samples are shuffled, keyed by seed and node. Without labels the first ones are held out. With them every class is
     held out in proportion to its share, by largest remainders, but first, as far as the total allows it, one sample of
     every class of which a node has several, and last, only if nothing else is left, the last sample of a class.
 
-    Args:
-        split: All samples.
-        ids: Identity of every node, [K].
-        fraction: Share that is held out.
-        seed: Seed of the draw.
-        labels: Class of every sample of the split, in its order, [total], where samples have classes.
-
-    Returns:
-        Who keeps which samples, and whose are held out.
+    ``ids`` [K] are the nodes' identities, ``labels`` [total] the classes of the split's samples in its order.
     """
     sizes = split.sizes
     held = [min(max(round(fraction * n), 1), n - 1) if n > 1 and fraction > 0 else 0 for n in sizes.tolist()]
@@ -195,7 +180,7 @@ def make_schedule(
     """Shuffle every node's samples anew for every pass and cut them into batches.
 
     The last batch of a pass may be short. The order is a function of (seed, node_id, round, pass) alone: it does not
-    depend on which other rows are drawn.
+    depend on which other rows are drawn. S is the most steps of any row.
 
     Args:
         counts: Samples of every row's node, [R].
@@ -205,9 +190,6 @@ def make_schedule(
         batch_size: B.
         epochs: Passes over a node's samples.
         steps: Number of local steps, instead of ``epochs``.
-
-    Shapes:
-        Output: ``position`` [R, S, B] and ``size`` [R, S] with S the most steps of any row.
     """
     total = local_steps(counts, batch_size, epochs, steps)
     per_epoch = (counts + batch_size - 1) // batch_size

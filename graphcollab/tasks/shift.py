@@ -34,16 +34,9 @@ def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor
     the size, and takes what lies outside of the image to be ``fill``.
 
     Args:
-        images: The images.
+        images: Floating-point numbers, [N, C, H, W], as is the result; square for 90 and 270 degrees.
         angle: Degrees; negative ones rotate clockwise.
         fill: Value outside of the images, a number or one per channel as [C, 1, 1].
-
-    Shapes:
-        images: [N, C, H, W].
-        Output: [N, C, H, W].
-
-    Raises:
-        ValueError: If the inputs are not images, or images that are not square are to be rotated by 90 or 270 degrees.
     """
     if images.dim() != 4:
         raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
@@ -84,9 +77,6 @@ def covariate_shift(
     Args:
         transforms: What is done to the inputs of every cluster: functions of many inputs [N, ...] at once that return
             as many of the same shape.
-
-    Raises:
-        ValueError: If there are too few samples, or a transform changes the shape.
     """
     check_clusters(nodes, len(transforms), "transforms")
     own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
@@ -128,9 +118,6 @@ def rotation_shift(
         angles: Degrees of every cluster. Multiples of 90 lose nothing, others interpolate.
         fill: Value of corners that a rotation uncovers. Default: the smallest value of every channel among the training
             images, which is black also where images have been standardised (0 would be grey there).
-
-    Raises:
-        ValueError: If the inputs are not images or there are too few.
     """
     if data.train_inputs.dim() != 4:
         raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(data.train_inputs.shape)}")
@@ -162,9 +149,6 @@ def concept_shift(
         sources: The dataset of every cluster, all with inputs of one shape. Labels of a source are shifted up by the
             classes of those before it: its ``num_classes``, or, where it has no such field, one more than its largest
             label.
-
-    Raises:
-        ValueError: If shapes of inputs differ or a source has too few samples.
     """
     check_clusters(nodes, len(sources), "sources")
     starts = label_starts(sources)
@@ -192,9 +176,6 @@ def label_permutations(classes: Count, clusters: Count, distinct: bool = True, s
 
     Shapes:
         Output: [M, C]; entry (m, c) is the label that class c has in cluster m.
-
-    Raises:
-        ValueError: If there are more clusters than classes, which cannot all have different labels.
     """
     label = torch.arange(classes)
     if not distinct:
@@ -237,10 +218,6 @@ def permuted_labels(
             smaller fraction are among those of a larger one.
         permutations: Label of every class in every cluster, [clusters, classes]. Default:
             `label_permutations`, with which every class has different labels in all clusters.
-
-    Raises:
-        ValueError: If there are too few samples, more clusters than classes, or ``permutations`` does not hold one
-            permutation of all labels for every cluster.
     """
     classes = num_classes(data)
     labels = label_permutations(classes, max(len(nodes), 1), seed=seed) if permutations is None else permutations

@@ -195,11 +195,7 @@ class Tasks:
         return torch.zeros(self.num_nodes, dtype=torch.int64)
 
     def require_cluster(self) -> Tensor:
-        """Return every node's true cluster, [K], numbered from 0.
-
-        Raises:
-            ValueError: If true clusters are not known.
-        """
+        """Return every node's true cluster, [K], numbered from 0; a ValueError where they are not known."""
         if self.cluster is None:
             raise ValueError(
                 "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...)"
@@ -214,12 +210,7 @@ class Tasks:
 
         Where samples have one label each, whole numbers or zeros and ones of any type, every class of a node is held
         out in proportion: at least one sample of each class that has several, as far as the node's total allows it, and
-        never all.
-
-        Args:
-            fraction: Share of a node's samples.
-            seed: Seed of the draw.
-            stratify: False draws without regard to classes, as was done before there was a choice.
+        never all. Without ``stratify`` samples are drawn without regard to classes.
         """
         split = self.splits["train"]
         targets = self.pools[split.pool].targets.cpu()
@@ -228,11 +219,7 @@ class Tasks:
         return replace(self, splits={**self.splits, "train": train, "val": val})
 
     def require(self, split: str, why: str) -> None:
-        """Check that every node has samples in a split.
-
-        Raises:
-            ValueError: If some node has none; it is named, with the reason the samples are needed.
-        """
+        """Check that every node has samples in a split; else a ValueError names those that do not, and says why."""
         missing = (self.sizes(split) == 0).nonzero().flatten().tolist()
         if missing:
             raise ValueError(f"{self._who(missing)} without {split!r} samples, which {why}")

@@ -74,11 +74,7 @@ class Callback:
 
 
 class Progress(Callback):
-    """A progress bar over rounds with the mean metric.
-
-    Args:
-        label: What stands in front of it.
-    """
+    """A progress bar over rounds with the mean metric, behind a label."""
 
     @checked
     def __init__(self, label: str = "") -> None:
@@ -126,10 +122,9 @@ class RecordGraph(Callback):
 
 
 class HistoryLog(Callback):
-    """Write the history after every evaluation; the file is whole at any moment.
+    """Write the history after every evaluation, by `History.to_csv` or `History.to_json` as the path ends.
 
-    Args:
-        path: A name that ends in ``.csv`` or ``.json``: `History.to_csv` or `History.to_json` writes it.
+    The file is whole at any moment.
     """
 
     @checked
@@ -146,10 +141,8 @@ class HistoryLog(Callback):
 class TensorBoardLog(Callback):
     """Write mean, worst 10 % and standard deviation over nodes of every field for TensorBoard.
 
-    A resumed run replaces what was written for rounds that it plays again.
-
-    Raises:
-        ImportError: If TensorBoard is not installed (``pip install graphcollab[tensorboard]``).
+    A resumed run replaces what was written for rounds that it plays again. TensorBoard must have been installed
+    (``pip install graphcollab[tensorboard]``).
     """
 
     @checked
@@ -241,7 +234,7 @@ class ProbeSimilarity(Callback):
     def before_mixing(self, data: Data, env: Env) -> None:
         if self.rounds is not None and data.round + 1 not in self.rounds:
             return
-        everyone = torch.arange(data.num_nodes, device=data.node_id.device)
+        everyone = torch.arange(data.num_nodes)
         receiver = everyone if self.nodes is None else everyone[self.nodes]
         pairs = torch.cartesian_prod(receiver, everyone).T.flip(0)
         pairs = pairs[:, pairs[0] != pairs[1]]

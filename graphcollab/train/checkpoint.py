@@ -104,11 +104,8 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
 def load_checkpoint(path: str | Path) -> Loaded:
     """Return the state on the CPU, the history and what the run was; nothing in the checkpoint is executed.
 
-    The path is that of one checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
-
-    Raises:
-        FileNotFoundError: If there is no checkpoint.
-        ValueError: If it is something else, of another version, or damaged.
+    The path is that of one checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`. Without a
+    checkpoint it is a FileNotFoundError; a ValueError if it is something else, of another version, or damaged.
     """
     return read_checkpoint(Path(path))[0]
 
@@ -118,10 +115,8 @@ def latest_checkpoint(folder: str | Path) -> Path | None:
     """Return the newest undamaged checkpoint of a run, or None where there is no checkpoint.
 
     Checkpoints are renamed into place only when they are whole, so a damaged one is the work of a disk or of somebody;
-    it is passed over with a warning. All of it is read to tell.
-
-    Raises:
-        ValueError: If there are checkpoints, and all are damaged, or any is of another version of the format.
+    it is passed over with a warning. All of it is read to tell. If all are damaged that is a ValueError, and so is one
+    of another version of the format.
     """
     found = newest(folder)
     return None if found is None else found[0]

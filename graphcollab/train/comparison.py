@@ -79,14 +79,10 @@ class Trial:
         )
 
     def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:
-        """Return when the mean test metric was first as good as a target.
+        """Return when the mean test metric was first as good as a target, or None where it never was.
 
-        It is the first evaluation at which that is so: nothing is interpolated, so it can be late by as many rounds as
-        lie between evaluations.
-
-        Returns:
-            Rounds played, seconds since the start, and bytes that a node had sent, mean over nodes (the last two NaN
-            where they were not kept), or None where the target never was reached.
+        That is rounds played, seconds since the start, and bytes that a node had sent, mean over nodes (the last two
+        NaN where they were not kept), at the first evaluation at which it is so: nothing is interpolated.
         """
         rounds, values = self.curve
         for t, (round_, value) in enumerate(zip(rounds, values, strict=True)):
@@ -99,10 +95,7 @@ class Trial:
         """Return round and mean test metric of the last evaluation before which a budget was kept; None if of none.
 
         The budget is what all nodes together may send, in ``"messages"`` or ``"bytes"``. As in `reached`, nothing is
-        interpolated.
-
-        Raises:
-            ValueError: If the unit is neither, or it was not kept how much was sent.
+        interpolated. A ValueError says so where it was not kept how much was sent.
         """
         sent = self.total(unit)
         if not sent:
@@ -114,11 +107,7 @@ class Trial:
         return (rounds[kept[-1]], values[kept[-1]]) if kept else None
 
     def total(self, unit: str = "messages") -> list[float]:
-        """Return how many messages or bytes all nodes had sent at every evaluation; empty where it was not kept.
-
-        Raises:
-            ValueError: If the unit is neither ``"messages"`` nor ``"bytes"``.
-        """
+        """Return how many messages or bytes all nodes had sent at every evaluation; empty where it was not kept."""
         if unit not in ("messages", "bytes"):
             raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
         return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]
@@ -145,11 +134,7 @@ class Comparison:
 
     @classmethod
     def pool(cls, parts: Sequence[Comparison]) -> Comparison:
-        """Join comparisons of the same methods on different seeds, say when a setting depends on the seed.
-
-        Raises:
-            ValueError: If there are none, their methods differ, or a seed occurs twice.
-        """
+        """Join comparisons, at least one, of the same methods on different seeds: a setting may depend on the seed."""
         if not parts or len({tuple(part.chosen) for part in parts}) > 1:
             raise ValueError(f"comparisons to pool must have the same methods, got {[list(p.chosen) for p in parts]}")
         chosen = {name: [trial for part in parts for trial in part.chosen[name]] for name in parts[0].chosen}
@@ -163,8 +148,7 @@ class Comparison:
     def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
         """Put runs made by `run` side by side, so that tables and figures of comparisons can be made of them.
 
-        Raises:
-            ValueError: If there is no result, or methods were not run on the same seeds, in the same order.
+        All methods must have been run on the same seeds, at least one, in the same order.
         """
         seeds = [[result.env.seed for result in many] for many in results.values()]
         if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
@@ -195,9 +179,7 @@ class Comparison:
     def paired(self, method: str, reference: str, column: str = "mean", confidence: float = 0.95) -> PairedDifference:
         """Return the paired difference of two methods over seeds, with its confidence interval.
 
-        Raises:
-            ValueError: If one of them failed on a seed: the difference over the others would be of those on which it
-                happened to work.
+        A method that failed on a seed is refused: the others would be those on which it happened to work.
         """
         for name in (method, reference):
             for trial in self.failed(name):
@@ -220,10 +202,8 @@ class Comparison:
         """Return which share of the nodes a method does better for than a reference on the same seed, one per seed.
 
         A node is improved if the test metric of its model is strictly better; a node that was left behind is not. Nodes
-        for which the reference has no metric are left out. On a seed on which one of the two failed it is NaN.
-
-        Raises:
-            ValueError: If there is no such method, or it was not kept how its nodes did.
+        for which the reference has no metric are left out. On a seed on which one of the two failed it is NaN. Trials
+        that do not hold each node's metric are a ValueError.
         """
         for name in (method, reference):
             if name not in self.chosen:
@@ -241,10 +221,9 @@ class Comparison:
         return [share(*pair) for pair in zip(self.chosen[method], self.chosen[reference], strict=True)]
 
     def reached(self, method: str, target: float) -> list[tuple[int, float, float] | None]:
-        """Return for every seed when a method's mean test metric was first as good as a target; see `Trial.reached`.
+        """Return for every seed when a method was first as good as a target, a share if the metric is one.
 
-        Raises:
-            ValueError: If the metric is a share and the target is not.
+        See `Trial.reached`.
         """
         if self.share and not 0 <= target <= 1:
             raise ValueError(f"{self.metric} is a share: the target must be in [0, 1], got {target}")

@@ -74,11 +74,6 @@ class HealthCheck(Callback):
         self._best = torch.tensor(-torch.inf, dtype=torch.float64)  # of means over as many evaluations before them, [G]
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Forget other runs, and what was found at an evaluation that the history has no more.
-
-        Raises:
-            ValueError: If the clusters are not for this run's nodes.
-        """
         self._forget()
         if self.cluster is not None and self.cluster.shape != (len(history.names),):
             expected = f"one cluster for each of {len(history.names)} nodes"
@@ -86,7 +81,6 @@ class HealthCheck(Callback):
         history.findings[:] = [f for f in history.findings if f.kind != DEATH or f.round in history.rounds]
 
     def on_round(self, data: Data, history: History) -> None:
-        """Note who was listened to, and see once whether somebody never was."""
         edge_index, edge_weight = last_graph(data)
         sender, receiver = edge_index.cpu()
         now = torch.zeros(data.num_nodes, dtype=torch.int64)
@@ -104,7 +98,6 @@ class HealthCheck(Callback):
             _report(Finding(data.round, NEVER, tuple(nodes), text), history)
 
     def on_evaluate(self, data: Data, history: History) -> None:
-        """See whether merging keeps hurting a group that was better before."""
         if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
             return
         label = torch.arange(len(history.names)) if self.cluster is None else self.cluster

@@ -44,11 +44,7 @@ def describe_run(
     attend: Attendance | None = None,
     isolate: Isolate | bool = False,
 ) -> dict[str, Any]:
-    """Describe a run by plain values.
-
-    That is versions, method, seed, who attends, the models layer by layer, the code of functions and classes that are
-    not this package's, and the nodes' data by checksums.
-    """
+    """Describe a run by plain values: the models layer by layer, code that is not this package's, data by checksums."""
     about: dict[str, Any] = {
         **_versions(),
         "method": _without_addresses(method),
@@ -93,8 +89,7 @@ def describe_start(data: Data) -> dict[str, Any]:
 def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
     """Check that a checkpoint is of the run at hand; return what that is from now on: what it was, but for the factor.
 
-    Raises:
-        OtherRunError: If it is of another; the message says in what they differ.
+    Else an `OtherRunError` says in what they differ.
     """
     gone = [key for key in saved if key.startswith(("layer ", "code of ", "tensor "))]
     differing = [key for key in dict.fromkeys([*wanted, *gone]) if saved.get(key) != wanted.get(key)]

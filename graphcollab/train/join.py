@@ -27,12 +27,7 @@ __all__ = ["Joined", "join"]
 class Joined:
     """Models of nodes that joined, and whom they listen to.
 
-    Args:
-        stacks: Their models.
-        edge_index: Edges to them: sender among the old nodes (then the new ones), receiver among the new ones, [2, E].
-        edge_weight: What they give each sender, [E].
-        names: Names of the new nodes.
-        modules: The architecture.
+    In ``edge_index`` [2, E] senders are among the old nodes (then the new ones), receivers among the new ones.
     """
 
     stacks: Stacks = field(repr=False)
@@ -42,11 +37,7 @@ class Joined:
     modules: Sequence[nn.Module] = field(repr=False)
 
     def model(self, node: int | str) -> nn.Module:
-        """Return a joined node's model as a plain module, by position among the new nodes or by name.
-
-        Raises:
-            KeyError: If there is no node of that name.
-        """
+        """Return a joined node's model as a plain module, by position among the new nodes or by name."""
         if isinstance(node, str):
             if node not in self.names:
                 raise KeyError(f"there is no new node {node!r}; they are {', '.join(self.names[:5])}, …")

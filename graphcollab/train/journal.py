@@ -34,10 +34,7 @@ def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True)
     """Turn a tensor, a plain value, one of the package's values, or containers of such into JSON.
 
     Tensors are put aside under their names, on the CPU, each with memory of its own or not; of rows that are all the
-    same only one is kept.
-
-    Raises:
-        TypeError: If it holds anything else.
+    same only one is kept. Anything else is a TypeError.
     """
     if isinstance(value, Tensor):
         repeated = value.shape[0] if value.dim() > 1 and value.stride(0) == 0 and value.shape[0] > 1 else 0
@@ -148,11 +145,7 @@ class Journal:
 
     @classmethod
     def read(cls, content: bytes, tracks: list[list[Any]], rest: Mapping[str, Any]) -> tuple[Journal, History]:
-        """Return a journal and its history from undamaged bytes, the tracks they must hold, and the other fields.
-
-        Raises:
-            ValueError: If they hold something else.
-        """
+        """Return a journal and its history from undamaged bytes, the tracks they must hold, and the other fields."""
         journal, start = cls(), 0
         wanted = {(field, kind, key): count for field, kind, key, count in tracks}
         journal._written = {track: [] for track in wanted}

@@ -40,9 +40,9 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that went wrong with some nodes, by position, as `HealthCheck` found it after a round.
+    """What `HealthCheck` found wrong with some nodes, by position, after a round, and (``text``) what to do about it.
 
-    Its kind is ``"never sampled"`` or ``"cluster death"``, its text says what it means and what to do about it.
+    Its kind is ``"never sampled"`` or ``"cluster death"``.
     """
 
     round: int
@@ -111,11 +111,7 @@ class History:
         return len(self.rounds)
 
     def table(self, name: str) -> Tensor:
-        """Return a field at all evaluations, [T, K].
-
-        Raises:
-            KeyError: If nothing of that name was recorded.
-        """
+        """Return a field at all evaluations, [T, K]; a KeyError names what was recorded."""
         if name not in self.values:
             raise KeyError(f"the history has no {name!r}; it has {sorted(self.values)}")
         return torch.stack(self.values[name])
@@ -213,11 +209,7 @@ class Result:
         return self.method.models(self.data, self.env)
 
     def model(self, node: int | str) -> nn.Module:
-        """Return a node's personalised model as a plain module, by position or name.
-
-        Raises:
-            KeyError: If there is no node of that name.
-        """
+        """Return a node's personalised model as a plain module, by position or name (else a KeyError)."""
         spec, row = self.stacks.row(self._position(node))
         module = copy_module(self.modules[next(a for a, s in enumerate(self.stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()
@@ -247,10 +239,7 @@ class Result:
 
         ``nodes`` says over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values
         are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says
-        what would be needed. Where nodes were isolated, ``isolated`` counts them.
-
-        Raises:
-            ValueError: If nothing was evaluated.
+        what would be needed. Where nodes were isolated, ``isolated`` counts them. Something must have been evaluated.
         """
         if not len(self.history):
             raise ValueError("nothing was evaluated, so there is nothing to summarise: play at least one round")
@@ -264,9 +253,7 @@ class Result:
     def save_mixer(self, path: str | Path, node: int | str | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.
 
-        Raises:
-            ValueError: If the method has none, or there are several and no node is named, or one that is alone.
-            KeyError: If there is no node of that name.
+        It is a ValueError if there is none: the method learns none, or the node is alone.
         """
         if "mixer" not in self.data:
             raise ValueError(f"{self.method.name} learns no mixer that transfers: use meta_l2c")

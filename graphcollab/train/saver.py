@@ -59,11 +59,6 @@ class Saver:
         self.about = about
         self._clean([] if afresh else list_checkpoints(self.folder))
 
-    def save_if_due(self, data: Data, history: History) -> None:
-        """Write a checkpoint if it is time."""
-        if self.due(data.round):
-            self.save(data, history)
-
     def due(self, round_: int) -> bool:
         """Tell whether it is time to save."""
         if self.every is not None:
@@ -130,11 +125,7 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
     """Write a checkpoint ``round-<number>`` into a run's folder, and return where it is.
 
     All others but the newest undamaged one before it are removed. A resumed run must be the same ``about``, a mapping
-    of plain values.
-
-    Raises:
-        RuntimeError: If a run is under way there.
-        TypeError: If the state holds what cannot be stored.
+    of plain values. It is a `RuntimeError` if a run is under way there, a `TypeError` if the state cannot be stored.
     """
     with hold_folder(folder):
         saver = Saver(folder)
@@ -164,10 +155,6 @@ def hold_folder(folder: str | Path) -> Iterator[None]:
 
     Children that the process forks meanwhile do not hold it. Folders that are missing are made, and removed again where
     nothing was written to them.
-
-    Raises:
-        FolderInUseError: If another run is under way there.
-        ValueError: If the folder has no name, is a file, or cannot be written to.
     """
     if not str(folder):
         raise SettingError("checkpoint", "the name of a folder", folder)

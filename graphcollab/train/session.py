@@ -87,8 +87,8 @@ class Session:
         for callback in self.callbacks:
             callback.on_round(self.data, self.history)
         self._close_round()
-        if self.saver:
-            self.saver.save_if_due(self.data, self.history)
+        if self.saver and self.saver.due(self.data.round):
+            self.saver.save(self.data, self.history)
 
     def _close_round(self) -> None:
         # decided once after every round: a callback that looks at the clock would otherwise end a run between two
@@ -237,7 +237,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         unseen = unseen & (tasks.sizes(split) == 0)
     nodes = unseen.nonzero().flatten()
     if len(nodes):
-        loss = torch.zeros(len(unseen), dtype=torch.float64, device=unseen.device)
+        loss = torch.zeros(len(unseen), dtype=torch.float64)
         loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
         _require_finite(loss, unseen, data, env, "train")
     for observer in env.observers:
@@ -248,7 +248,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
             if not isinstance(value, Tensor) or value.shape != unseen.shape:
                 got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise ValueError(f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}")
-            values[name] = value.to(unseen.device)
+            values[name] = value.cpu()
     if attend is None:
         return values
     return {name: v if name in SENT else v.masked_fill(~member, torch.nan) for name, v in values.items()}

@@ -34,12 +34,10 @@ Model: TypeAlias = Annotated[
     | Sequence[nn.Module | Callable[[], nn.Module | Sequence[nn.Module]]],
     MODEL,
 ]
-"""A module, a function that makes one or several, or one of these per architecture."""
 
 Graph: TypeAlias = Annotated[
     Data | Tensor | BaseTransform | None, "a Data, an edge_index [2, E], a topology such as Ring(), or None"
 ]
-"""Edges: a ``Data`` or ``edge_index``, a topology, or None for all pairs."""
 
 Architecture: TypeAlias = Sequence[Natural] | Tensor | np.ndarray | None
 """Architecture of every node, [K], where there are several."""
@@ -51,11 +49,8 @@ _MODEL_STREAM = 108
 def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") -> list[nn.Module]:
     """Return one module per architecture on a device; those made by a function are initialised from the seed.
 
-    The caller's modules are copied, and the caller's random generators are left as they were. See `Model`.
-
-    Raises:
-        ValueError: If none was given, a function makes something else, or parameters do not fit into a row; see
-            `ParamSpec.from_module`.
+    The caller's modules are copied, and the caller's random generators are left as they were. See `Model`. What does
+    not fit into a row is a ValueError, see `ParamSpec.from_module`.
     """
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
@@ -94,9 +89,6 @@ def build_graph(
         ``trains``, ``serves``, ``present`` and ``isolated`` [K], and ``train_loss``, ``bytes_sent`` and
         ``messages_sent`` [K]; and where a graph was given ``allowed``, a `Relation`, and ``component`` [K], the number
         of every node's strongly connected component.
-
-    Raises:
-        ValueError: If edges are out of range or double, or architectures are not given for every node.
     """
     count = tasks.num_nodes
     unlisted = method is not None and (method.finds_peers or not method.along_edges)
@@ -154,11 +146,7 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, count: int,
 
 
 def check_device(device: torch.device | str) -> torch.device:
-    """Return a device that can be computed on.
-
-    Raises:
-        ValueError: If there is no such device here.
-    """
+    """Return a device that can be computed on; a ValueError names those that this machine has."""
     try:
         found = torch.device(device)
         torch.zeros(1, device=found).item()
@@ -170,13 +158,7 @@ def check_device(device: torch.device | str) -> torch.device:
 
 
 def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | None = None) -> None:
-    """Run samples of every split through every architecture and check its outputs against labels, loss and metric.
-
-    Raises:
-        ValueError: If a module cannot take the samples or be trained on them, labels lie outside its outputs, or the
-            loss or the metric cannot judge them.
-        TypeError: If a module returns anything but one tensor.
-    """
+    """Run samples of every split through every architecture and check its outputs against labels, loss and metric."""
     objective = as_objective(tasks.loss)
     if objective.embeds:
         raise ValueError(

@@ -39,16 +39,10 @@ def check_head(data: Data, part: str) -> int:
 
 @torch.no_grad()
 def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Tensor:
-    """Return the cosine of the classifiers at the two ends of every edge, [E], float64.
+    """Return the cosine of the classifiers (a part) at the two ends of every edge, [E], float64.
 
-    It is 0 where a classifier is zero or not finite.
-
-    Args:
-        data: The graph.
-        env: What pieces may use.
-        part: The classifier, one linear layer.
-        per_class: Mean over the classes of the cosines of their weight vectors, without the bias, instead of the cosine
-            of the whole part. A class whose weights are zero counts as 0.
+    It is 0 where a classifier is zero or not finite. ``per_class`` takes the mean over the classes of the cosines of
+    their weight vectors, without the bias; a class whose weights are zero counts as 0.
     """
     rows, edge_index = data.x.part(part), data.edge_index
     if not per_class:
@@ -98,13 +92,11 @@ class HeadAffinity(Weigher):
     cap: Annotated[float, Real(above=0, below=1)] = 0.9999
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check the classifiers, and that every node hears itself."""
         check_head(data, self.head)
         require_self_loops(data, env, "a node that is like nobody keeps its own model")
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Set ``edge_weight``, and count the classifiers that the server compares."""
         data = super().__call__(data, env)
         mixed, head = (data.x.specs[0].columns(part) for part in (self.part, self.head))
         if mixed.start <= head.start and head.stop <= mixed.stop:  # the exchange counts it
@@ -113,7 +105,6 @@ class HeadAffinity(Weigher):
         return env.plane.charge(data, sends.nonzero().flatten(), head.stop - head.start)
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the weights of the round's edges."""
         sender, receiver = data.edge_index
         alike = head_cosines(data, env, self.head, per_class=True).clamp(0, self.cap)
         alike = alike.masked_fill(~crossing_edges(data), 0).masked_fill(sender == receiver, self.cap)
@@ -210,7 +201,6 @@ class ClassifierSimilarity(Weigher):
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Compare classifiers and take the steps."""
         sender, receiver = data.edge_index
         loop = sender == receiver
         there = data.trains[receiver] & (data.serves[sender] | loop)

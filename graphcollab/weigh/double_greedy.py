@@ -77,7 +77,6 @@ class DoubleGreedy(AllPeers):
     buffers: Buffers = "keep"
 
     def init(self, data: Data, env: Env) -> Data:
-        """Let everybody be a candidate."""
         data = copy.copy(data)
         data.edge_pool = data.edge_index[0] != data.edge_index[1]
         data.pooled = torch.zeros_like(data.isolated)
@@ -89,7 +88,6 @@ class DoubleGreedy(AllPeers):
         return data.edge_chosen & data.edge_pool if played % self.every == 0 and self.budget > 1 else None
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Choose, and keep the choice as the pool if it is the first."""
         candidates = self.looks_at(data)
         data = copy.copy(data)
         if candidates is None:
@@ -121,7 +119,7 @@ class DoubleGreedy(AllPeers):
         for part, halo in sent.items():
             models = models.with_part(part, mix(halo.rows, halo.take(weight), halo.edge_index, data.x.num_nodes))
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
-        found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64, device=nodes.device)
+        found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64)
         loss = env.engine.loss(Rows.own(models, nodes), "val").double()
         found[nodes] = loss.nan_to_num(nan=torch.inf, posinf=torch.inf)
         return found
@@ -136,19 +134,10 @@ def double_greedy(
     budget: int,
     safe: bool = False,
 ) -> Tensor:
-    """Search for every receiver's set, all receivers at a time; see `DoubleGreedy`.
+    """Return which senders, itself included, are in every receiver's set, [E]; see `DoubleGreedy`.
 
-    Args:
-        losses: Returns every receiver's loss, [K], given which senders are in its set, a mask [E].
-        edge_index: Edges, self-loops among them, [2, E].
-        candidates: Which edges come from candidates, [E].
-        turn: When a candidate is looked at, from 0 for every receiver, [E].
-        uniform: A random number between 0 and 1 for every edge, [E]; a candidate is added where it is below p.
-        budget: B.
-        safe: Return the best X.
-
-    Returns:
-        Which senders, the receiver included, are in its set, [E].
+    All receivers search at once. ``losses`` gives every receiver's loss, [K], of sets, masks [E]; ``turn`` [E] says
+    when a candidate is looked at, from 0; it is added where ``uniform`` [E], a random number, is below p.
     """
     sender, receiver = edge_index
     inside, complement = sender == receiver, (sender == receiver) | candidates

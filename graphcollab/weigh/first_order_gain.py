@@ -76,14 +76,12 @@ class FirstOrderGain(Weigher):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The split that losses are computed on."""
         return (self.split,)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Set ``edge_weight``; count every model that travelled but is not mixed (the exchange counts those)."""
         sender, receiver = data.edge_index
         measured = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
-        gain = torch.full(sender.shape, torch.nan, dtype=torch.float64, device=sender.device)
+        gain = torch.full(sender.shape, torch.nan, dtype=torch.float64)
         gain[measured] = self.gains(data, env, data.edge_index[:, measured])
         measured = measured & env.plane.known(receiver)
         crossing = measured & (sender != receiver)
@@ -122,10 +120,7 @@ class FirstOrderGain(Weigher):
 
 
 def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Return the positive gains, normalised per receiver, [E]; a node that hears nobody else gives its self-loop 1.
-
-    The gains, [E], are NaN where they are not known.
-    """
+    """Return positive gains, normalised per receiver, [E]; the self-loop of a node that hears nobody else weighs 1."""
     sender, receiver = edge_index
     positive = gain.nan_to_num(0.0).clamp(min=0)
     most = scatter(positive, receiver, dim_size=num_nodes, reduce="max")[receiver]

@@ -24,8 +24,7 @@ class NoWeights(Weigher):
     """No edge weighs anything."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return zeros."""
-        return torch.zeros(data.edge_index.shape[1], device=data.edge_index.device)
+        return torch.zeros(data.edge_index.shape[1])
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class SampleCounts(Weigher):
     """Weights by sample counts: w_ij = n_j / Σ n over those i hears, with self-loops itself (McMahan et al. 2017)."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return sample counts, normalised per receiver."""
         sender, receiver = data.edge_index
         return shares(env.engine.tasks.sizes("train")[sender].to(data.x.dtype), receiver, data.num_nodes)
 
@@ -43,7 +41,6 @@ class Uniform(Weigher):
     """Equal weights: w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return inverse degrees."""
         receiver = data.edge_index[1]
         return 1.0 / torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)[receiver]
 
@@ -52,14 +49,11 @@ class Uniform(Weigher):
 class Metropolis(Weigher):
     """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
 
-    They are symmetric, so rows and columns sum to 1. d counts neighbours without self-loops (Xiao, Boyd, Kim 2007).
-
-    Raises:
-        ValueError: If the graph is not undirected. It should have a self-loop everywhere.
+    They are symmetric, so rows and columns sum to 1. d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The
+    graph must be undirected, and should have a self-loop everywhere.
     """
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that every edge has one back."""
         if not is_undirected(data.edge_index, num_nodes=data.num_nodes):
             raise ValueError(
                 "Metropolis weights need an undirected graph (an edge back for every edge): use an undirected topology "
@@ -68,7 +62,6 @@ class Metropolis(Weigher):
         return data
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the doubly stochastic weights."""
         sender, receiver = data.edge_index
         loops = sender == receiver
         degree = torch.bincount(receiver[~loops], minlength=data.num_nodes).to(data.x.dtype)
@@ -82,7 +75,6 @@ class KeepWeights(Weigher):
     """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the weights there are."""
         weight: Tensor = data.edge_weight
         return weight
 
@@ -149,11 +141,9 @@ class SimilarityWeights(Weigher):
 
     @property
     def reads_scores(self) -> bool:
-        """Whether it weighs by the similarities of the round."""
         return self.by == "score"
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that every node hears itself, where its own model has a weight of its own."""
         if self.own == "rest":
             require_self_loops(data, env, "SimilarityWeights gives a node's own model what the others leave")
         elif not isinstance(self.own, str):
@@ -239,7 +229,6 @@ class SimplexWeights(Weigher):
     snap: Finite | None = None
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that every node hears itself."""
         require_self_loops(data, env, "SimplexWeights gives a node's own model a similarity of 1")
         return data
 

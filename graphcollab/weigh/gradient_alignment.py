@@ -79,10 +79,8 @@ class GradientAlignment(Weigher):
 
     Shapes:
         Reads ``x_start``; keeps ``edge_alignment`` [E], the weights, and ``pairs_compared``, the number of pairs so far
-        (two gradients each); writes ``edge_weight`` [E]. Only a chunk's gradients exist at a time.
-
-    Raises:
-        ValueError: If ``own`` is asked for on the box, or an allowed edge has no allowed edge back.
+        (two gradients each); writes ``edge_weight`` [E]. Only a chunk's gradients exist at a time. Every allowed edge
+        must have an allowed edge back.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -123,7 +121,6 @@ class GradientAlignment(Weigher):
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Draw pairs, compare their gradients, and take the step."""
         data = copy.copy(data)
         sender, receiver = data.edge_index
         there = data.trains & data.serves
@@ -190,7 +187,7 @@ class GradientAlignment(Weigher):
     def _first_weights(self, data: Data) -> Tensor:
         """Return the weights to begin with, [E]; on the simplex equal shares of all others."""
         sender, receiver = data.edge_index
-        weight = torch.full(sender.shape, self.start, dtype=data.x.dtype, device=sender.device)
+        weight = torch.full(sender.shape, self.start, dtype=data.x.dtype)
         if self.domain == "box":
             return weight
         others = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes).clamp(min=1).to(weight.dtype)

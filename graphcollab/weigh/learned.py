@@ -59,7 +59,6 @@ class LearnedLogits(Weigher):
     optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
 
     def init(self, data: Data, env: Env) -> Data:
-        """Start from equal weights."""
         data = copy.copy(data)
         for name in self._names():
             data[name] = torch.zeros_like(data.edge_index[0], dtype=data.x.dtype)
@@ -67,7 +66,6 @@ class LearnedLogits(Weigher):
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Set ``edge_weight`` to the softmax over every receiver's edges."""
         data = copy.copy(data)
         data.edge_weight = softmax(data.edge_logit, data.edge_index[1], num_nodes=data.num_nodes)
         return data
@@ -152,7 +150,6 @@ class ChannelAttention(Weigher):
 
     @property
     def learns(self) -> bool:
-        """Whether the encoders are trained."""
         return not self.frozen
 
     @property
@@ -174,7 +171,6 @@ class ChannelAttention(Weigher):
         return Mixer.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
 
     def init(self, data: Data, env: Env) -> Data:
-        """Draw the encoders, or take the pretrained ones."""
         spec = data.x.specs[0]
         if (mixer := self._pretrained()) is None:
             mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed)
@@ -213,7 +209,6 @@ class ChannelAttention(Weigher):
         return weigh
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        """Take one step on the encoders."""
         before = copy.copy(data)
         before.x = data.x_local
         names = list(data.mixer.tensors)

@@ -39,24 +39,18 @@ class AllPeers(Piece):
         return data.edge_chosen
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Leave ``edge_chosen`` as it is."""
         return data
 
 
 @dataclass(frozen=True)
 class BestPeers(AllPeers):
-    """The most similar ones; of equally similar ones those with the smaller ``node_id``.
-
-    Args:
-        count: How many.
-    """
+    """So many of the most similar ones; of equally similar ones those with the smaller ``node_id``."""
 
     by_score: ClassVar[bool] = True
 
     count: Count = 2
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Choose by ``edge_score``."""
         ranked = copy.copy(data)
         ranked.edge_weight = data.edge_score.nan_to_num(-torch.inf)  # not measured: self-loops, and who does not serve
         rank, _ = neighbor_rank(ranked)
@@ -67,11 +61,7 @@ class BestPeers(AllPeers):
 
 @dataclass(frozen=True)
 class AugmentBags(AllPeers):
-    """In rounds that change the bags: sort all that were met by `GMMNeighborAugmentation`, choose from the new bags.
-
-    Args:
-        bag: The sampler it belongs to.
-    """
+    """In rounds that change the bags of a sampler: sort all by `GMMNeighborAugmentation`, choose from the new bags."""
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_member", "per_edge", "which edges lead to peers in the bag", known_to="receiver"),
@@ -85,7 +75,6 @@ class AugmentBags(AllPeers):
         return data.edge_chosen if self.bag.augments(data.round) else None
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Update ``edge_member`` and choose."""
         if not self.bag.augments(data.round):
             return data
         sender, receiver = data.edge_index
@@ -108,7 +97,7 @@ class PeerWeights(Weigher):
     merged ones by the exchange. Senders that do not serve in the round are neither measured nor chosen.
 
     Args:
-        metric: What is measured. None: nothing.
+        metric: What is measured. None: nothing; peers cannot be chosen or weighed by similarity then.
         choose: Whose models to look at, and whom to merge with: `AllPeers`, `BestPeers`, `AugmentBags`, `DoubleGreedy`.
         merge: How the chosen and a node's own model are weighed: by `SampleCounts` (FedAvg); or by the similarities of
             the round, `SimilarityWeights` or `SimplexWeights`.
@@ -118,9 +107,6 @@ class PeerWeights(Weigher):
     Shapes:
         Writes ``edge_score`` [E] (NaN where nothing was measured), ``edge_chosen`` [E] and ``edge_weight`` [E] (0 where
         not chosen), and ``scores``, a `Relation` with what was measured in the round.
-
-    Raises:
-        ValueError: If peers are to be chosen or weighed by similarity and there is no metric.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -143,13 +129,11 @@ class PeerWeights(Weigher):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
 
     def init(self, data: Data, env: Env) -> Data:
-        """Let the pieces begin."""
         for piece in (self.metric, self.choose, self.merge):
             data = data if piece is None else piece.init(data, env)
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Set ``edge_weight``."""
         sender, receiver = data.edge_index
         met = crossing_edges(data)
         data = copy.copy(data)
@@ -172,10 +156,7 @@ class PeerWeights(Weigher):
         return data if looked is None else self._charge(data, env, looked)
 
     def _charge(self, data: Data, env: Env, looked: Tensor) -> Data:
-        """Count what travelled along edges whose models were looked at, beyond what the exchange counts.
-
-        The exchange counts the part of the models that it mixes, along edges that weigh something.
-        """
+        # the exchange counts the part of the models that it mixes, along edges that weigh something
         metric, (sender, receiver) = self.metric, data.edge_index
         scored = self.part if metric is None else metric.part
         mixed = buffers_width(data.x, self.buffers)

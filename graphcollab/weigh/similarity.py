@@ -54,21 +54,14 @@ class Similarity(Piece):
         return "all"
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be compared."""
         data.x.part(self.part)
         return data
 
     @abstractmethod
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        """Return the similarity of sender j to receiver i for every edge j → i given; more is more alike.
+        """Return the similarity of sender j to receiver i for every edge j → i given, [2, E'], no self-loops.
 
-        Args:
-            data: The graph with the models. Its own edges do not matter.
-            env: What pieces may use.
-            edge_index: Edges to score, [2, E'], no self-loops.
-
-        Returns:
-            Finite numbers [E'], float64. A model that is not finite has the similarity 0.
+        More is more alike: finite numbers [E'], float64. A model that is not finite has the similarity 0.
         """
 
     def payload(self, data: Data) -> int:
@@ -89,15 +82,11 @@ class CosineWeights(Similarity):
 
     It is 0 for models that are zero. Models that start alike have cosines near 1; the digits that tell them apart are
     kept, see `ops.edge_cosines`.
-
-    Args:
-        part: Part of the model that is compared; nodes of different architectures must share it.
     """
 
     part: str = "all"
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        """Return the cosines."""
         rows = data.x.part(self.part)
         return env.plane.cosines(rows, rows, edge_index, parts_apart(data)).nan_to_num(0.0)
 
@@ -131,7 +120,6 @@ class CosineUpdates(Similarity):
         return width(data, self.part) if self.alpha > 0 else 0
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        """Return the mix of cosines."""
         total = torch.zeros_like(edge_index[0], dtype=torch.float64)
         for share, since in ((self.alpha, "x_start"), (1 - self.alpha, "x_init")):
             if share:
@@ -169,11 +157,9 @@ class DistanceKernel(Similarity):
 
     @property
     def unbounded(self) -> bool:
-        """Whether similarities may be above 1."""
         return self.sigma == "inverse" or self.scale > 1
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        """Return what the distances amount to."""
         rows, receiver = data.x.part(self.part), edge_index[1]
         distance = env.plane.distances(rows, rows, edge_index, parts_apart(data))
         if self.sigma == "inverse":
@@ -194,7 +180,7 @@ class InverseLoss(Similarity):
         s_i(j) = \Big( \sum_{(x, y) \in D_i} \ell(x, y; w_j) \Big)^{-1}
 
     It is not symmetric. The model travels to the samples, never the other way. The sum is the text's; the authors' code
-    takes the mean, so temperatures found with it are for ``reduction="mean"``.
+    takes the mean, so temperatures found with it are for ``reduction="mean"``. Losses must not be negative.
 
     Args:
         split: Split of the receiver's samples: ``"train"`` (the paper's) or ``"val"``.
@@ -203,9 +189,6 @@ class InverseLoss(Similarity):
         buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, as the mixed model will
             have, ``"average"`` with the sender's, which travel then. Between several architectures models are judged
             with their own, and these travel, in any case.
-
-    Raises:
-        ValueError: When scoring, if a receiver has no samples in the split or a loss is negative.
     """
 
     travels: ClassVar[str] = "whole models, along every edge"
@@ -219,7 +202,6 @@ class InverseLoss(Similarity):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The split that losses are computed on."""
         return (self.split,)
 
     def init(self, data: Data, env: Env) -> Data:
@@ -227,7 +209,6 @@ class InverseLoss(Similarity):
         return data
 
     def statistics(self, data: Data, stack: int) -> int:
-        """Return how many numbers of running statistics travel with a model that is judged."""
         own = self._own_statistics(data) and "buffers" in data.x.specs[stack].parts
         return width(data, "buffers", stack) if own else 0
 
@@ -236,7 +217,6 @@ class InverseLoss(Similarity):
         return self.buffers == "average" or len(data.x.specs) > 1
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        """Return the inverse losses."""
         sender, receiver = edge_index
         tasks = env.engine.tasks
         count = tasks.sizes(self.split)[receiver]
@@ -263,12 +243,7 @@ Metric: TypeAlias = Literal["inverse_loss", "cosine_weights", "cosine_updates", 
 
 @checked
 def as_similarity(metric: Metric, part: str = "all") -> Similarity:
-    """Return a similarity metric, by name with its default settings, or as it is.
-
-    Args:
-        metric: A `Similarity`, or the name of one.
-        part: Part of the models that a metric given by name compares; losses are of whole models.
-    """
+    """Return a similarity metric, as it is, or by name with its default settings, of a part (losses: whole models)."""
     if isinstance(metric, Similarity):
         return metric
     named: dict[str, Similarity] = {

@@ -66,7 +66,7 @@ class TrialMixtures(Weigher):
         delta: δ.
         trials: Trials of an edge per round.
         start: p at first.
-        minimum: An edge with a smaller p weighs nothing.
+        minimum: An edge with a smaller p weighs nothing. It must not be above ``start``.
         compare: ``"metric"``: by accuracy where targets are classes, as in the thesis, else by loss; ``"loss"``: by the
             task's loss.
         split: Samples to compare on: ``"val"``, or ``"train"``.
@@ -77,9 +77,6 @@ class TrialMixtures(Weigher):
 
     Shapes:
         Keeps ``edge_trial`` [E], the p; writes ``edge_weight`` [E]. Mixtures exist one chunk at a time.
-
-    Raises:
-        ValueError: If ``minimum`` is above ``start``.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -109,18 +106,14 @@ class TrialMixtures(Weigher):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The split that is compared on."""
         return (self.split,)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Start every edge from the same p."""
         data = copy.copy(data)
-        count, device = data.edge_index.shape[1], data.edge_index.device
-        data.edge_trial = torch.full((count,), self.start, dtype=data.x.dtype, device=device)
+        data.edge_trial = torch.full((data.edge_index.shape[1],), self.start, dtype=data.x.dtype)
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Try every edge in use, adjust its p, and set ``edge_weight``."""
         sender, receiver = data.edge_index
         edges = crossing_edges(data).nonzero().flatten()
         data = copy.copy(data)

@@ -121,10 +121,13 @@ def test_change_notes_are_named_by_topic_and_kind():
 
 def test_design_names_every_folder():
     text = DESIGN.read_text(encoding="utf-8")
-    package = ROOT / "graphcollab"
-    there = {p.name for p in package.glob("*.py")} | {f"{p.parent.name}/" for p in package.glob("*/__init__.py")}
-    listed = set(re.findall(r"^  (\w+(?:\.py|/)) ", text, re.MULTILINE))
-    assert listed == there - {"__init__.py"}
+    folders = text[text.index("## Folders") : text.index("Imports point left")]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", folders, re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(p.parent.name for p in (ROOT / "graphcollab").glob("*/__init__.py"))
+    files = re.findall(r"`(\w+\.py)`", folders)
+    assert len(files) > 9
+    assert all((ROOT / "graphcollab" / name).is_file() for name in files)
 
 
 def test_the_reference_names_every_piece():

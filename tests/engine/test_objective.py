@@ -224,5 +224,10 @@ def test_objectives_by_name():
     own = Proximal(1.0)
     assert as_objective(own) is own
     assert as_objective(F.mse_loss) == Loss(F.mse_loss)
+    assert [repr(as_objective(loss)) for loss in (F.mse_loss, "mse", partial(F.mse_loss))] == [
+        "Loss(mse_loss)",
+        "Loss(squared_error, per_sample=True)",
+        "Loss(partial)",
+    ]
     with pytest.raises(ValueError, match=r"unknown loss 'hinge'; did you mean '.*'\? Known: cross_entropy, mse, bce"):
         as_objective("hinge")

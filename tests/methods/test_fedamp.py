@@ -24,19 +24,19 @@ def near(rows):
 
 
 def test_a_round_by_hand(points):
-    """Mixtures of given points; then, since F = ½ ‖θ - c‖², a step of η = 1 / (1 + λ / α) solves for θ."""
+    """Mixtures of given points; then, since F = ½ ‖θ - c‖², a step of η = 1 / (1 + λ / α) solves for θ, and stays."""
     data, env = points(TARGETS).begin(fedamp(lr=0.0, alpha=0.5, sigma=1.0, steps=1), THETA)
     data = fedamp(lr=0.0, alpha=0.5, sigma=1.0, steps=1).play(data, env)
     assert dense(data).tolist() == near(WEIGHTS)
     assert data.x.part("all").tolist() == near(MIXTURES)
-    method = fedamp(lr=1 / 3, alpha=0.5, sigma=1.0, steps=1)
+    method = fedamp(lr=1 / 3, lam=1.0, alpha=0.5, sigma=1.0, steps=2)
     data = method.play(data, env)
     assert method.models(data, env).part("all").tolist() == near(SOLVED)
 
 
 @pytest.mark.parametrize("alpha", [0.25, 0.5, 1.0])
 def test_the_fixed_point_does_not_depend_on_alpha(points, alpha):
-    method = fedamp(lr=1 / (1 + 1 / alpha), alpha=alpha, sigma=4.0, steps=1)
+    method = fedamp(lr=1 / (1 + 1 / alpha), lam=1.0, alpha=alpha, sigma=4.0, steps=2)
     data, env = points([[[-1.0]], [[1.0]]]).begin(method)
     for _ in range(300):
         data = method.play(data, env)

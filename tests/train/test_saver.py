@@ -225,10 +225,10 @@ def test_a_second_run_in_a_folder_is_refused(tmp_path):
 def test_no_run_comes_in_between_reading_and_writing(tmp_path, monkeypatch):
     resume = Saver.resume
 
-    def meddle(self, device):
+    def meddle(self):
         with pytest.raises(RuntimeError, match="another run is under way"):
             play(tmp_path, seed=1)
-        return resume(self, device)
+        return resume(self)
 
     monkeypatch.setattr(Saver, "resume", meddle)
     play(tmp_path)
