@@ -31,10 +31,10 @@ from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
 from graphcollab.weigh import NoWeights
 
-__all__ = ["Method", "NonFiniteLossError", "Plan"]
+__all__ = ["Method", "NonFiniteLossError", "Playable"]
 
 
-class Plan(ABC):
+class Playable(ABC):
     """What a method and several one after the other have in common: it follows from the pieces."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class Plan(ABC):
 
 
 @dataclass(frozen=True)
-class Method(Plan):
+class Method(Playable):
     """Hyper-parameters of a collaboration method, slot by slot.
 
     A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made

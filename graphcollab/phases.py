@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
 from graphcollab.control.state import end_phase
-from graphcollab.method import Method, Plan
+from graphcollab.method import Method, Playable
 from graphcollab.piece import Piece
 from graphcollab.plane import in_step
 from graphcollab.settings import Count, check_settings
@@ -21,7 +21,7 @@ __all__ = ["Phases"]
 
 
 @dataclass(frozen=True)
-class Phases(Plan):
+class Phases(Playable):
     """One method until a round, then another.
 
     The next one starts from the same models. Of what the first one kept in the ``Data`` it finds what its own pieces
