@@ -116,7 +116,7 @@ def reference() -> str:
     sections = ["# Reference: pieces, state and messages\n\nThis page is generated: `make generate` writes it.\n"]
     for slot, base in [*SLOTS.items(), ("inside other pieces", None)]:
         kinds = [one for one in known if (issubclass(one, base) if base else not issubclass(one, (*SLOTS.values(),)))]
-        about = f"{does(base)}.\n\n" if base else ""
+        about = f"{does(base).partition('. ')[0]}.\n\n" if base else ""
         rows = [(f"`{one.__name__}`", does(one), ", ".join(of.get(one, ["–"]))) for one in kinds]
         if rows:
             title = f"Slot `{slot}`" if base else "Pieces inside other pieces"
