@@ -120,22 +120,25 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     signature = inspect.signature(function)
     known = signature.parameters
     several = {one.name: one.kind for one in known.values() if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
-    named_only = inspect.Parameter.VAR_KEYWORD not in several.values()
+    further = next((name for name, kind in several.items() if kind is inspect.Parameter.VAR_KEYWORD), "")
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs.keys() - known.keys() if named_only else ():
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it takes {', '.join(known)}"
+        hints = _hints(function)
+        takes = [name for name in {**known, **hints} if name not in (*several, "self", "cls", "return")]
+        anything = further and typing.get_origin(hints.get(further)) is not typing.Unpack
+        for name in () if anything else [name for name in kwargs if name not in takes]:
+            nearest = difflib.get_close_matches(name, takes, n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it takes {', '.join(takes)}"
             raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{function.__name__}(): {error}; give its arguments by name: {', '.join(known)}") from None
-        hints = _hints(function)
-        for name, value in bound.arguments.items():
-            if name in hints and name not in several:
-                bound.arguments[name] = check_setting(name, hints[name], value)
+            raise TypeError(f"{function.__name__}(): {error}; give its arguments by name: {', '.join(takes)}") from None
+        for given in (bound.arguments, bound.arguments.get(further, {})):
+            for name, value in given.items():
+                if name in hints and name not in several:
+                    given[name] = check_setting(name, hints[name], value)
         return function(*bound.args, **bound.kwargs)
 
     return wrapper
@@ -225,6 +228,9 @@ def checked_with(shared: Mapping[str, str]) -> Callable[[Callable[P, R]], Callab
 @functools.cache
 def _hints(of: Callable[..., Any]) -> Mapping[str, Any]:
     hints = typing.get_type_hints(of, include_extras=True)
+    for hint in list(hints.values()):  # also the entries of **kwargs: Unpack[...]
+        if typing.get_origin(hint) is typing.Unpack:
+            hints |= _hints(typing.get_args(hint)[0])
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not ClassVar}
 
 
@@ -256,9 +262,8 @@ def _holds(annotation: Any, value: Any) -> bool:
         return countable and all(_holds(args[0], one) for one in value)
     if origin is type:
         return isinstance(value, type) and issubclass(value, args)
-    if annotation is Any or not isinstance(annotation, type):
-        return True  # Any is a class, variables of types are not
-    return isinstance(value, annotation)
+    kind = origin or annotation  # of Dataset[Any], Dataset
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)  # variables of types are no classes
 
 
 def _bounds(annotation: Any) -> range | Real | None:

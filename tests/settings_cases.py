@@ -92,7 +92,11 @@ def allows(annotation: Any, value: Any) -> bool | None:
         return isinstance(value, Mapping) and _all(allows(args[0], one) for one in value)
     if origin is collections.abc.Callable or annotation is Callable:
         return None if callable(value) else False
-    if origin is type or not isinstance(annotation, type) or getattr(annotation, "_is_protocol", False):
+    if isinstance(origin, type) and origin is not type:
+        annotation = origin
+    if annotation is Any or origin is type or not isinstance(annotation, type):
+        return None
+    if getattr(annotation, "_is_protocol", False):
         return None
     return None if isinstance(value, annotation) else False
 
@@ -122,6 +126,8 @@ def good(annotation: Any) -> list[Any]:
     if annotation is float:
         return [0.5, 1, np.float32(0.5)]
     if origin is tuple and args[1:] != (...,):
+        if not all(map(good, args)):
+            return []
         return [tuple(good(one)[i % len(good(one))] for i, one in enumerate(args, start)) for start in (0, 1)]
     if origin in (tuple, collections.abc.Sequence, collections.abc.Iterable):
         inside = good(args[0])
@@ -175,9 +181,12 @@ class Owner:
         of = inspect.unwrap(self.make)
         where = of.__init__ if isinstance(of, type) else of
         hints = typing.get_type_hints(of if isinstance(of, type) else where, include_extras=True)
-        known = inspect.signature(of).parameters
+        known = inspect.signature(self.make).parameters
         kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        return {name: hints.get(name, Any) for name, one in known.items() if one.kind not in kinds}
+        found = {name: hints.get(name, Any) for name, one in known.items() if one.kind not in kinds}
+        for shared in (typing.get_args(one)[0] for one in hints.values() if typing.get_origin(one) is typing.Unpack):
+            found |= typing.get_type_hints(shared, include_extras=True)
+        return found
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import operator
 import pkgutil
 import re
 import typing
@@ -31,6 +32,7 @@ from tests.settings_cases import Owner, good, sample, singles
 
 BUILDERS = ("linear_regression_tasks", "class_clusters", "concept_shift", "covariate_shift", "disjoint_classes")
 BUILDERS += ("grouped_tasks", "label_shift", "majority_tasks", "permuted_labels", "rotation_shift", "shard_tasks")
+BUILDERS += ("Tasks.from_samples",)
 
 
 def subclasses(kind: type) -> Iterator[type]:
@@ -144,8 +146,9 @@ def of_tasks() -> list[Owner]:
         "permuted_labels": {"data": data, "nodes": (1, 1), **few},
         "rotation_shift": {"data": data, "angles": (0, 90), "nodes": (1, 1), **few},
         "shard_tasks": {"data": data, "shards": 6},
+        "Tasks.from_samples": {"train": [(inputs, targets)] * 2},
     }
-    return [Owner(name, getattr(tasks, name), None, needs[name], at_once=True) for name in BUILDERS]
+    return [Owner(name, operator.attrgetter(name)(tasks), None, needs[name], at_once=True) for name in BUILDERS]
 
 
 def owners() -> list[Owner]:

@@ -22,6 +22,9 @@ SHARED = {
     "edge_weight": "What i gives to j, [E].",
     "graphs": "Edges j -> i, [2, E], and what i gave to j, [E], by round, such as ``history.graphs``.",
     "num_nodes": "K.",
+    "num_clusters": "How many clusters to look for, 1 to K. Default: the graph says it.",
+    "seed": "Seed of the search.",
+    "node_id": "Identities of nodes, [K]: with them their order has no effect on the search. Default: their position.",
     "cluster": "The true cluster of each node, [K].",
     "classes": "Which classes each node has, such as ``tasks.classes``, [K, C], bool.",
     "downloaded": (

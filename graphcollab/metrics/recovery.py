@@ -6,8 +6,6 @@ is NaN, and where pairs are looked at one by one, an edge that occurs twice.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
@@ -73,19 +71,23 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
 
 
 @measure
-def adjusted_rand_index(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, **search: Any) -> float:
+def adjusted_rand_index(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    cluster: Tensor,
+    num_clusters: Count | None = None,
+    seed: Seed = 0,
+    node_id: Tensor | None = None,
+) -> float:
     """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
 
     1 means that they are the same, 0 that they agree no better than by chance. Clusters are recovered by
     `recovered_clusters`, whose notes say which graphs are suited: where nodes sample their peers, sum up rounds first,
     by `contact_counts`.
-
-    Args:
-        search: Further arguments of `recovered_clusters`, such as ``num_clusters``.
     """
     from sklearn.metrics import adjusted_rand_score  # here, since importing it takes long
 
-    found = recovered_clusters(edge_index, edge_weight, cluster.numel(), **search)
+    found = recovered_clusters(edge_index, edge_weight, cluster.numel(), num_clusters, seed, node_id)
     return float(adjusted_rand_score(cluster.cpu().numpy(), found.numpy()))
 
 
@@ -117,10 +119,6 @@ def recovered_clusters(
     Args:
         edge_index: Edges j -> i, [2, E]. Self-loops are left out; edges that occur several times are summed.
         edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
-        num_clusters: How many clusters to look for, 1 to K. Default: the graph says it.
-        seed: Seed of the search.
-        node_id: Identities of the nodes, [K], which the search goes by: with them the result does not depend on the
-            order of nodes even where several partitions are equally good. Default: their position.
 
     Shapes:
         Output: [K], int64; clusters are numbered in the order of their first nodes by ``node_id``.

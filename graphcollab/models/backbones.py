@@ -71,9 +71,7 @@ def small_backbone(name: str, input_shape: Sequence[Count], width: Count = 16) -
         ValueError: The name is unknown.
     """
     make = look_up("backbone", name, _SMALL)
-    _, *size = image_size("small_backbone", input_shape)
-    if min(size) < 4:
-        raise ValueError(f"small_backbone: images of {tuple(size)} pixels are too small; halving them twice needs 4")
+    image_size("small_backbone", input_shape, least=4)
     return make(input_shape, width)
 
 

@@ -21,6 +21,7 @@ __all__ = ["CNN", "MLP", "ResNet9", "fedavg_cnn", "maml_cnn"]
 
 Rate: TypeAlias = Annotated[float, Real(least=0, below=1)]
 Norm: TypeAlias = Literal["group", "batch"]
+Padding: TypeAlias = Literal["valid", "same"]
 
 
 class MLP(nn.Sequential):
@@ -89,7 +90,7 @@ class CNN(nn.Sequential):
         kernel: Count = 3,
         hidden: Count | Sequence[Count] = (64,),
         dropout: tuple[Rate, Rate] = (0.0, 0.0),
-        padding: Literal["valid", "same"] = "valid",
+        padding: Padding = "valid",
         norm: Norm | None = None,
     ) -> None:
         in_channels, *sizes = image_size("CNN", input_shape)
@@ -120,7 +121,8 @@ class CNN(nn.Sequential):
             replace_batch_norm(self)
 
 
-def fedavg_cnn(input_shape: Sequence[int], num_classes: int, padding: Literal["valid", "same"] = "valid") -> CNN:
+@checked
+def fedavg_cnn(input_shape: Sequence[Count], num_classes: Count, padding: Padding = "valid") -> CNN:
     """Build the two-layer CNN of FedAvg.
 
     `Communication-Efficient Learning of Deep Networks from Decentralized Data <https://arxiv.org/abs/1602.05629>`_
@@ -140,6 +142,8 @@ def fedavg_cnn(input_shape: Sequence[int], num_classes: int, padding: Literal["v
         num_classes: Number of outputs.
         padding: See `CNN`, with its errors.
     """
+    least, also = (16, " with 'valid', 4 x 4 with 'same'") if padding == "valid" else (4, "")
+    image_size("fedavg_cnn", input_shape, least, also)
     return CNN(input_shape, num_classes, (32, 64), 5, 512, padding=padding)
 
 
@@ -158,6 +162,7 @@ def maml_cnn(input_shape: Sequence[Count], num_classes: Count, channels: Count =
         channels: Channels of every convolution. The paper has 32 for MiniImageNet.
         norm: See `CNN`, with its errors.
     """
+    image_size("maml_cnn", input_shape, least=16)
     return CNN(input_shape, num_classes, [channels] * 4, 3, (), padding="same", norm=norm)
 
 
@@ -210,9 +215,7 @@ class ResNet9(nn.Sequential):
     def __init__(
         self, input_shape: Sequence[Count], num_classes: Count, width: Count = 64, norm: Norm = "group"
     ) -> None:
-        channels, *size = image_size("ResNet9", input_shape)
-        if min(size) < 8:
-            raise ValueError(f"ResNet9: images of {tuple(size)} pixels are too small; three poolings need 8")
+        channels, *_ = image_size("ResNet9", input_shape, least=8)
         backbone = nn.Sequential(
             *_convolution(channels, width),
             *_convolution(width, 2 * width, pool=True),

@@ -74,14 +74,16 @@ class Residual(nn.Sequential):
         return inputs + super().forward(inputs)
 
 
-def image_size(model: str, input_shape: Sequence[int]) -> tuple[int, int, int]:
-    """Return channels, height and width of an image's shape; ``model`` is who asks, for the message."""
+def image_size(model: str, input_shape: Sequence[int], least: int = 1, also: str = "") -> tuple[int, int, int]:
+    """Return channels, height and width of an image's shape, of ``least`` pixels or more; ``model`` is who asks."""
     if len(input_shape) != 3:
         raise ValueError(
             f"{model} reads images (channels, height, width), got samples of shape {tuple(input_shape)}; "
             "reshape the inputs, or take the model 'mlp'"
         )
     channels, height, width = input_shape
+    if min(height, width) < least:
+        raise ValueError(f"{model}: images of {height, width} pixels are too small; {least} x {least} are needed{also}")
     return channels, height, width
 
 

@@ -29,7 +29,7 @@ builder = checked_with(
         "seed": "Seed of the draws.",
         "val_fraction": "Share of a node's samples set aside for validation.",
         "stratify": "Whether some of every class are; see `Tasks.hold_out`.",
-        "kwargs": "``names``, ``loss``, ``metric`` and other fields of `Tasks`.",
+        "kwargs": "``names``, ``loss``, ``metric`` and ``node_id`` of `Tasks`.",
     }
 )
 """Makes a function a builder of tasks: its arguments are checked, and those that many have are documented."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Unpack
 
 import torch
 
 from graphcollab.keyed import keyed_uniform
 from graphcollab.settings import Count, Fraction, Natural, Seed, SettingError, checked
 from graphcollab.tasks._deal import Labelled, builder, clusters_of, deal_counts
-from graphcollab.tasks.tasks import Tasks
+from graphcollab.tasks.tasks import TaskFields, Tasks
 
 PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
 
@@ -66,7 +66,7 @@ def majority_tasks(
     val: Natural = 200,
     test: Natural = 300,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Give every node most of its samples from its majority classes and few from the others.
 
@@ -127,7 +127,7 @@ def class_clusters(
     val: Natural = 0,
     test: Natural = 15,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Give every cluster of nodes some of the classes, and every node a number of samples of each of them.
 

@@ -7,7 +7,7 @@ The thesis is `With a Little Help from My Friends: A Comparative Study of Decent
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Seed
 from graphcollab.tasks._deal import Labelled, builder, check_clusters, clusters_of, deal, draw_tests, stored_once
-from graphcollab.tasks.tasks import Tasks
+from graphcollab.tasks.tasks import TaskFields, Tasks
 
 __all__ = ["ANIMALS_VEHICLES", "CIFAR100_GROUPS", "FIVE_PAIRS", "disjoint_classes", "label_shift"]
 
@@ -80,7 +80,7 @@ def label_shift(
     val: Natural = 100,
     test: Natural | None = None,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Give every cluster of nodes samples of its own classes only.
 
@@ -139,7 +139,7 @@ def disjoint_classes(
     val: Natural = 100,
     test: Natural | None = None,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Draw classes for every cluster of nodes and deal all their samples to its nodes: a `label_shift` at random.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Real, Seed, checked
 from graphcollab.tasks._deal import Labelled, builder, pools_of
 from graphcollab.tasks.samples import Split
-from graphcollab.tasks.tasks import Tasks
+from graphcollab.tasks.tasks import TaskFields, Tasks
 
 __all__ = ["class_shards", "grouped_tasks", "shard_tasks"]
 
@@ -61,7 +61,8 @@ def shard_tasks(
     shard_size: Count | None = None,
     val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
     stratify: bool = True,
-    **kwargs: Any,
+    cluster: Tensor | None = None,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Draw K = M P / N non-IID tasks, each with samples of N of M classes.
 
@@ -77,6 +78,7 @@ def shard_tasks(
         classes_per_node: N. It must divide M, or a node could get a class twice.
         classes: The M classes used. Default: all that occur.
         shard_size: Samples of a shard. Default: all samples are dealt out.
+        cluster: True cluster of every node where it is known, [K].
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     many = len(classes)
@@ -95,7 +97,8 @@ def shard_tasks(
             members = order[p, left : left + classes_per_node].tolist()
             dealt.append((members, torch.cat([cut[m][int(shard_of_group[m, p])] for m in members])))
     labels = [[classes[m] for m in members] for members, _ in dealt]
-    return _with_tests(data, labels, [index for _, index in dealt], (val_fraction, seed, stratify), **kwargs)
+    held = val_fraction, seed, stratify
+    return _with_tests(data, labels, [index for _, index in dealt], held, cluster=cluster, **kwargs)
 
 
 @builder
@@ -109,7 +112,7 @@ def grouped_tasks(
     shard_size: Count | None = None,
     val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
     stratify: bool = True,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Split the classes at random into groups and give every group's task to several nodes (Fig. 4 of L2C).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from graphcollab.keyed import keyed_normal, keyed_uniform
 from graphcollab.settings import Count, Finite, Natural, NonNegative, Seed, checked
 from graphcollab.tasks._deal import assemble, builder, check_clusters, clusters_of
 from graphcollab.tasks.samples import Pool
-from graphcollab.tasks.tasks import Tasks
+from graphcollab.tasks.tasks import TaskFields, Tasks
 
 __all__ = ["linear_regression_tasks", "linear_regression_truth"]
 
@@ -39,7 +39,7 @@ def linear_regression_tasks(
     low: Finite = -10,
     high: Finite = 10,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     r"""Make the synthetic problem of adversarial clusters: linear regression with other coefficients in every cluster.
 
@@ -62,7 +62,7 @@ def linear_regression_tasks(
         noise: :math:`\sigma`, standard deviation of the noise.
         low: Smallest coefficient.
         high: Largest coefficient, at least ``low``.
-        kwargs: Fields of `Tasks`. ``loss`` and ``metric`` are the mean squared error unless given.
+        kwargs: ``names``, ``node_id``, and ``loss`` and ``metric``, which are the mean squared error unless given.
 
     Shapes:
         Inputs: [N, d]; targets: [N], for models with one output [B, 1] or [B].

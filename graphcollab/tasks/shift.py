@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
 from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_starts, num_classes, stored_apart
-from graphcollab.tasks.tasks import Tasks
+from graphcollab.tasks.tasks import TaskFields, Tasks
 
 __all__ = ["concept_shift", "covariate_shift", "label_permutations", "permuted_labels", "rotate", "rotation_shift"]
 
@@ -66,7 +66,7 @@ def covariate_shift(
     val: Natural = 100,
     test: Natural | None = None,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Change the inputs of every cluster of nodes in its own way; labels stay what they are.
 
@@ -105,7 +105,7 @@ def rotation_shift(
     test: Natural | None = None,
     seed: Seed = 0,
     fill: Finite | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Rotate the images of every cluster of nodes by its own angle, counter-clockwise; see `covariate_shift`.
 
@@ -134,7 +134,7 @@ def concept_shift(
     val: Natural = 100,
     test: Natural | None = None,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Give every cluster of nodes a dataset of its own, with labels of its own.
 
@@ -199,7 +199,7 @@ def permuted_labels(
     fraction: Share = 1.0,
     permutations: Tensor | None = None,
     seed: Seed = 0,
-    **kwargs: Any,
+    **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Give every cluster of nodes the whole dataset, with its labels permuted in the cluster's own way.
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from graphcollab.settings import Real, Seed, checked
+from graphcollab.settings import Real, Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks.samples import Pool, Split, hold_out
 
-__all__ = ["Samples", "Tasks"]
+__all__ = ["Samples", "TaskFields", "Tasks"]
 
-Samples = tuple[Any, Any] | Dataset[Any]
+Samples = tuple[Any, Any] | list[Any] | Dataset[Any]
 """A node's samples: a pair (inputs, targets) of arrays or tensors, or a torch ``Dataset`` of such pairs."""
+_OF_A_NODE = "a pair (inputs, targets) of arrays or tensors, or a torch Dataset of such pairs"
+Every: TypeAlias = Annotated[Sequence[Samples], f"{_OF_A_NODE}, for every node"]
+Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
+AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
+AnyMetric: TypeAlias = Literal["accuracy", "mse", "mae", "auc"] | Callable[..., Any]
+
+
+class TaskFields(TypedDict, total=False):
+    """What every builder takes besides its own arguments, see `Tasks`."""
+
+    names: Names | None
+    loss: AnyLoss
+    metric: AnyMetric
+    node_id: Tensor | None
 
 
 def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
@@ -31,9 +45,13 @@ def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
             raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
     else:
         pair = samples
-    inputs, targets = (torch.as_tensor(np.asarray(v) if isinstance(v, list) else v) for v in pair)
-    if len(inputs) != len(targets):
-        raise ValueError(f"{who} has {len(inputs)} inputs and {len(targets)} targets: each input needs one target")
+    try:
+        inputs, targets = (torch.as_tensor(np.asarray(v) if isinstance(v, list) else v) for v in pair)
+        sizes = len(inputs), len(targets)
+    except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
+        raise SettingError(who, _OF_A_NODE, samples) from error
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
     if inputs.is_floating_point() or inputs.dtype == torch.uint8:
         inputs = inputs.float()
     targets = targets.float() if targets.is_floating_point() else targets.long()
@@ -70,12 +88,15 @@ class Tasks:
     pools: Mapping[str, Pool] = field(repr=False)
     splits: Mapping[str, Split] = field(repr=False)
     names: tuple[str, ...] = ()
-    loss: str | Callable[..., Any] = "cross_entropy"
-    metric: str | Callable[..., Any] = "accuracy"
+    loss: AnyLoss = "cross_entropy"
+    metric: AnyMetric = "accuracy"
     node_id: Tensor | None = field(default=None, repr=False)
     cluster: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        given = () if self.names is None else check_setting("names", Names, self.names)
+        object.__setattr__(self, "names", tuple(map(str, given)))
+        check_settings(self)
         if callable(self.metric) and getattr(self.metric, "higher_is_better", None) is None:
             name = getattr(self.metric, "__name__", type(self.metric).__name__)
             raise ValueError(
@@ -88,10 +109,13 @@ class Tasks:
         count = self.splits["train"].num_nodes
         if count == 0:
             raise ValueError("tasks need at least one node, got none")
-        given = () if self.names is None else tuple(str(name) for name in self.names)
-        object.__setattr__(self, "names", given or tuple(f"node {k}" for k in range(count)))
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"node {k}" for k in range(count)))
         if self.node_id is None:
             object.__setattr__(self, "node_id", torch.arange(count))
+        for name, value in (("node_id", self.node_id), ("cluster", self.cluster)):
+            if value is not None and (value.shape != (count,) or value.is_floating_point()):
+                raise SettingError(name, f"a whole number for each of the {count} nodes, [{count}]", value)
         if len(self.names) != count or len(self.ids) != count:
             raise ValueError(f"{count} nodes have {len(self.names)} names and {len(self.ids)} ids: one each is needed")
         if len(set(self.names)) != count:
@@ -118,14 +142,15 @@ class Tasks:
     @checked
     def from_samples(
         cls,
-        train: Sequence[Any],
-        val: Sequence[Any] | None = None,
-        test: Sequence[Any] | None = None,
+        train: Every,
+        val: Every | None = None,
+        test: Every | None = None,
         *,
         val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
         seed: Seed = 0,
         stratify: bool = True,
-        **kwargs: Any,
+        cluster: Tensor | None = None,
+        **kwargs: Unpack[TaskFields],
     ) -> Tasks:
         """Build tasks from every node's own arrays or datasets.
 
@@ -136,12 +161,14 @@ class Tasks:
             val_fraction: Share of training samples set aside for validation when ``val`` is not given.
             seed: Seed of that draw.
             stratify: Whether it holds out some of every class; see `hold_out`.
-            kwargs: ``names``, ``loss``, ``metric``, ``node_id``, ``cluster``.
+            cluster: True cluster of every node where it is known, [K].
+            kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
         """
         if not len(train):
             raise ValueError("tasks need at least one node, got none")
         pools, splits = {}, {}
-        given = tuple(() if kwargs.get("names") is None else kwargs["names"])
+        named = kwargs.get("names")
+        given = () if named is None else tuple(map(str, named))
         names = given or [f"node {k}" for k in range(len(train))]
         if len(names) != len(train):
             raise ValueError(f"{len(train)} nodes have {len(names)} names: one each is needed")
@@ -150,14 +177,14 @@ class Tasks:
                 continue
             if len(samples) != len(train):
                 raise ValueError(f"{name!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
-            pairs = [_pair(s, f"{who!s} ({name})") for s, who in zip(samples, names, strict=True)]
+            pairs = [_pair(s, f"{who} ({name})") for s, who in zip(samples, names, strict=True)]
             shapes = {tuple(x.shape[1:]) for x, _ in pairs}
             if len(shapes) > 1:
                 raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
             bounds = torch.tensor([0, *(len(x) for x, _ in pairs)]).cumsum(0)
             pools[name] = Pool(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
             splits[name] = Split(name, torch.arange(int(bounds[-1])), bounds)
-        tasks = cls(pools, splits, **{**kwargs, "names": given})
+        tasks = cls(pools, splits, **cast(Any, {**kwargs, "names": given, "cluster": cluster}))
         return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
 
     @property

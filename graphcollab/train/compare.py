@@ -82,6 +82,8 @@ def compare(
         broken = None
         try:
             drawn = tasks(seed)
+            if not isinstance(drawn, Tasks):
+                raise TypeError(f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}")
             if int(drawn.sizes("test").sum()) == 0:
                 raise ValueError("compare needs test samples, and no node has any: give `test` to Tasks.from_samples")
             if len(every) > len(methods) and int(drawn.sizes("val").sum()) == 0:

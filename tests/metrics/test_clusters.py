@@ -129,5 +129,7 @@ def test_bad_inputs() -> None:
         recovered_clusters(TWO_TRIANGLES, weight, 4)
     with pytest.raises(ValueError, match=r"got \[2, 7\] and \[6\]"):
         adjusted_rand_index(TWO_TRIANGLES, weight[:6], torch.zeros(6))
+    with pytest.raises(TypeError, match=r"^adjusted_rand_index\(\) has no argument 'num_cluster'; did you mean"):
+        adjusted_rand_index(TWO_TRIANGLES, weight, torch.zeros(6), num_cluster=2)
     with pytest.raises(ValueError, match=r"node_id must be \[K\] = \[6\], got \[3\]"):
         recovered_clusters(TWO_TRIANGLES, weight, 6, node_id=torch.arange(3))

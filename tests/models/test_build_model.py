@@ -89,6 +89,6 @@ def test_a_cnn_refuses_what_is_not_an_image(name: str) -> None:
 
 
 def test_small_images_are_told_what_to_do() -> None:
-    with pytest.raises(ValueError, match="4 with 'same'"):
+    with pytest.raises(ValueError, match="16 x 16 are needed with 'valid', 4 x 4 with 'same'"):
         build_model("fedavg_cnn", (1, 8, 8), 10)
     assert build_model("fedavg_cnn", (1, 8, 8), 10, padding="same")(torch.zeros(1, 1, 8, 8)).shape == (1, 10)

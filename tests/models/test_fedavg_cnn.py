@@ -45,9 +45,7 @@ def test_children_are_named_and_images_need_not_be_square() -> None:
 def test_smallest_image(padding: Any, smallest: int) -> None:
     assert fedavg_cnn((1, smallest, smallest), 2, padding)(torch.zeros(1, 1, smallest, smallest)).shape == (1, 2)
     less = smallest - 1
-    with pytest.raises(
-        ValueError, match=rf"\({less}, {less}\) pixels are too small .* padding='{padding}', .*{smallest} "
-    ):
+    with pytest.raises(ValueError, match=rf"^fedavg_cnn: images of \({less}, {less}\) .* too small; {smallest} x "):
         fedavg_cnn((1, less, less), 2, padding)
 
 

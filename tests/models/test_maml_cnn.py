@@ -53,9 +53,10 @@ def test_children_are_named_and_images_need_not_be_square() -> None:
     ("arguments", "message"),
     [
         ({"input_shape": (0, 84, 84)}, "at least 1"),
+        ({"input_shape": (15, 15)}, "^maml_cnn reads images"),
         ({"num_classes": 0}, "at least 1"),
         ({"channels": 0}, "at least 1"),
-        ({"input_shape": (3, 15, 15)}, r"images of \(15, 15\) pixels are too small .* 16 with 'same'"),
+        ({"input_shape": (3, 15, 15)}, r"^maml_cnn: images of \(15, 15\) pixels are too small; 16 x 16 are needed$"),
         ({"norm": "layer"}, "'group' or 'batch', got 'layer'"),
     ],
 )

@@ -106,7 +106,7 @@ def test_backends_agree(norm: Any) -> None:
         ({"input_shape": (0, 32, 32)}, "at least 1"),
         ({"num_classes": 0}, "at least 1"),
         ({"width": 0}, "at least 1"),
-        ({"input_shape": (3, 7, 7)}, r"images of \(7, 7\) pixels are too small; three poolings need 8"),
+        ({"input_shape": (3, 7, 7)}, r"images of \(7, 7\) pixels are too small; 8 x 8 are needed"),
         ({"input_shape": (3, 32, 7)}, "too small"),
         ({"norm": "layer"}, "'group' or 'batch', got 'layer'"),
     ],

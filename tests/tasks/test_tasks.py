@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import typing
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import TensorDataset
 
-from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.datasets import LabelledArrays
+from graphcollab.engine.losses import NAMED
+from graphcollab.metrics import METRICS
+from graphcollab.settings import SettingError
+from graphcollab.tasks import Pool, Split, Tasks, class_clusters, shard_tasks
+from graphcollab.tasks.tasks import TaskFields
 
 
 def samples(count, start=0):
@@ -68,7 +74,7 @@ def test_select_keeps_everything_about_a_node():
     assert chosen.metric == "auc"
     for split in ("train", "val", "test"):
         assert torch.equal(chosen.splits[split].of(0), tasks.splits[split].of(2))
-    assert chosen.pools is tasks.pools
+    assert all(chosen.pools[name] is pool for name, pool in tasks.pools.items())
 
 
 def test_classes_of_every_node():
@@ -128,6 +134,48 @@ def test_names_become_text(names):
     tasks = Tasks.from_samples([(X, Y)] * 3, names=names)
     assert tasks.names == replace(tasks, names=names).names == ("0", "1", "2")
     assert all(type(name) is str for name in tasks.names)
+
+
+PAIRS = r"a pair \(inputs, targets\) of arrays or tensors, or a torch Dataset of such pairs"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tasks.from_samples([1, 2]), rf"train must be {PAIRS}, for every node, got \[1, 2\]"),
+        (lambda: Tasks.from_samples([(X, Y)], 3), rf"val must be {PAIRS}, for every node or None, got 3"),
+        (lambda: Tasks.from_samples([(1, 2)]), rf"node 0 \(train\) must be {PAIRS}, got \(1, 2\)"),
+        (lambda: Tasks.from_samples([("ab", Y)]), rf"node 0 \(train\) must be {PAIRS}, got \('ab'"),
+        (lambda: Tasks.from_samples([(X, Y, Y)]), "train must be"),
+        (lambda: Tasks.from_samples([[X, Y, Y]]), rf"node 0 \(train\) must be {PAIRS}, got "),
+        (lambda: Tasks.from_samples([(X, Y)], names=3), "names must be a sequence of names or None, got 3"),
+        (lambda: Tasks({"p": PAIR}, {"train": ONE}, names="ab"), "names must be a sequence of names, got 'ab'"),
+        (lambda: Tasks({"p": PAIR}, {"train": ONE}, loss=3), "loss must be .*'bce' or a function, got 3"),
+        (lambda: Tasks.from_samples([(X, Y)], metric="x"), "metric must be 'accuracy', .* or a function, got 'x'"),
+        (lambda: Tasks.from_samples([(X, Y)], cluster=[0]), r"cluster must be a Tensor or None, got \[0\]"),
+        (lambda: Tasks.from_samples([(X, Y)], cluster=X[:, 0]), r"cluster must be a whole number for each of the 1 n"),
+        (lambda: Tasks.from_samples([(X, Y)], node_id=torch.tensor(7)), r"node_id must be .* each of the 1 n"),
+    ],
+)  # fmt: skip
+def test_a_message_names_the_argument_what_it_must_be_and_the_value(make, message):
+    with pytest.raises(SettingError, match=message):
+        make()
+
+
+def test_unknown_arguments_are_refused_in_the_name_of_the_builder():
+    data = LabelledArrays("made", X, Y, X, Y, ("a", "b"))
+    with pytest.raises(TypeError, match=r"^class_clusters\(\) has no argument 'losss'; did you mean 'loss'"):
+        class_clusters(data, losss="x")
+    with pytest.raises(TypeError, match=r"^from_samples\(\) has no argument 'zz'; it takes train, .* cluster, names, "):
+        Tasks.from_samples([(X, Y)], zz=1)
+    with pytest.raises(SettingError, match="cluster must be a Tensor or None, got 'x'"):
+        shard_tasks(data, 1, 1, cluster="x")
+
+
+def test_losses_and_metrics_that_have_a_name_may_be_given():
+    hints = typing.get_type_hints(TaskFields)
+    for name, known in (("loss", NAMED), ("metric", METRICS)):
+        assert set(typing.get_args(typing.get_args(hints[name])[0])) == set(known)
 
 
 def test_names_must_differ():

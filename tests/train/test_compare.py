@@ -338,6 +338,11 @@ def test_bad_arguments(case):
         go(nothing, **arguments)
 
 
+def test_a_function_that_makes_no_tasks_is_refused():
+    with pytest.raises(TypeError, match="tasks must be a function from a seed to Tasks, for seed 0 it made 3"):
+        go(lambda seed: 3, seeds=(0,))
+
+
 def test_missing_samples():
     with pytest.raises(ValueError, match="compare needs test samples"):
         go(lambda seed: Tasks.from_samples([(torch.zeros(4, 3), torch.zeros(4).long())] * 2))
