@@ -49,6 +49,7 @@ class Exchange(Exchanger):
     The route says who hears whom, with which weights, and who pays:
 
     - `AlongEdges`: nodes hear their neighbours, with the weigher's weights. `AtServer`: a server does the mixing.
+      `NeighborhoodMeans`: it averages over neighbours at work, for nodes at rest too.
     - `ThroughServer`: all nodes of a server get one average. Base, message and a are averaged alike, so with a server's
       step size s it is ``Exchange("x_start", "update", scale=s)``: from the mean of the models that the round began
       with.
