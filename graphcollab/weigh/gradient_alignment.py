@@ -68,14 +68,17 @@ class GradientAlignment(Weigher):
         domain: ``"box"`` or ``"simplex"``.
         sampling: Which pairs are compared in a round: one of these.
         batch_size: Samples in a batch.
-        start: Weights on the box at first.
+        start: Weights at first, on the box only. Default: 1.
         own: On the simplex, whether self-loops take part in the projection, with p = 0, as in the authors' code;
             otherwise, and on the box, they weigh nothing.
         part: Part of the model in which nodes meet at the midpoint, and whose gradients are compared; the rest is each
             node's own.
         switch: Rounds of ``"mixed"`` with the constant probability. The paper's is 0.2 % of all, 80 of its 40,000 (the
             authors' code: 800); the default is that.
-        decay: a.
+        decay: a of ``"time"`` and ``"mixed"``. Default: ½.
+
+    Raises:
+        ValueError: If ``start``, ``switch``, ``decay`` or ``own`` is given where it means nothing.
 
     Shapes:
         Reads ``x_start``; keeps ``edge_alignment`` [E], the weights, and ``pairs_compared``, the number of pairs so far
@@ -94,16 +97,26 @@ class GradientAlignment(Weigher):
     domain: Literal["box", "simplex"] = "box"
     sampling: Literal["constant", "time", "mixed", "all"] = "constant"
     batch_size: Count = 128
-    start: Fraction = 1.0
+    start: Fraction | None = None
     part: str = "all"
     own: bool = False
-    switch: Natural = 80
-    decay: Positive = 0.5
+    switch: Natural | None = None
+    decay: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.own and self.domain != "simplex":
             raise ValueError("own=True gives a node's own model a share of the simplex: use domain='simplex' with it")
+        for name, of, where in (
+            ("start", "domain", ("box",)),
+            ("switch", "sampling", ("mixed",)),
+            ("decay", "sampling", ("time", "mixed")),
+        ):
+            if getattr(self, name) is not None and getattr(self, of) not in where:
+                raise ValueError(
+                    f"{name}={getattr(self, name):g} means nothing with {of}={getattr(self, of)!r}: leave it out, or "
+                    f"use {of}={' or '.join(map(repr, where))}"
+                )
 
     def init(self, data: Data, env: Env) -> Data:
         """Give every sender the same weight, unless an earlier phase has found weights."""
@@ -138,9 +151,10 @@ class GradientAlignment(Weigher):
         """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""
         if self.sampling == "all":
             return 1.0
-        if self.sampling == "constant" or (self.sampling == "mixed" and round_ <= self.switch):
+        switch = 80 if self.switch is None else self.switch
+        if self.sampling == "constant" or (self.sampling == "mixed" and round_ <= switch):
             return min(1.0, 2 / num_nodes)
-        return float(round_) ** -self.decay
+        return float(round_) ** -(self.decay or 0.5)
 
     def drawn(self, data: Data, env: Env) -> Tensor:
         """Return which edges join pairs that were drawn for the round, [E]; an edge and the one back always agree."""
@@ -187,7 +201,7 @@ class GradientAlignment(Weigher):
     def _first_weights(self, data: Data) -> Tensor:
         """Return the weights to begin with, [E]; on the simplex equal shares of all others."""
         sender, receiver = data.edge_index
-        weight = torch.full(sender.shape, self.start, dtype=data.x.dtype)
+        weight = torch.full(sender.shape, 1.0 if self.start is None else self.start, dtype=data.x.dtype)
         if self.domain == "box":
             return weight
         others = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes).clamp(min=1).to(weight.dtype)

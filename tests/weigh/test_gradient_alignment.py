@@ -72,7 +72,7 @@ def test_the_simplex_by_hand(points):
     # node 0 at μ_0 = (0, 0); products with others at their midpoints: p = ‖z - m‖² - ¼ ‖μ_0 - μ_j‖² = -¼ ‖μ_0 - μ_j‖²
     targets = [[[0.0, 0.0]], [[2.0, 0.0]], [[0.0, 4.0]]]
     x = [[0.0, 0.0], [2.0, 0.0], [0.0, 4.0]]
-    data = weighed(points, x, gamma=0.1, targets=targets, domain="simplex")
+    data = weighed(points, x, gamma=0.1, targets=targets, domain="simplex", start=None)
     sender, receiver = data.edge_index.tolist()
     matrix = dict(zip(zip(receiver, sender, strict=True), data.edge_weight.tolist(), strict=True))
     # row 0: (.5 - .1, .5 - .4) = (.4, .1), which the projection lifts by .25
@@ -293,6 +293,11 @@ def test_gradients_exist_a_chunk_at_a_time(points):
         ({"switch": -1}, "switch must be"),
         ({"switch": 2.5}, "switch must be"),
         ({"decay": 0.0}, "decay must be"),
+        ({"switch": 80}, "switch=80 means nothing with sampling='constant': .* sampling='mixed'"),
+        ({"switch": 0, "sampling": "time"}, "switch=0 means nothing with sampling='time'"),
+        ({"decay": 0.5}, "decay=0.5 means nothing with sampling='constant': .* sampling='time' or 'mixed'"),
+        ({"decay": 3.0, "sampling": "all"}, "decay=3 means nothing with sampling='all'"),
+        ({"start": 0.0, "domain": "simplex"}, "start=0 means nothing with domain='simplex': .* domain='box'"),
     ],
 )
 def test_it_refuses(settings, message):
