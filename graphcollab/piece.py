@@ -80,6 +80,11 @@ class Piece:
         return ()
 
     @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges, rather than through a server or not at all."""
+        return False
+
+    @property
     def beyond_edges(self) -> bool:
         """Whether connected nodes share more than what travels along edges (a server's average, common encoders)."""
         return False
@@ -169,11 +174,6 @@ class Exchanger(Piece, ABC):
     def part(self) -> str:
         """Part of the model that is mixed."""
         return "all"
-
-    @property
-    def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges, rather than through a server or not at all."""
-        return False
 
     @property
     def serves_start(self) -> bool:
