@@ -110,17 +110,20 @@ class Scene:
         """Return the scene with other fields."""
         return replace(self, **fields)  # type: ignore[arg-type]
 
-    def begin(self, method: Method | Phases, transport: Transport | None = None) -> tuple[Data, Env]:
+    def begin(
+        self, method: Method | Phases, transport: Transport | None = None, make: type[Plane] = Plane
+    ) -> tuple[Data, Env]:
         """Return the state before the first round and what pieces may use, in one process of a run.
 
         Args:
             method: What is to be played.
             transport: How processes meet. Default: one process owns all nodes.
+            make: The plane's class.
         """
         specs = [ParamSpec.from_module(module) for module in self.modules]
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)
-        plane = Plane(self.tasks.num_nodes, transport, kind)
+        plane = make(self.tasks.num_nodes, transport, kind)
         env = Env(engine, plane, self.seed, self.isolate, self.attend)
         method.check(self.tasks)
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
