@@ -52,7 +52,6 @@ class Field:
 
 
 TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is told all of them", "round")
-"""What a piece keeps that tells everybody the weights, which the receivers alone know otherwise."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -51,8 +51,7 @@ def check_planes(
 
     Raises:
         AssertionError: If something differs by more than rounding, a process has rows of other nodes, or was given
-            other rows than those of the senders that its nodes hear, each once, or asked for some beyond the round's
-            edges.
+            other rows than its nodes hear, each once, or a piece asked for rows beyond the round's edges.
     """
     scene = scene or Scene.small(embeds=method.embeds)
     alone, env = scene.play(method, rounds)
@@ -80,12 +79,7 @@ def check_planes(
 
 
 def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
-    """Return the data as a process may know it that owns some nodes: the rest is poisoned.
-
-    Args:
-        data: The graph.
-        fields: What the loop and the pieces declare.
-        nodes: The nodes that the process owns, [k].
+    """Return the data as a process may know it that owns some nodes, [k], by the declared fields: the rest is poisoned.
 
     Raises:
         AssertionError: If rows of other nodes are here, or edges of relations that only other receivers know, or two
@@ -168,13 +162,11 @@ class Watched(Plane):
         with self._asked(edge_index):
             return super().halo(rows, edge_index)
 
-    def at_data(
-        self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
-    ) -> Tensor:
+    def at_data(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
         """Send models to the nodes whose data they meet, and require that no others come."""
         index = rows.index.view(len(rows), -1)
         with self._asked(torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])):
-            return super().at_data(rows, answer, to)
+            return super().at_data(rows, *args, **kwargs)
 
     @contextmanager
     def _asked(self, edge_index: Tensor) -> Iterator[None]:

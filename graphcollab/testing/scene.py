@@ -14,12 +14,11 @@ from torch_geometric.data import Data
 from graphcollab.control import Attendance
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.method import Method
 from graphcollab.models import MLP, SplitModel
-from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.testing.claims import AnyMethod
 from graphcollab.testing.lockstep import poison
 from graphcollab.train import build_graph
 from graphcollab.transport import Transport
@@ -111,7 +110,7 @@ class Scene:
         return replace(self, **fields)  # type: ignore[arg-type]
 
     def begin(
-        self, method: Method | Phases, transport: Transport | None = None, make: type[Plane] = Plane
+        self, method: AnyMethod, transport: Transport | None = None, make: type[Plane] = Plane
     ) -> tuple[Data, Env]:
         """Return the state before the first round and what pieces may use, in one process of a run.
 
@@ -132,14 +131,14 @@ class Scene:
             data.x = data.x_init = data.x.held(plane.own)
         return method.start(data, env), env
 
-    def play(self, method: Method | Phases, rounds: int = 2) -> tuple[Data, Env]:
+    def play(self, method: AnyMethod, rounds: int = 2) -> tuple[Data, Env]:
         """Play some rounds from the beginning; return the state after them."""
         data, env = self.begin(method)
         for _ in range(rounds):
             data = method.play(data, env)
         return data, env
 
-    def models(self, method: Method | Phases, rounds: int = 2) -> Stacks:
+    def models(self, method: AnyMethod, rounds: int = 2) -> Stacks:
         """Play some rounds and return the models that nodes are judged by."""
         data, env = self.play(method, rounds)
         return method.models(data, env)
