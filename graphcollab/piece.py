@@ -17,7 +17,7 @@ from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
+__all__ = ["TOLD", "Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
 
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
@@ -49,6 +49,9 @@ class Field:
     def covers(self, name: str) -> bool:
         """Tell whether this is the declaration of a field of that name."""
         return name == self.name or (self.name.endswith("*") and name.startswith(self.name[:-1]))
+
+
+TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is told all of them", "round")
 
 
 @dataclass(frozen=True)

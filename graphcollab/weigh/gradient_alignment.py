@@ -127,7 +127,7 @@ class GradientAlignment(Weigher):
         free, receiver = self._free(data), data.edge_index[1]
         weight = weight.masked_fill(~free, 0).clamp(0, 1)
         if self.domain == "simplex":
-            rows = free.nonzero().flatten()
+            rows = (free & env.plane.known(receiver)).nonzero().flatten()
             weight = weight.index_copy(0, rows, project_simplex(weight[rows], receiver[rows], data.num_nodes))
         data.edge_weight = data.edge_alignment = weight
         data.pairs_compared = data.get("pairs_compared", 0)
@@ -142,8 +142,10 @@ class GradientAlignment(Weigher):
             data.edge_weight = data.edge_alignment
             return data
         pairs, pair = data.edge_index[:, edges].sort(0).values.unique(dim=1, return_inverse=True)
-        product = self._products(data, env, pairs).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        data.edge_weight = data.edge_alignment = self._step(data, edges, product[pair].to(data.x.dtype))
+        low, high = data.node_id[pairs]
+        pairs = torch.where(low > high, pairs.flip(0), pairs)  # the smaller node_id sends its gradient
+        product = self._products(data, env, pairs)[pair].to(data.x.dtype)
+        data.edge_weight = data.edge_alignment = self._step(data, env, edges, product)
         data.pairs_compared = data.pairs_compared + pairs.shape[1]
         return self._charge(data, env, pairs)
 
@@ -165,7 +167,7 @@ class GradientAlignment(Weigher):
         return keyed_uniform(env.seed, _PAIR_STREAM, low, high, data.round) < probability
 
     def _products(self, data: Data, env: Env, pairs: Tensor) -> Tensor:
-        """Return the inner products of pairs [2, M], float64 [M], a chunk of pairs at a time."""
+        """Return the inner products of pairs [2, M], float64 [M], at both ends; 0 for those that are not finite."""
         chunk = max(min(plan.chunk for plan in env.engine.plans) // 2, 1)
         seed = keyed_seed(env.seed, _BATCH_STREAM)
 
@@ -179,24 +181,27 @@ class GradientAlignment(Weigher):
             both = torch.cat([some, some.flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
             half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
             rows = Rows(data.x_start, both[0], both.T, half, self.part)
-            # the gradient of the first travels to the second, which tells the product
-            one, other = env.plane.tell(env.plane.at_data(rows, gradients), both[0], both[1]).chunk(2)
+            one, other = env.plane.at_data(rows, gradients).chunk(2)
+            one = env.plane.tell(one, some[0], some[1])
             products.append((one * other).sum(1, dtype=torch.float64))
-        return env.plane.tell(torch.cat(products).cpu(), pairs[1])
+        product = torch.cat(products).cpu().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        return env.plane.tell(product, pairs[1], pairs[0])
 
-    def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
-        """Return the weights after the step on some edges, [E]."""
+    def _step(self, data: Data, env: Env, edges: Tensor, product: Tensor) -> Tensor:
+        """Return the weights after the step on some edges, [E]; on the simplex known at receivers alone."""
         weight, (sender, receiver) = data.edge_alignment, data.edge_index
         moved = weight[edges] + self.gamma * product
         if self.domain == "box":
             return weight.index_copy(0, edges, moved.clamp(0, 1))
         there = (data.trains & data.serves)[sender] | (sender == receiver)
-        row = receives(edges, receiver, data.num_nodes)[receiver] & self._free(data)
+        known = env.plane.known(receiver)
+        row = receives(edges, receiver, data.num_nodes)[receiver] & self._free(data) & known
         moving = (row & there).nonzero().flatten()
         fixed = scatter(weight.double().masked_fill(~(row & ~there), 0), receiver, dim_size=data.num_nodes)
         target = weight.index_copy(0, edges, moved)[moving]
         rest = (1 - fixed).clamp(min=0)
-        return weight.index_copy(0, moving, project_simplex(target, receiver[moving], data.num_nodes, rest))
+        moved = project_simplex(target, receiver[moving], data.num_nodes, rest)
+        return weight.index_copy(0, moving, moved).masked_fill(~known, torch.nan)
 
     def _first_weights(self, data: Data) -> Tensor:
         """Return the weights to begin with, [E]; on the simplex equal shares of all others."""
@@ -220,7 +225,5 @@ class GradientAlignment(Weigher):
         sent = crossing_edges(data) & (data.edge_weight != 0)
         both = torch.cat([pairs, pairs.flip(0)], 1)
         beyond = ~torch.isin(both[0] * count + both[1], (sender * count + receiver)[sent])
-        data = env.plane.charge(data, both[0, beyond], width)
-        swap = data.node_id[pairs[0]] > data.node_id[pairs[1]]
-        first, second = torch.where(swap, pairs.flip(0), pairs)
-        return env.plane.charge(env.plane.charge(data, first, width), second, 1)
+        data = env.plane.charge(data, both[0, beyond], width, at=both[1, beyond])
+        return env.plane.charge(env.plane.charge(data, pairs[0], width), pairs[1], 1)

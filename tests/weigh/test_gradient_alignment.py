@@ -15,6 +15,8 @@ from graphcollab.methods import cga, cobo
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.testing import Scene
+from graphcollab.testing.lockstep import Lockstep
+from graphcollab.testing.planes import check_planes
 from graphcollab.typing import Env
 from graphcollab.weigh import GradientAlignment
 
@@ -303,3 +305,35 @@ def test_gradients_exist_a_chunk_at_a_time(points):
 def test_it_refuses(settings, message):
     with pytest.raises(ValueError, match=message):
         GradientAlignment(**settings)
+
+
+@pytest.mark.parametrize("domain", ["box", "simplex"])
+def test_of_a_pair_one_gradient_travels_and_one_number_comes_back(domain, monkeypatch):
+    told = []
+
+    class Spy(Lockstep):
+        def tell(self, values, owner, to=None):
+            if self.process == 0:
+                told.append((values[0].numel(), owner, to))
+            return super().tell(values, owner, to)
+
+    monkeypatch.setattr("graphcollab.testing.lockstep.Lockstep", Spy)
+    scene = Scene.small(sizes=(8, 9, 10, 8, 9, 10))
+    scene = scene.replace(tasks=scene.tasks.select(torch.tensor([5, 3, 4, 0, 2, 1])))
+    method = cobo(sampling="all", domain=domain).replace(exchange=LaplacianPull(scale=1e-6))
+    ids = scene.tasks.ids
+    check_planes(method, scene, rounds=1)
+    (width, first, second), (one, answering, asked) = (call for call in told if call[2] is not None)
+    assert (width, one) == (scene.begin(method)[0].x.part("all").shape[1], 1)
+    assert len(first) == 15
+    assert bool((ids[first] < ids[second]).all())
+    assert torch.equal(answering, second)
+    assert torch.equal(asked, first)
+
+
+def test_all_weights_are_known_to_all_where_a_piece_needs_them():
+    method = cobo()
+    scene = Scene.small()
+    data, _ = scene.play(method, 1)
+    assert torch.equal(data.edge_told, data.edge_weight)
+    assert [field.known_to for field in method.fields if field.name == "edge_told"] == ["public"]
