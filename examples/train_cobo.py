@@ -83,7 +83,8 @@ def contestants(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     make["fomo"] = partial(methods.fomo, samples=min(5, total - 1), **one)
     make["cga"] = partial(methods.cga, momentum=0.0, **step)
     for name, kind in SAMPLINGS.items():
-        make[name] = partial(methods.cobo, sampling=kind, switch=args.switch, decay=args.decay, **step)
+        falls = {"time": {"decay": args.decay}, "mixed": {"decay": args.decay, "switch": args.switch}}.get(kind, {})
+        make[name] = partial(methods.cobo, sampling=kind, **falls, **step)
     make["oracle"] = partial(methods.fedavg, within="cluster", **one)
     wanted = args.methods or [name for name in make if name not in {"ifca_redrawn", *SAMPLINGS} or name == "cobo"]
     if unknown := sorted(set(wanted) - set(make)):

@@ -49,7 +49,7 @@ class Playable(ABC):
     @property
     def along_edges(self) -> bool:
         """Whether models travel along the graph's edges; where they do not, a run needs none."""
-        return any(piece.along_edges for piece in self.walk() if isinstance(piece, Exchanger))
+        return any(piece.along_edges for piece in self.walk())
 
     @property
     def beyond_edges(self) -> bool:

@@ -17,7 +17,7 @@ from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
+__all__ = ["TOLD", "Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
 
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
@@ -51,6 +51,9 @@ class Field:
         return name == self.name or (self.name.endswith("*") and name.startswith(self.name[:-1]))
 
 
+TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is told all of them", "round")
+
+
 @dataclass(frozen=True)
 class Piece:
     """A piece of a method: settings, checked against their annotations, and what it keeps from round to round.
@@ -78,6 +81,11 @@ class Piece:
     def needs(self) -> tuple[str, ...]:
         """Splits that every node must have samples in."""
         return ()
+
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges, rather than through a server or not at all."""
+        return False
 
     @property
     def beyond_edges(self) -> bool:
@@ -169,11 +177,6 @@ class Exchanger(Piece, ABC):
     def part(self) -> str:
         """Part of the model that is mixed."""
         return "all"
-
-    @property
-    def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges, rather than through a server or not at all."""
-        return False
 
     @property
     def serves_start(self) -> bool:

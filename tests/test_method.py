@@ -226,6 +226,14 @@ def test_slots_are_played_in_order():
     assert "x_start" not in after
 
 
+def test_every_piece_may_say_that_models_travel_along_edges():
+    class Visits(Fit):
+        along_edges = True
+
+    assert Method("m", Visits()).along_edges
+    assert not Method("m", Fit()).along_edges
+
+
 @dataclass(frozen=True)
 class FitAndNote(Fit):
     """A local update that keeps something of every kind."""

@@ -55,7 +55,7 @@ def test_mixing_is_the_same_at_every_receiver(owners):
     torch.testing.assert_close(alone, dense @ rows)
     for nodes, found in zip(owners, many, strict=True):
         torch.testing.assert_close(found, alone[nodes], rtol=1e-12, atol=1e-12)
-    for nodes, moved in zip(owners, meeting.moved[0], strict=True):
+    for nodes, moved in zip(owners, (fetches[0] for fetches in meeting.moved), strict=True):
         heard = edges[0][torch.isin(edges[1], nodes)].unique()
         assert moved.tolist() == heard[~torch.isin(heard, nodes)].tolist(), "each remote sender once, and nobody else"
 

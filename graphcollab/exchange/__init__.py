@@ -2,7 +2,7 @@
 
 from graphcollab.exchange.exchange import Exchange, LaplacianPull
 from graphcollab.exchange.route import AlongEdges, Route, Ways
-from graphcollab.exchange.servers import AtServer, Served, ThroughCenters, ThroughServer
+from graphcollab.exchange.servers import AtServer, NeighborhoodMeans, Served, ThroughCenters, ThroughServer
 from graphcollab.exchange.unmixed import NoExchange, PrototypeAverage, Receive
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "AtServer",
     "Exchange",
     "LaplacianPull",
+    "NeighborhoodMeans",
     "NoExchange",
     "PrototypeAverage",
     "Receive",

@@ -15,7 +15,7 @@ from torch_geometric.utils import scatter
 from graphcollab.device import beside
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.ops import laplacian_bound, laplacian_radius
-from graphcollab.piece import Exchanger, Field
+from graphcollab.piece import TOLD, Exchanger, Field
 from graphcollab.settings import Buffers, NonNegative, Positive
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
@@ -49,6 +49,7 @@ class Exchange(Exchanger):
     The route says who hears whom, with which weights, and who pays:
 
     - `AlongEdges`: nodes hear their neighbours, with the weigher's weights. `AtServer`: a server does the mixing.
+      `NeighborhoodMeans`: it averages over neighbours at work, for nodes at rest too.
     - `ThroughServer`: all nodes of a server get one average. Base, message and a are averaged alike, so with a server's
       step size s it is ``Exchange("x_start", "update", scale=s)``: from the mean of the models that the round began
       with.
@@ -189,7 +190,7 @@ class LaplacianPull(Exchange):
     with :math:`x^0` the models at the round's start and x those after the local step of size η. The step is stable if
     :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
     :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run whose step is outside that bound warns, once, with
-    the number. Nodes that are late or away pull at nobody.
+    the number. Nodes that are late or away pull at nobody. Until then everybody is told all weights: λ is the graph's.
 
     Args:
         scale: ηρ.
@@ -206,6 +207,7 @@ class LaplacianPull(Exchange):
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("pull_warned", "scalar", "whether the warning about the step size has been given"),
+        TOLD,
     )
 
     def init(self, data: Data, env: Env) -> Data:
@@ -227,7 +229,8 @@ class LaplacianPull(Exchange):
         if data.pull_warned:
             return data
         sender, receiver = data.edge_index
-        known = env.plane.tell(data.edge_weight, receiver)
+        data = copy.copy(data)
+        data.edge_told = known = env.plane.tell(data.edge_weight, receiver)
         if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
             return data
         weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0)
@@ -242,7 +245,6 @@ class LaplacianPull(Exchange):
             RuntimeWarning,
             stacklevel=2,
         )
-        data = copy.copy(data)
         data.pull_warned = True
         return data
 

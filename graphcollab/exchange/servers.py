@@ -23,7 +23,16 @@ from graphcollab.relation import Relation
 from graphcollab.settings import Incomplete
 from graphcollab.typing import Env
 
-__all__ = ["SERVER", "AtServer", "Served", "ThroughCenters", "ThroughServer", "connect_servers", "places"]
+__all__ = [
+    "SERVER",
+    "AtServer",
+    "NeighborhoodMeans",
+    "Served",
+    "ThroughCenters",
+    "ThroughServer",
+    "connect_servers",
+    "places",
+]
 
 SERVER = Field("server", "relation", "every node's link to its server; a node that is alone has none")
 
@@ -49,32 +58,14 @@ def places(server: Relation) -> Tensor:
 
 @dataclass(frozen=True)
 class AtServer(AlongEdges):
-    r"""Models are mixed along the graph's edges, but at a server that all of them go up to.
+    """Models are mixed along the graph's edges, but at a server that all of them go up to.
 
     The server knows the weights, so a node sends its model once, whoever is to hear it, and gets one mixture back.
     Nodes at work (those that both train and serve) pay for both, if they have a neighbour; edges cost nothing.
-
-    Args:
-        for_rest: Nodes at rest get a mixture too, and are judged by it. All are weighted means over the nodes S at work
-
-            .. math::
-                x_i \leftarrow \frac{\sum_{j \in S} w_{ij} x_j}{\sum_{j \in S} w_{ij}}
-
-            with the node itself among them where it has a self-loop, and a node of whose neighbours none is at work
-            keeps its model. Nodes with the same neighbours and weights share a mean: it is computed once, so their
-            models are equal bit for bit, and what is computed grows with the number of different neighbourhoods and not
-            with that of edges.
     """
-
-    for_rest: bool = False
 
     keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
     travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and a mixture down"
-
-    @property
-    def serves_rest(self) -> bool:
-        """What the setting says."""
-        return self.for_rest
 
     def init(self, data: Data, env: Env) -> Data:
         """Connect every node that may have neighbours to the server."""
@@ -84,10 +75,23 @@ class AtServer(AlongEdges):
         """Nodes at work that have neighbours."""
         return data.trains & data.serves & has_neighbors(data)
 
+
+@dataclass(frozen=True)
+class NeighborhoodMeans(AtServer):
+    r"""A server that knows the graph gives every node, also one at rest, the mean of its neighbours at work, S.
+
+    .. math::
+        x_i \leftarrow \frac{\sum_{j \in S} w_{ij} x_j}{\sum_{j \in S} w_{ij}}
+
+    The node itself is among them where it has a self-loop, and a node of whose neighbours none is at work keeps its
+    model. Nodes with the same neighbours and weights share a mean: it is computed once, so their models are equal bit
+    for bit, and what is computed grows with the number of different neighbourhoods and not with that of edges.
+    """
+
+    serves_rest: ClassVar[bool] = True
+
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """Return the edges; for nodes at rest too, those of one node of every neighbourhood."""
-        if not self.for_rest:
-            return super().ways(data, pulls)
+        """Return the edges of one node of every neighbourhood."""
         sender, receiver = data.edge_index
         share, keeps = self.shares(data, pulls)
         group = _alike(data, share)
@@ -97,8 +101,6 @@ class AtServer(AlongEdges):
         return Ways(edges, share[speaks], len(first), group, keeps)
 
     def _weights(self, data: Data, pulls: bool) -> tuple[Tensor, Tensor | None]:
-        if not self.for_rest:
-            return super()._weights(data, pulls)
         sender, receiver = data.edge_index
         weight = data.edge_weight.masked_fill(~(data.trains & data.serves)[sender], 0)
         total = scatter(weight, receiver, dim_size=data.num_nodes)

@@ -72,6 +72,11 @@ class Fit(LocalSteps, Local):
         Field("fit_step", "per_node", "optimiser steps taken", "phase", "owner"),
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.first_view and self.views is None:
+            raise ValueError("first_view=True takes the first of several views: give Fit views=Views(...), or leave it")
+
     @property
     def embeds(self) -> bool:  # type: ignore[override]
         """Whether the objective reads latents."""

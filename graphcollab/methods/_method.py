@@ -85,23 +85,25 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
         TypeError: If an argument is documented nowhere.
     """
     kinds, known = get_type_hints(Training, include_extras=True), {**USUAL, **defaults}
+    said = {name: hint.__forward_arg__ for name, hint in Training.__annotations__.items()}
     if defaults.get("epochs"):
-        kinds["epochs"] = Count
+        kinds["epochs"], said["epochs"] = Count, "Count"
     shared = dict(SHARED)
     for piece in pieces:
         shared |= {name: text for name, text in entries(piece).items() if name not in (*kinds, "part", "buffers")}
-    names, left_out = Training.__annotations__, () if "epochs" in defaults else ("epochs", "steps")
+    left_out = () if "epochs" in defaults else ("epochs", "steps")
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
-        *own, last = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
+        *own, last = signature.parameters.values()
         training: dict[str, Any] = {}
         if last.kind is last.VAR_KEYWORD:
             training = {name: known[name] for name in kinds if name not in left_out}
             first = [
-                last.replace(name=name, kind=last.KEYWORD_ONLY, default=default, annotation=names[name].__forward_arg__)
+                last.replace(name=name, kind=last.KEYWORD_ONLY, default=default, annotation=said[name])
                 for name, default in training.items()
             ]
-            function.__dict__["__signature__"] = inspect.Signature([*first, *own])
+            function.__dict__["__signature__"] = signature.replace(parameters=[*first, *own])
             function.__annotations__ |= {name: kinds[name] for name in training}
         check = checked(function)
 

@@ -28,8 +28,8 @@ def cobo(
     domain: Literal["box", "simplex"] = "box",
     own: bool = False,
     sampling: Literal["constant", "time", "mixed", "all"] = "constant",
-    switch: Natural = 80,
-    decay: Positive = 0.5,
+    switch: Natural | None = None,
+    decay: Positive | None = None,
     smoothness: NonNegative = 0.0,
     part: str = "all",
     buffers: Buffers = "keep",
@@ -58,7 +58,7 @@ def cobo(
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
         own: On the simplex only: a node's own model has a weight, so it may listen to nobody, as in the authors' code.
         sampling: Which pairs are compared in a round, see `GradientAlignment`; ``"constant"`` is algorithm 1.
-        decay: How fast the probability falls with ``"time"`` and ``"mixed"``; the paper's is 1.
+        decay: How fast the probability falls with ``"time"`` and ``"mixed"``; ½ by default, the paper's is 1.
         smoothness: L of the losses, where it is known, for the warning about the step size.
         part: Part of the model that is compared and pulled.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Unpack
 
-from graphcollab.exchange import AtServer, Exchange
+from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, Weights, fit, method
 from graphcollab.rewire import Encoder, TaskPeers, sample_nodes
@@ -57,6 +57,6 @@ def flt(
         "flt",
         local=fit(training),
         weigh=SampleCounts() if weights == "counts" else Uniform(),
-        exchange=Exchange(part=part, buffers=buffers, route=AtServer(for_rest=True)),
+        exchange=Exchange(part=part, buffers=buffers, route=NeighborhoodMeans()),
         rewire=TaskPeers(encoder, centers, reduce, threshold, window, groups, sample_nodes(fraction)),
     )

@@ -15,13 +15,13 @@ from graphcollab.weigh import (
     AugmentBags,
     BestPeers,
     CosineUpdates,
-    Metric,
     PeerWeights,
     SampleCounts,
     Similarity,
     SimilarityWeights,
     as_similarity,
 )
+from graphcollab.weigh.similarity import SimilarityLike
 
 __all__ = ["dac", "oracle", "panm", "pens", "random_peers"]
 
@@ -29,7 +29,7 @@ __all__ = ["dac", "oracle", "panm", "pens", "random_peers"]
 @method(AdaptivePeers, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def dac(
     *,
-    metric: Metric = "cosine_weights",
+    metric: SimilarityLike = "cosine_weights",
     samples: Count = 5,
     tau: Positive = 30.0,
     scale: Literal["minmax"] | None = "minmax",
@@ -71,7 +71,7 @@ def dac(
 @method(NeighborBag, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def panm(
     *,
-    metric: Metric | None = None,
+    metric: SimilarityLike | None = None,
     neighbors: Count = 5,
     samples: Count = 5,
     explore_rounds: Count = 50,
@@ -118,7 +118,7 @@ def panm(
 @method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def pens(
     *,
-    metric: Metric = "inverse_loss",
+    metric: SimilarityLike = "inverse_loss",
     samples: Count = 5,
     chosen: Count = 2,
     explore_rounds: Count = 50,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.keyed import keyed_order
-from graphcollab.piece import Rewiring
+from graphcollab.piece import TOLD, Field, Rewiring
 from graphcollab.settings import Natural, Share
 from graphcollab.typing import Env
 
@@ -25,10 +26,12 @@ class ApplyTransform(Rewiring):
     """Apply a transform of the graph after the exchange of every round, or of one.
 
     Args:
-        transform: Any PyG transform; it may read all weights.
+        transform: Any PyG transform; it may read all weights, which everybody is told.
         at: Index of the one round, from 0 at the method's start; 10 acts after eleven rounds, as ``t == T_0`` in the
             L2C paper. None: every round.
     """
+
+    keeps: ClassVar[tuple[Field, ...]] = (TOLD,)
 
     transform: BaseTransform
     at: Natural | None = None
@@ -38,7 +41,7 @@ class ApplyTransform(Rewiring):
         if self.at is not None and data.round - data.phase_start != self.at:
             return data
         data = copy.copy(data)
-        data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
+        data.edge_told = data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
         transformed: Data = self.transform(data)
         return transformed
 

@@ -34,7 +34,7 @@ class Meeting:
 
     def __init__(self, owners: Sequence[Tensor]) -> None:
         self.owners = owners
-        self.moved: list[list[Tensor]] = []  # for every fetch and process, the remote nodes whose rows it got
+        self.moved: list[list[Tensor]] = [[] for _ in owners]  # per process and fetch, the remote nodes it got rows of
         self.told: Exception | None = None  # what all processes have raised where they met
         self.failure: BaseException | None = None  # the first; all processes raise it
         self.barrier = threading.Barrier(len(owners))
@@ -108,6 +108,7 @@ class Lockstep(Transport):
             raise ValueError(f"process {self.process} owns {self.nodes.tolist()} and has rows of {nodes.tolist()}")
         if bool(self.here(wanted).any()) or len(wanted.unique()) < len(wanted):
             raise ValueError(f"process {self.process} asks for {wanted.tolist()} and owns {self.nodes.tolist()}")
+        self.meeting.moved[self.process].append(wanted)
         fetched: Tensor = _Fetch.apply(rows, nodes, wanted, self)
         return fetched
 
@@ -146,8 +147,6 @@ class _Fetch(torch.autograd.Function):
         ctx.lockstep, ctx.nodes, ctx.wanted = lockstep, nodes, wanted
         meeting = lockstep.meeting
         posted = meeting.exchange(lockstep.process, "fetch", (rows.detach(), nodes, wanted))
-        if lockstep.process == 0:
-            meeting.moved.append([asked for _, _, asked in posted])
         out = rows.new_empty(len(wanted), *rows.shape[1:])
         for p, (some, known, _) in enumerate(posted):
             taken = lockstep.owner[wanted] == p

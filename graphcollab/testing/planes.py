@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.state import LOOP
+from graphcollab.engine import Rows
+from graphcollab.method import Method
+from graphcollab.phases import Phases
 from graphcollab.piece import Field
+from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.testing.claims import TOLERANCE, AnyMethod, close, require
 from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
 from graphcollab.testing.scene import Scene
+from graphcollab.transport import Halo
+from graphcollab.typing import Env
 
 __all__ = ["OWNERS", "check_planes", "hide"]
 
@@ -42,23 +50,23 @@ def check_planes(
         tolerance: By how much values may differ, relative to the greatest (or to one, if that is less).
 
     Raises:
-        AssertionError: If something differs by more than rounding, a process has rows of other nodes, or was given rows
-            of nodes that none of its own may hear.
+        AssertionError: If something differs by more than rounding, a process has rows of other nodes, or was given
+            other rows than its nodes hear, each once, or a piece asked for rows beyond the round's edges.
     """
     scene = scene or Scene.small(embeds=method.embeds)
     alone, env = scene.play(method, rounds)
     fields = [*LOOP, *method.fields]
+    watched = watch(method)
 
-    def play(transport: Lockstep) -> tuple[Data, Stacks, Tensor]:
-        data, own_env = scene.begin(method, transport)
-        senders = _may_hear(method, data, transport.nodes)
+    def play(transport: Lockstep) -> tuple[Data, Stacks]:
+        data, own_env = scene.begin(watched, transport, Watched)
         data = hide(data, fields, transport.nodes)
         for _ in range(rounds):
-            data = hide(method.play(data, own_env), fields, transport.nodes)
-        return data, method.models(data, own_env), senders
+            data = hide(watched.play(data, own_env), fields, transport.nodes)
+        return data, method.models(data, own_env)
 
     found, meeting = in_lockstep(owners, play)
-    for p, (nodes, (data, judged, senders)) in enumerate(zip(meeting.owners, found, strict=True)):
+    for nodes, (data, judged) in zip(meeting.owners, found, strict=True):
         _same_models(alone.x, data.x, nodes, "models", tolerance)
         _same_models(method.models(alone, env), judged, nodes, "models that nodes are judged by", tolerance)
         require(torch.equal(alone.edge_index, data.edge_index), "processes have other edges than one process has")
@@ -68,18 +76,10 @@ def check_planes(
         close(one, many, "train_loss", tolerance)
         for name in ("bytes_sent", "messages_sent", "bad_step", "trains", "serves", "isolated"):
             close(alone[name].double(), data[name].double(), name, tolerance)
-        given = torch.cat([moved[p] for moved in meeting.moved]) if meeting.moved else nodes[:0]
-        strange = given[~torch.isin(given, senders)].tolist()
-        require(not strange, f"the owner of {nodes.tolist()} was given rows of {strange}, whom none of them may hear")
 
 
 def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
-    """Return the data as a process may know it that owns some nodes: the rest is poisoned.
-
-    Args:
-        data: The graph.
-        fields: What the loop and the pieces declare.
-        nodes: The nodes that the process owns, [k].
+    """Return the data as a process may know it that owns some nodes, [k], by the declared fields: the rest is poisoned.
 
     Raises:
         AssertionError: If rows of other nodes are here, or edges of relations that only other receivers know, or two
@@ -131,12 +131,56 @@ def _only_rows_of(value: object, nodes: Tensor, name: str) -> None:
         raise AssertionError(f"{name!r} is declared to be rows, and is a {type(value).__name__}")
 
 
-def _may_hear(method: AnyMethod, data: Data, nodes: Tensor) -> Tensor:
-    """Return all nodes that some may hear: along edges, or along those that may be drawn."""
-    if method.finds_peers and "allowed" not in data:
-        return torch.arange(data.num_nodes)
-    edges = [data.edge_index, *([data.allowed.edge_index] if "allowed" in data else [])]
-    return torch.cat([edge[0, torch.isin(edge[1], nodes)] for edge in edges])
+class Watching(Method):
+    """A method that tells a `Watched` plane the edges with which it starts, or begins a round."""
+
+    def start(self, data: Data, env: Env) -> Data:
+        """Create what the pieces keep; nodes may hear along the edges that are there."""
+        cast(Watched, env.plane).edges = data.edge_index
+        return super().start(data, env)
+
+    def play(self, data: Data, env: Env) -> Data:
+        """Play one round; nodes may hear along its edges."""
+        cast(Watched, env.plane).edges = data.edge_index
+        return super().play(data, env)
+
+
+def watch(method: AnyMethod) -> AnyMethod:
+    """Return the method, with every phase `Watching`."""
+    if isinstance(method, Phases):
+        return replace(method, method=watch(method.method), next=watch(method.next))
+    return Watching(**vars(method))
+
+
+class Watched(Plane):
+    """A plane of `Lockstep` that lets pieces ask for rows along the round's edges only, and for each row once."""
+
+    edges: Tensor  # the round's, [2, E], as `Watching` says
+
+    def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
+        """Return what owned receivers hear, and require that it is that."""
+        with self._asked(edge_index):
+            return super().halo(rows, edge_index)
+
+    def at_data(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
+        """Send models to the nodes whose data they meet, and require that no others come."""
+        index = rows.index.view(len(rows), -1)
+        with self._asked(torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])):
+            return super().at_data(rows, *args, **kwargs)
+
+    @contextmanager
+    def _asked(self, edge_index: Tensor) -> Iterator[None]:
+        transport = cast(Lockstep, self.transport)
+        nodes, moved = transport.nodes.tolist(), transport.meeting.moved[transport.process]
+        sender, receiver = edge_index[:, edge_index[0] != edge_index[1]]
+        beyond = ~torch.isin(sender * self.count + receiver, self.edges[0] * self.count + self.edges[1])
+        strange = torch.stack([sender, receiver], 1)[beyond].tolist()
+        require(not strange, f"rows were asked for along {strange}, which are no edges of the round")
+        before = len(moved)
+        yield
+        given = torch.cat([sender[:0], *moved[before:]]).sort().values.tolist()
+        heard = sender[transport.here(receiver) & ~transport.here(sender)].unique().tolist()
+        require(given == heard, f"the owner of {nodes} was given rows of {given}, and its nodes hear {heard}")
 
 
 def _same_models(alone: Stacks, own: Stacks, nodes: Tensor, what: str, tolerance: float) -> None:

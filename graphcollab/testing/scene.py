@@ -14,12 +14,11 @@ from torch_geometric.data import Data
 from graphcollab.control import Attendance
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.method import Method
 from graphcollab.models import MLP, SplitModel
-from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.testing.claims import AnyMethod
 from graphcollab.testing.lockstep import poison
 from graphcollab.train import build_graph
 from graphcollab.transport import Transport
@@ -110,17 +109,20 @@ class Scene:
         """Return the scene with other fields."""
         return replace(self, **fields)  # type: ignore[arg-type]
 
-    def begin(self, method: Method | Phases, transport: Transport | None = None) -> tuple[Data, Env]:
+    def begin(
+        self, method: AnyMethod, transport: Transport | None = None, make: type[Plane] = Plane
+    ) -> tuple[Data, Env]:
         """Return the state before the first round and what pieces may use, in one process of a run.
 
         Args:
             method: What is to be played.
             transport: How processes meet. Default: one process owns all nodes.
+            make: The plane's class.
         """
         specs = [ParamSpec.from_module(module) for module in self.modules]
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)
-        plane = Plane(self.tasks.num_nodes, transport, kind)
+        plane = make(self.tasks.num_nodes, transport, kind)
         env = Env(engine, plane, self.seed, self.isolate, self.attend)
         method.check(self.tasks)
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
@@ -129,14 +131,14 @@ class Scene:
             data.x = data.x_init = data.x.held(plane.own)
         return method.start(data, env), env
 
-    def play(self, method: Method | Phases, rounds: int = 2) -> tuple[Data, Env]:
+    def play(self, method: AnyMethod, rounds: int = 2) -> tuple[Data, Env]:
         """Play some rounds from the beginning; return the state after them."""
         data, env = self.begin(method)
         for _ in range(rounds):
             data = method.play(data, env)
         return data, env
 
-    def models(self, method: Method | Phases, rounds: int = 2) -> Stacks:
+    def models(self, method: AnyMethod, rounds: int = 2) -> Stacks:
         """Play some rounds and return the models that nodes are judged by."""
         data, env = self.play(method, rounds)
         return method.models(data, env)

@@ -20,7 +20,6 @@ from graphcollab.weigh.similarity import (
     CosineWeights,
     DistanceKernel,
     InverseLoss,
-    Metric,
     Similarity,
     as_similarity,
 )
@@ -42,7 +41,6 @@ __all__ = [
     "InverseLoss",
     "KeepWeights",
     "LearnedLogits",
-    "Metric",
     "Metropolis",
     "NoWeights",
     "PeerWeights",

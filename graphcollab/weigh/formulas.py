@@ -120,7 +120,7 @@ class SimilarityWeights(Weigher):
         Reads ``edge_score`` or ``edge_prior`` [E] (self-loops' values are ignored); writes ``edge_weight`` [E].
 
     Raises:
-        ValueError: If there is no such field, or a value is above 1 with τ, or negative (priors) or not finite without.
+        ValueError: If there is no such field, or a value is not finite, above 1 with τ, or negative without (priors).
 
     Example:
         >>> data = Data(num_nodes=3, edge_index=torch.tensor([[0, 1, 2], [0, 0, 0]]))
@@ -184,21 +184,21 @@ class SimilarityWeights(Weigher):
                 "DAC), or weigh by SampleCounts()"
             )
         value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
-        if self.tau is not None:
-            if bool((value > 1 + 1e-9).any()):
-                raise ValueError(
-                    f"SimilarityWeights with tau weighs by cosines, which are at most 1, got a similarity of "
-                    f"{float(value.max()):g}: use CosineWeights() or CosineUpdates(), or weigh without tau"
-                )
-            return value
-        value = value.clamp(min=0) if self.reads_scores else value
-        bad = ~((value >= 0) & value.isfinite())
+        if self.tau is None and self.reads_scores:
+            value = value.clamp(min=0)
+        bad = ~(value.isfinite() & (value >= (0 if self.tau is None else -torch.inf)))
         if bool(bad.any()):
             edge = int(bad.nonzero()[0])
             sender, receiver = data.edge_index[:, edge].tolist()
+            wanted = "finite values that are not negative" if self.tau is None else "finite values"
             raise ValueError(
-                f"weights by similarity need finite values that are not negative, got {float(value[edge]):g} for edge "
-                f"{edge} ({sender} -> {receiver}); clip them, for instance with values.clamp(min=0)"
+                f"weights by similarity need {wanted}, got {float(value[edge]):g} for edge {edge} ({sender} -> "
+                f"{receiver}); replace them, for instance by values.nan_to_num(0).clamp(min=0)"
+            )
+        if self.tau is not None and bool((value > 1 + 1e-9).any()):
+            raise ValueError(
+                f"SimilarityWeights with tau weighs by cosines, which are at most 1, got a similarity of "
+                f"{float(value.max()):g}: use CosineWeights() or CosineUpdates(), or weigh without tau"
             )
         return value
 

@@ -68,14 +68,17 @@ class GradientAlignment(Weigher):
         domain: ``"box"`` or ``"simplex"``.
         sampling: Which pairs are compared in a round: one of these.
         batch_size: Samples in a batch.
-        start: Weights on the box at first.
+        start: Weights at first, on the box only. Default: 1.
         own: On the simplex, whether self-loops take part in the projection, with p = 0, as in the authors' code;
             otherwise, and on the box, they weigh nothing.
         part: Part of the model in which nodes meet at the midpoint, and whose gradients are compared; the rest is each
             node's own.
         switch: Rounds of ``"mixed"`` with the constant probability. The paper's is 0.2 % of all, 80 of its 40,000 (the
             authors' code: 800); the default is that.
-        decay: a.
+        decay: a of ``"time"`` and ``"mixed"``. Default: ½.
+
+    Raises:
+        ValueError: If ``start``, ``switch``, ``decay`` or ``own`` is given where it means nothing.
 
     Shapes:
         Reads ``x_start``; keeps ``edge_alignment`` [E], the weights, and ``pairs_compared``, the number of pairs so far
@@ -94,16 +97,26 @@ class GradientAlignment(Weigher):
     domain: Literal["box", "simplex"] = "box"
     sampling: Literal["constant", "time", "mixed", "all"] = "constant"
     batch_size: Count = 128
-    start: Fraction = 1.0
+    start: Fraction | None = None
     part: str = "all"
     own: bool = False
-    switch: Natural = 80
-    decay: Positive = 0.5
+    switch: Natural | None = None
+    decay: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.own and self.domain != "simplex":
             raise ValueError("own=True gives a node's own model a share of the simplex: use domain='simplex' with it")
+        for name, of, where in (
+            ("start", "domain", ("box",)),
+            ("switch", "sampling", ("mixed",)),
+            ("decay", "sampling", ("time", "mixed")),
+        ):
+            if getattr(self, name) is not None and getattr(self, of) not in where:
+                raise ValueError(
+                    f"{name}={getattr(self, name):g} means nothing with {of}={getattr(self, of)!r}: leave it out, or "
+                    f"use {of}={' or '.join(map(repr, where))}"
+                )
 
     def init(self, data: Data, env: Env) -> Data:
         """Give every sender the same weight, unless an earlier phase has found weights."""
@@ -114,7 +127,7 @@ class GradientAlignment(Weigher):
         free, receiver = self._free(data), data.edge_index[1]
         weight = weight.masked_fill(~free, 0).clamp(0, 1)
         if self.domain == "simplex":
-            rows = free.nonzero().flatten()
+            rows = (free & env.plane.known(receiver)).nonzero().flatten()
             weight = weight.index_copy(0, rows, project_simplex(weight[rows], receiver[rows], data.num_nodes))
         data.edge_weight = data.edge_alignment = weight
         data.pairs_compared = data.get("pairs_compared", 0)
@@ -129,8 +142,10 @@ class GradientAlignment(Weigher):
             data.edge_weight = data.edge_alignment
             return data
         pairs, pair = data.edge_index[:, edges].sort(0).values.unique(dim=1, return_inverse=True)
-        product = self._products(data, env, pairs).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        data.edge_weight = data.edge_alignment = self._step(data, edges, product[pair].to(data.x.dtype))
+        low, high = data.node_id[pairs]
+        pairs = torch.where(low > high, pairs.flip(0), pairs)  # the smaller node_id sends its gradient
+        product = self._products(data, env, pairs)[pair].to(data.x.dtype)
+        data.edge_weight = data.edge_alignment = self._step(data, env, edges, product)
         data.pairs_compared = data.pairs_compared + pairs.shape[1]
         return self._charge(data, env, pairs)
 
@@ -138,9 +153,10 @@ class GradientAlignment(Weigher):
         """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""
         if self.sampling == "all":
             return 1.0
-        if self.sampling == "constant" or (self.sampling == "mixed" and round_ <= self.switch):
+        switch = 80 if self.switch is None else self.switch
+        if self.sampling == "constant" or (self.sampling == "mixed" and round_ <= switch):
             return min(1.0, 2 / num_nodes)
-        return float(round_) ** -self.decay
+        return float(round_) ** -(self.decay or 0.5)
 
     def drawn(self, data: Data, env: Env) -> Tensor:
         """Return which edges join pairs that were drawn for the round, [E]; an edge and the one back always agree."""
@@ -151,7 +167,7 @@ class GradientAlignment(Weigher):
         return keyed_uniform(env.seed, _PAIR_STREAM, low, high, data.round) < probability
 
     def _products(self, data: Data, env: Env, pairs: Tensor) -> Tensor:
-        """Return the inner products of pairs [2, M], float64 [M], a chunk of pairs at a time."""
+        """Return the inner products of pairs [2, M], float64 [M], at both ends; 0 for those that are not finite."""
         chunk = max(min(plan.chunk for plan in env.engine.plans) // 2, 1)
         seed = keyed_seed(env.seed, _BATCH_STREAM)
 
@@ -165,29 +181,32 @@ class GradientAlignment(Weigher):
             both = torch.cat([some, some.flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
             half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
             rows = Rows(data.x_start, both[0], both.T, half, self.part)
-            # the gradient of the first travels to the second, which tells the product
-            one, other = env.plane.tell(env.plane.at_data(rows, gradients), both[0], both[1]).chunk(2)
+            one, other = env.plane.at_data(rows, gradients).chunk(2)
+            one = env.plane.tell(one, some[0], some[1])
             products.append((one * other).sum(1, dtype=torch.float64))
-        return env.plane.tell(torch.cat(products).cpu(), pairs[1])
+        product = torch.cat(products).cpu().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        return env.plane.tell(product, pairs[1], pairs[0])
 
-    def _step(self, data: Data, edges: Tensor, product: Tensor) -> Tensor:
-        """Return the weights after the step on some edges, [E]."""
+    def _step(self, data: Data, env: Env, edges: Tensor, product: Tensor) -> Tensor:
+        """Return the weights after the step on some edges, [E]; on the simplex known at receivers alone."""
         weight, (sender, receiver) = data.edge_alignment, data.edge_index
         moved = weight[edges] + self.gamma * product
         if self.domain == "box":
             return weight.index_copy(0, edges, moved.clamp(0, 1))
         there = (data.trains & data.serves)[sender] | (sender == receiver)
-        row = receives(edges, receiver, data.num_nodes)[receiver] & self._free(data)
+        known = env.plane.known(receiver)
+        row = receives(edges, receiver, data.num_nodes)[receiver] & self._free(data) & known
         moving = (row & there).nonzero().flatten()
         fixed = scatter(weight.double().masked_fill(~(row & ~there), 0), receiver, dim_size=data.num_nodes)
         target = weight.index_copy(0, edges, moved)[moving]
         rest = (1 - fixed).clamp(min=0)
-        return weight.index_copy(0, moving, project_simplex(target, receiver[moving], data.num_nodes, rest))
+        moved = project_simplex(target, receiver[moving], data.num_nodes, rest)
+        return weight.index_copy(0, moving, moved).masked_fill(~known, torch.nan)
 
     def _first_weights(self, data: Data) -> Tensor:
         """Return the weights to begin with, [E]; on the simplex equal shares of all others."""
         sender, receiver = data.edge_index
-        weight = torch.full(sender.shape, self.start, dtype=data.x.dtype)
+        weight = torch.full(sender.shape, 1.0 if self.start is None else self.start, dtype=data.x.dtype)
         if self.domain == "box":
             return weight
         others = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes).clamp(min=1).to(weight.dtype)
@@ -206,7 +225,5 @@ class GradientAlignment(Weigher):
         sent = crossing_edges(data) & (data.edge_weight != 0)
         both = torch.cat([pairs, pairs.flip(0)], 1)
         beyond = ~torch.isin(both[0] * count + both[1], (sender * count + receiver)[sent])
-        data = env.plane.charge(data, both[0, beyond], width)
-        swap = data.node_id[pairs[0]] > data.node_id[pairs[1]]
-        first, second = torch.where(swap, pairs.flip(0), pairs)
-        return env.plane.charge(env.plane.charge(data, first, width), second, 1)
+        data = env.plane.charge(data, both[0, beyond], width, at=both[1, beyond])
+        return env.plane.charge(env.plane.charge(data, pairs[0], width), pairs[1], 1)

@@ -19,10 +19,10 @@ from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops.by_receiver import by_receiver
 from graphcollab.piece import Piece
-from graphcollab.settings import Buffers, Fraction, Positive, checked
+from graphcollab.settings import Buffers, Fraction, Positive, checked, look_up
 from graphcollab.typing import Env
 
-__all__ = ["CosineUpdates", "CosineWeights", "DistanceKernel", "InverseLoss", "Metric", "Similarity", "as_similarity"]
+__all__ = ["CosineUpdates", "CosineWeights", "DistanceKernel", "InverseLoss", "Similarity", "as_similarity"]
 
 LEAST = 1e-12  # distances and losses below it count as this much, so that their inverses are finite
 
@@ -237,12 +237,12 @@ class InverseLoss(Similarity):
         return torch.where(loss.isfinite(), 1 / loss.clamp(min=self.eps), 0.0)
 
 
-Metric: TypeAlias = Literal["inverse_loss", "cosine_weights", "cosine_updates", "inverse_distance"] | Similarity
+SimilarityLike: TypeAlias = Literal["inverse_loss", "cosine_weights", "cosine_updates", "inverse_distance"] | Similarity
 """A similarity metric, or the name of one."""
 
 
 @checked
-def as_similarity(metric: Metric, part: str = "all") -> Similarity:
+def as_similarity(metric: str | Similarity, part: str = "all") -> Similarity:
     """Return a similarity metric, as it is, or by name with its default settings, of a part (losses: whole models)."""
     if isinstance(metric, Similarity):
         return metric
@@ -252,7 +252,7 @@ def as_similarity(metric: Metric, part: str = "all") -> Similarity:
         "cosine_updates": CosineUpdates(part=part),
         "inverse_distance": DistanceKernel("inverse", part),
     }
-    return named[metric]
+    return look_up("similarity", metric, named)
 
 
 def width(data: Data, part: str, stack: int = 0) -> int:

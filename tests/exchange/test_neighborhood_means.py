@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.exchange import AtServer, Exchange
+from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Env
 
 ENV = Env(None, Plane(), 0)
-MEANS = Exchange(route=AtServer(for_rest=True))
+MEANS = Exchange(route=NeighborhoodMeans())
 
 
 def graph(rows, edges, weight=None):
@@ -140,4 +140,4 @@ def test_weight_gradient_of_those_that_hear_nobody_is_zero():
 
 def test_refusals():
     with pytest.raises(ValueError, match="buffers must be 'keep' or 'average', got 'drop'"):
-        Exchange(buffers="drop", route=AtServer(for_rest=True))
+        Exchange(buffers="drop", route=NeighborhoodMeans())

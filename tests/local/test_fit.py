@@ -107,6 +107,11 @@ def test_an_optimiser_by_name_or_class():
         Fit(optimizer=torch.optim.LBFGS)
 
 
+def test_the_first_view_is_one_of_several():
+    with pytest.raises(ValueError, match=r"first_view=True .* views=Views"):
+        Fit(first_view=True)
+
+
 def blank_second(views):
     """Take the second half of the samples, which is the second view, away."""
     first, second = views.chunk(2)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import pytest
@@ -121,3 +122,14 @@ def test_steps_instead_of_epochs(points, make):
     method = make(steps=2, lr=0.5, weight_decay=0.0)
     data, env = points([[[8.0]] * 3]).begin(method)
     assert method.play(data, env).x.part("all").flatten().tolist() == [6.0]
+
+
+def test_the_signature_says_what_is_allowed():
+    signature = inspect.signature(fedavg)
+    assert signature.return_annotation == "Method"
+    assert {name: signature.parameters[name].annotation for name in ("epochs", "steps")} == {
+        "epochs": "Count",
+        "steps": "Count | None",
+    }
+    with pytest.raises(ValueError, match="epochs must be a whole number of at least 1, got None"):
+        fedavg(epochs=None)

@@ -18,7 +18,7 @@ from graphcollab.piece import Field, Weigher
 from graphcollab.plane import in_step
 from graphcollab.relation import Relation
 from graphcollab.testing import Scene
-from graphcollab.testing.lockstep import in_lockstep
+from graphcollab.testing.lockstep import Lockstep, in_lockstep
 from graphcollab.testing.planes import OWNERS, check_planes, hide
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import quick
@@ -147,6 +147,39 @@ def test_what_only_others_know_is_poisoned():
 def test_rows_of_others_are_found():
     with pytest.raises(AssertionError, match="'hoard' has 6 rows, this process owns 3 nodes"):
         check_planes(methods.dpsgd().replace(weigh=Hoard()))
+
+
+@dataclass(frozen=True)
+class MeetsAll(Weigher):
+    """Compares all pairs, whoever hears whom."""
+
+    def weights(self, data, env):
+        x, every = data.x.part("all"), torch.arange(data.num_nodes)
+        env.plane.distances(x, x, torch.cartesian_prod(every, every).T)
+        return torch.full_like(data.edge_weight, 0.5)
+
+
+@pytest.mark.parametrize("edge_index", [None, torch.cat([PARTS, PARTS.flip(0)], 1)])
+def test_who_hears_others_than_those_drawn_is_found(edge_index):
+    method = methods.random_peers(samples=1)
+    scene = scene_of(method, edge_index=edge_index)
+    check_planes(method, scene)
+    with pytest.raises(AssertionError, match="which are no edges of the round"):
+        check_planes(method.replace(weigh=MeetsAll()), scene)
+
+
+class Generous(Lockstep):
+    """Brings a row that nobody asked for."""
+
+    def fetch(self, rows, nodes, wanted):
+        others = (~self.here(torch.arange(len(self.owner)))).nonzero().flatten()
+        return super().fetch(rows, nodes, others)[: len(wanted)]
+
+
+def test_who_is_given_more_rows_than_its_nodes_hear_is_found(monkeypatch):
+    monkeypatch.setattr("graphcollab.testing.lockstep.Lockstep", Generous)
+    with pytest.raises(AssertionError, match=r"was given rows of \[1, 2, 5\], and its nodes hear \[1\]"):
+        check_planes(methods.dpsgd(), scene_of(methods.dpsgd(), edge_index=torch.tensor([[1, 0], [0, 1]])))
 
 
 def state(**fields):

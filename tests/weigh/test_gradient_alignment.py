@@ -15,6 +15,8 @@ from graphcollab.methods import cga, cobo
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.testing import Scene
+from graphcollab.testing.lockstep import Lockstep
+from graphcollab.testing.planes import check_planes
 from graphcollab.typing import Env
 from graphcollab.weigh import GradientAlignment
 
@@ -72,7 +74,7 @@ def test_the_simplex_by_hand(points):
     # node 0 at μ_0 = (0, 0); products with others at their midpoints: p = ‖z - m‖² - ¼ ‖μ_0 - μ_j‖² = -¼ ‖μ_0 - μ_j‖²
     targets = [[[0.0, 0.0]], [[2.0, 0.0]], [[0.0, 4.0]]]
     x = [[0.0, 0.0], [2.0, 0.0], [0.0, 4.0]]
-    data = weighed(points, x, gamma=0.1, targets=targets, domain="simplex")
+    data = weighed(points, x, gamma=0.1, targets=targets, domain="simplex", start=None)
     sender, receiver = data.edge_index.tolist()
     matrix = dict(zip(zip(receiver, sender, strict=True), data.edge_weight.tolist(), strict=True))
     # row 0: (.5 - .1, .5 - .4) = (.4, .1), which the projection lifts by .25
@@ -293,8 +295,45 @@ def test_gradients_exist_a_chunk_at_a_time(points):
         ({"switch": -1}, "switch must be"),
         ({"switch": 2.5}, "switch must be"),
         ({"decay": 0.0}, "decay must be"),
+        ({"switch": 80}, "switch=80 means nothing with sampling='constant': .* sampling='mixed'"),
+        ({"switch": 0, "sampling": "time"}, "switch=0 means nothing with sampling='time'"),
+        ({"decay": 0.5}, "decay=0.5 means nothing with sampling='constant': .* sampling='time' or 'mixed'"),
+        ({"decay": 3.0, "sampling": "all"}, "decay=3 means nothing with sampling='all'"),
+        ({"start": 0.0, "domain": "simplex"}, "start=0 means nothing with domain='simplex': .* domain='box'"),
     ],
 )
 def test_it_refuses(settings, message):
     with pytest.raises(ValueError, match=message):
         GradientAlignment(**settings)
+
+
+@pytest.mark.parametrize("domain", ["box", "simplex"])
+def test_of_a_pair_one_gradient_travels_and_one_number_comes_back(domain, monkeypatch):
+    told = []
+
+    class Spy(Lockstep):
+        def tell(self, values, owner, to=None):
+            if self.process == 0:
+                told.append((values[0].numel(), owner, to))
+            return super().tell(values, owner, to)
+
+    monkeypatch.setattr("graphcollab.testing.lockstep.Lockstep", Spy)
+    scene = Scene.small(sizes=(8, 9, 10, 8, 9, 10))
+    scene = scene.replace(tasks=scene.tasks.select(torch.tensor([5, 3, 4, 0, 2, 1])))
+    method = cobo(sampling="all", domain=domain).replace(exchange=LaplacianPull(scale=1e-6))
+    ids = scene.tasks.ids
+    check_planes(method, scene, rounds=1)
+    (width, first, second), (one, answering, asked) = (call for call in told if call[2] is not None)
+    assert (width, one) == (scene.begin(method)[0].x.part("all").shape[1], 1)
+    assert len(first) == 15
+    assert bool((ids[first] < ids[second]).all())
+    assert torch.equal(answering, second)
+    assert torch.equal(asked, first)
+
+
+def test_all_weights_are_known_to_all_where_a_piece_needs_them():
+    method = cobo()
+    scene = Scene.small()
+    data, _ = scene.play(method, 1)
+    assert torch.equal(data.edge_told, data.edge_weight)
+    assert [field.known_to for field in method.fields if field.name == "edge_told"] == ["public"]

@@ -373,7 +373,7 @@ def test_a_loss_of_zero_and_one_that_is_not_finite(scene):
         (lambda: DistanceKernel(-1.0), "sigma must be 'median', 'inverse' or a positive finite number, got -1.0"),
         (lambda: CosineUpdates(alpha=1.5), "alpha must be a number of at least 0 and at most 1, got 1.5"),
         (lambda: CosineUpdates(alpha=float("nan")), "got nan"),
-        (lambda: as_similarity("Inverse-Los"), "metric must be 'inverse_loss', .* or a Similarity, got 'Inverse-Los'"),
+        (lambda: as_similarity("Inverse-Los"), "unknown similarity 'Inverse-Los'; did you mean 'inverse_loss'"),
     ],
 )
 def test_refusals(make, message):
@@ -396,5 +396,5 @@ def test_by_name():
     assert as_similarity("cosine_weights", part="head") == CosineWeights("head")
     assert as_similarity("inverse_loss", part="head") == InverseLoss()
     for wrong in (CosineUpdates, 3):
-        with pytest.raises(ValueError, match=r"metric must be .* or a Similarity"):
+        with pytest.raises(ValueError, match=r"metric must be a string or a Similarity"):
             as_similarity(wrong)

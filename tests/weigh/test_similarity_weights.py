@@ -118,6 +118,11 @@ def test_tau_must_be_a_positive_number(tau):
 def test_only_cosines_are_weighed():
     with pytest.raises(ValueError, match=r"cosines, which are at most 1, got a similarity of 3"):
         SimilarityWeights("alike", 30.0).weights(graph([math.nan, 3.0]), None)
+    for wrong in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match=rf"finite values, got {wrong:g} for edge 2 \(2 -> 0\)"):
+            SimilarityWeights("alike", 30.0).weights(graph([math.nan, 0.5, wrong]), None)
+    with pytest.raises(ValueError, match=r"finite values that are not negative, got nan for edge 2 \(2 -> 0\)"):
+        SimilarityWeights("alike").weights(graph([math.nan, 0.5, math.nan]), None)
     with pytest.raises(ValueError, match="needs `edge_score`"):
         SimilarityWeights("alike", 30.0).weights(Data(num_nodes=1, edge_index=torch.tensor([[0], [0]])), None)
 
