@@ -62,7 +62,7 @@ def main() -> None:
     draw: Any = partial(linear_regression_tasks, nodes)
     model: Any = partial(Linear, 10, 1)
     if args.shift != "regression":
-        digits, few = load_dataset("digits"), {"train": 20, "val": 10}
+        digits, few = load_dataset("digits"), dict[str, Any](train=20, val=10)
         model = partial(build_model, "mlp", digits.input_shape, digits.num_classes)
         draw = partial(label_shift, digits, FIVE_PAIRS, nodes, **few)
         if args.shift == "rotation":

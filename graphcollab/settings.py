@@ -230,7 +230,7 @@ def _hints(of: Callable[..., Any]) -> Mapping[str, Any]:
     hints = typing.get_type_hints(of, include_extras=True)
     for hint in list(hints.values()):  # also the entries of **kwargs: Unpack[...]
         if typing.get_origin(hint) is typing.Unpack:
-            hints |= _hints(typing.get_args(hint)[0])
+            hints = {**_hints(typing.get_args(hint)[0]), **hints}
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not ClassVar}
 
 

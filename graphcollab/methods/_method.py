@@ -104,6 +104,7 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
                 for name, default in training.items()
             ]
             function.__dict__["__signature__"] = signature.replace(parameters=[*first, *own])
+            del function.__annotations__[last.name]  # some methods take fewer
             function.__annotations__ |= {name: kinds[name] for name in training}
         check = checked(function)
 
