@@ -10,7 +10,6 @@ import functools
 import inspect
 import math
 import numbers
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -37,8 +36,6 @@ __all__ = [
     "check_setting",
     "check_settings",
     "checked",
-    "checked_with",
-    "documented",
     "look_up",
 ]
 
@@ -188,41 +185,6 @@ def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
         nearest = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown {kind} {name!r}; did you mean {nearest!r}? Known: {', '.join(known)}{also}")
     return known[name]
-
-
-def entries(of: Callable[..., Any]) -> dict[str, str]:
-    """Return what a docstring says of each of its arguments."""
-    listed = re.search(r"\nArgs:\n(.*?)(?:\n\n|\Z)", f"\n{inspect.getdoc(of) or ''}", re.S)
-    found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", listed[1] if listed else "", re.M)
-    return {name: re.sub(r"\n {8}", "\n", text) for name, text in found}
-
-
-def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:
-    """Return a docstring that lists all arguments in the signature's order, those it leaves out as ``shared`` has them.
-
-    A TypeError says which argument is documented in neither.
-    """
-    if not function.__doc__:  # python -OO
-        return None
-    headed = r"\n\n(?=(?:Args|Returns|Shapes|Raises|Example):\n)"
-    about, *sections = re.split(headed, inspect.cleandoc(function.__doc__))
-    known, listed = {**shared, **entries(function)}, ["Args:"]
-    for name in inspect.signature(function).parameters:
-        if name not in known:
-            raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
-        listed.append(f"    {name}: " + known[name].replace("\n", "\n        "))
-    return "\n\n".join([about, "\n".join(listed), *(one for one in sections if not one.startswith("Args:"))]) + "\n"
-
-
-def checked_with(shared: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return what makes functions check their arguments, and documents those that they have in common."""
-
-    def make(function: Callable[P, R]) -> Callable[P, R]:
-        wrapper = checked(function)
-        wrapper.__doc__ = documented(function, shared)
-        return wrapper
-
-    return make
 
 
 @functools.cache

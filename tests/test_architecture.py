@@ -14,7 +14,7 @@ PACKAGE = "graphcollab"
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
     ("typing", "settings", "checks", "device", "files", "threads", "_torchvision", "_version", "param_spec"),
-    ("stack", "relation", "transport", "keyed"),
+    ("stack", "relation", "transport", "keyed", "documentation"),
     ("piece",),
     ("tasks",),
     ("datasets", "models", "engine", "ops"),

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, get_type_hints
 
+from graphcollab.documentation import documented, entries
 from graphcollab.engine import RowOptimizer, as_row_optimizer
 from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.settings import Buffers, Count, Momentum, NonNegative, checked, documented, entries
+from graphcollab.settings import Buffers, Count, Momentum, NonNegative, checked
 from graphcollab.stop import EarlyStopping
 from graphcollab.weigh import PeerWeights
 

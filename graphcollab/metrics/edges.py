@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.settings import checked_with
+from graphcollab.documentation import checked_with
 
 __all__ = ["SHARED", "Graph", "Graphs", "check_edges", "measure", "pair_weights"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence, Sized
 
 from torch import Tensor
 
+from graphcollab.documentation import checked_with
 from graphcollab.metrics.edges import SHARED
-from graphcollab.settings import checked_with
 from graphcollab.train import Comparison
 
 MISSING = "–"

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from graphcollab.documentation import checked_with
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import checked_with
 from graphcollab.tasks.samples import Pool, Split
 from graphcollab.tasks.tasks import Tasks
 
