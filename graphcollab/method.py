@@ -174,6 +174,7 @@ class Method(Playable):
             data = self._learn(data, env)
         for observer in env.observers:
             observer.after_mixing(copy.copy(data), env)
+            observer.after_learning(self, copy.copy(data), env)
         data = self.rewire(dismiss(self.stop.after(data, env), before, began, env), env)
         data = end_round(data, fields, self.judge.reads, last, ~began.trains)
         if data.edge_index is not edge_index:

@@ -17,11 +17,12 @@ from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["TOLD", "Exchanger", "Field", "Judge", "Local", "Piece", "Rewiring", "Stop", "Weigher"]
+__all__ = ["TOLD", "Exchanger", "Field", "Judge", "Local", "Origin", "Piece", "Rewiring", "Stop", "Weigher"]
 
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
 Audience: TypeAlias = Literal["public", "owner", "receiver", "ends"]
+Origin: TypeAlias = Literal["computed", "learned", "kept"]
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,22 @@ class Local(Piece, ABC):
 class Weigher(Piece):
     """Base of the weigh slot: what every edge weighs."""
 
+    settling: ClassVar[int] = 20
+    """Rounds after which weights that are learned, and start equal, should differ if they ever do."""
+
     @property
     def learns(self) -> bool:
         """Whether `learn` is to be called after the exchange."""
         return False
+
+    @property
+    def origin(self) -> Origin:
+        """Where weights come from.
+
+        They are ``"computed"`` anew in every round; ``"learned"`` in steps from round to round, so that a run says so
+        where they have come to tell nodes nothing; or ``"kept"`` as an earlier phase has left them.
+        """
+        return "learned" if self.learns else "computed"
 
     @property
     def reads_scores(self) -> bool:
@@ -168,6 +181,15 @@ class Weigher(Piece):
         """Step on the weigher's own parameters, given ∂L_i/∂w_ij of the validation losses for every edge, [E]."""
         return data
 
+    def inspect(self, data: Data, env: Env) -> Mapping[str, Tensor]:
+        """Return what there is to be said of how weights came about, by name, for `WatchWeights` to keep.
+
+        Values are one per node, [K], or one for all, []. A name is a kind, or a kind, a slash and what it is of, as in
+        ``code_norm`` and ``force/decay``; figures have one panel for each kind. It is called at the end of a round,
+        after `learn`, and only where somebody watches.
+        """
+        return {}
+
 
 @dataclass(frozen=True)
 class Exchanger(Piece, ABC):
@@ -195,6 +217,11 @@ class Exchanger(Piece, ABC):
     def at_server(self, data: Data) -> Tensor | None:
         """Return who sends to a server in this round, [K]; None if models travel along edges."""
         return None
+
+    def shares(self, data: Data) -> Tensor:
+        """Return what every edge weighs in this round, [E], without the exchange's step size: 0 if it is not in use."""
+        weight: Tensor = data.edge_weight
+        return weight
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part]."""

@@ -103,6 +103,10 @@ class Receive(Exchanger):
         data, ways = self._receive(data, env)
         return _NEIGHBORS.charge(data, env, ways, data.received.shape[1])
 
+    def shares(self, data: Data) -> Tensor:
+        """Return what every edge weighs in this round, [E]: nothing where it joins a node to itself."""
+        return _NEIGHBORS.shares(data)[0]
+
     def _receive(self, data: Data, env: Env) -> tuple[Data, Ways]:
         """Return the data with what has been received, and the ways it took."""
         sent = data.x.part(self.part)

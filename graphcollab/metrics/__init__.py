@@ -19,11 +19,13 @@ from graphcollab.metrics.traffic import (
     server_graph,
     similarity_by_cluster,
 )
+from graphcollab.metrics.weight_spread import WeightSpread, weight_spread
 
 __all__ = [
     "METRICS",
     "Metric",
     "PairedDifference",
+    "WeightSpread",
     "accuracy",
     "adjusted_rand_index",
     "as_metric",
@@ -46,4 +48,5 @@ __all__ = [
     "similarity_by_cluster",
     "summarize",
     "weight_by_overlap",
+    "weight_spread",
 ]

@@ -9,6 +9,7 @@ from graphcollab.report.curves import accuracy_curves, merge_curves, similarity_
 from graphcollab.report.figures import comparison_figures, latent_figure, save_figure, weight_by_overlap_figure
 from graphcollab.report.graph_tables import peer_table, weight_table
 from graphcollab.report.heatmaps import contact_heatmap, weight_heatmaps
+from graphcollab.report.own_weight_curves import own_weight_curves
 from graphcollab.report.results_json import results_json
 from graphcollab.report.tables import budget_table, paired_table, results_table, time_to_table
 
@@ -19,6 +20,7 @@ __all__ = [
     "contact_heatmap",
     "latent_figure",
     "merge_curves",
+    "own_weight_curves",
     "paired_table",
     "peer_table",
     "results_json",

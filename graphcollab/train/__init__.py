@@ -20,6 +20,7 @@ from graphcollab.train.run import run
 from graphcollab.train.saver import save_checkpoint
 from graphcollab.train.session import evaluate
 from graphcollab.train.start import build_graph, build_modules
+from graphcollab.train.watch_weights import WatchWeights
 
 __all__ = [
     "Callback",
@@ -37,6 +38,7 @@ __all__ = [
     "TensorBoardLog",
     "Trial",
     "WatchMerging",
+    "WatchWeights",
     "build_graph",
     "build_modules",
     "compare",

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from graphcollab.engine import Rows
-from graphcollab.method import last_graph
+from graphcollab.method import Method, last_graph
 from graphcollab.metrics import as_metric, score_rows
 from graphcollab.settings import Count, Natural, SettingError, checked
 from graphcollab.train.result import History
@@ -26,10 +26,10 @@ __all__ = ["Callback", "HistoryLog", "ProbeSimilarity", "Progress", "RecordGraph
 class Callback:
     """Base of callbacks: override what you need. A callback must not change the data.
 
-    A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``on_round`` and, where the round
-    is evaluated, ``on_evaluate``; then ``on_stop`` and ``on_end``. It calls callbacks as they were given, then the
-    progress bar; a checkpoint comes after all of them. Only ``on_stop`` goes the other way: the last state is saved
-    before anything is put back.
+    A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
+    and, where the round is evaluated, ``on_evaluate``; then ``on_stop`` and ``on_end``. It calls callbacks as they were
+    given, then the progress bar; a checkpoint comes after all of them. Only ``on_stop`` goes the other way: the last
+    state is saved before anything is put back.
 
     Attributes:
         needs: Splits that every node must have samples in.
@@ -45,6 +45,9 @@ class Callback:
 
     def after_mixing(self, data: Data, env: Env) -> None:
         """Called in every round after the exchange."""
+
+    def after_learning(self, method: Method, data: Data, env: Env) -> None:
+        """Called after `after_mixing`, with the method that plays the round (of phases the one at hand)."""
 
     def on_round(self, data: Data, history: History) -> None:
         """Called after every round, before it may be evaluated; ``data.round`` rounds have been played."""
@@ -122,7 +125,7 @@ class RecordGraph(Callback):
 
 
 class HistoryLog(Callback):
-    """Write the history after every evaluation, by `History.to_csv` or `History.to_json` as the path ends.
+    """Write the history after every evaluation and at the end, as its name ends (`.csv`, `.json`).
 
     The file is whole at any moment.
     """
@@ -136,6 +139,9 @@ class HistoryLog(Callback):
     def on_evaluate(self, data: Data, history: History) -> None:
         write = history.to_csv if self.path.suffix == ".csv" else history.to_json
         write(self.path)
+
+    def on_stop(self, data: Data, history: History) -> None:
+        self.on_evaluate(data, history)  # with what was found at the end
 
 
 class TensorBoardLog(Callback):

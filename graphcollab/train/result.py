@@ -40,9 +40,11 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 @dataclass(frozen=True)
 class Finding:
-    """What `HealthCheck` found wrong with some nodes, by position, after a round, and (``text``) what to do about it.
+    """What was found wrong with some nodes, by position, after a round, and (``text``) what to do about it.
 
-    Its kind is ``"never sampled"`` or ``"cluster death"``.
+    Its kind is ``"own model only"`` or ``"uniform weights"``, which every run looks for at its end where weights are
+    learned, and a round that drops neighbours too; or, where `HealthCheck` is a callback, ``"never sampled"`` or
+    ``"cluster death"``.
     """
 
     round: int
@@ -67,10 +69,11 @@ class History:
         scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
         isolated: Nodes that were left behind because they diverged, with the round, counted from 1.
         isolated_because: What was found with each of them.
-        findings: What `HealthCheck` found.
+        findings: What was found wrong with nodes or with weights.
         watched: In how many rounds `HealthCheck` watched who listens to whom.
         heard: In how many of them somebody else listened to each node, [K].
         merging: Validation before and after merging in the last round, where `WatchMerging` looks on, [K] by name.
+        weighing: How weights were spread in the last round, where `WatchWeights` looks on, [K] by name.
         returned: Which evaluation the returned models are of: the last, or with early stopping the best.
     """
 
@@ -88,6 +91,7 @@ class History:
     watched: int = 0
     heard: Tensor | None = None
     merging: dict[str, Tensor] = field(default_factory=dict)
+    weighing: dict[str, Tensor] = field(default_factory=dict)
     returned: int = -1
 
     def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:
@@ -239,7 +243,9 @@ class Result:
 
         ``nodes`` says over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values
         are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says
-        what would be needed. Where nodes were isolated, ``isolated`` counts them. Something must have been evaluated.
+        what would be needed. Where nodes were isolated, ``isolated`` counts them; where something was found wrong
+        (`Finding`), such as weights that have come to tell nodes nothing, ``findings`` are its texts. Something must
+        have been evaluated.
         """
         if not len(self.history):
             raise ValueError("nothing was evaluated, so there is nothing to summarise: play at least one round")
@@ -248,6 +254,8 @@ class Result:
         found = {**self.history.summary(of), "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
         if self.history.isolated:
             found["isolated"] = len(self.history.isolated)
+        if self.history.findings:
+            found["findings"] = [finding.text for finding in self.history.findings]
         return {**found, "missing": MISSING[of]} if MISSING[of] else found
 
     def save_mixer(self, path: str | Path, node: int | str | None = None) -> Path:

@@ -1,0 +1,82 @@
+"""`WatchWeights`: what becomes of the weights that nodes give each other, and of what makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.control.at_work import edges_in_use
+from graphcollab.method import Method
+from graphcollab.metrics import WeightSpread, weight_spread
+from graphcollab.piece import Exchanger, Weigher
+from graphcollab.train.callbacks import Callback
+from graphcollab.train.result import History
+from graphcollab.typing import Env
+
+__all__ = ["WatchWeights", "spread_in_round"]
+
+
+class WatchWeights(Callback):
+    """Keep, for every node, how the weights were spread that it gave others and its own model, every round.
+
+    Evaluations keep the last round's in ``history.values``:
+
+    - ``own_weight``: what the node gave its own model, which is what the others leave of 1;
+    - ``weight_entropy``: the entropy of its weights, the own model's among them: 1 if all are equal, 0 if one is all
+      there is;
+    - ``largest_weight``: the largest that it gave another node;
+    - ``weigher/…``: what the weigher has to say (`Weigher.inspect`), if anything.
+
+    They are those of edges in use: what a node would have given others that were not there is its own, or makes its
+    other weights grow, as in the exchange. A step size that the exchange multiplies weights by, such as CoBo's, is left
+    out; where weights that pull sum to more than 1, nothing is left for the own model. Nodes that heard nobody in a
+    round, because they or all others were at rest, keep their values, and nodes that never did have none (NaN). Where
+    models do not travel along edges, as with ``fedavg``, nothing is kept. `graphcollab.report.own_weight_curves` draws
+    it.
+    """
+
+    def on_start(self, data: Data, history: History, rounds: int) -> None:  # a resumed history has the last values
+        self.whole, self.now = history.weighing, dict(history.weighing)
+
+    def after_learning(self, method: Method, data: Data, env: Env) -> None:
+        if (spread := spread_in_round(method.exchange, data)) is None:
+            return
+        found = {"own_weight": spread.own, "weight_entropy": spread.entropy, "largest_weight": spread.largest}
+        found |= {f"weigher/{name}": value for name, value in _inspected(method.weigh, data, env).items()}
+        for name, value in found.items():
+            old = self.now.get(name, torch.full((data.num_nodes,), torch.nan, dtype=torch.float64))
+            self.now[name] = torch.where(spread.neighbors > 0, value, old)
+
+    def on_round(self, data: Data, history: History) -> None:
+        history.weighing.update(self.now)  # now that the round is whole
+
+    def values(self) -> Mapping[str, Tensor]:
+        return dict(self.whole)
+
+
+def spread_in_round(exchange: Exchanger, data: Data) -> WeightSpread | None:
+    """Return how the weights of a round are spread over edges in use, or None where models do not travel along edges.
+
+    The data's edges, weights and masks must be that round's. Nodes that do not train hear nobody.
+    """
+    if not exchange.along_edges:
+        return None
+    in_use = edges_in_use(data)
+    used = data.trains[data.edge_index[1]] if in_use is None else in_use & data.trains[data.edge_index[1]]
+    return weight_spread(data.edge_index[:, used], exchange.shares(data)[used], data.num_nodes)
+
+
+def _inspected(weigher: Weigher, data: Data, env: Env) -> Mapping[str, Tensor]:
+    """Return what a weigher has to say, [K] or [] by name, float64."""
+    found = weigher.inspect(data, env)
+    for name, value in found.items():
+        if not isinstance(value, Tensor) or value.shape not in ((), (data.num_nodes,)):
+            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"{type(weigher).__name__}.inspect()[{name!r}] must be a tensor with a value for all nodes, [], or one "
+                f"for each, [{data.num_nodes}], got {got}"
+            )
+    return {name: value.detach().cpu().double() for name, value in found.items()}

@@ -1,0 +1,138 @@
+"""What `WatchWeights` keeps of weights, and of what their weigher says."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from graphcollab import methods, run
+from graphcollab.control import Attendance
+from graphcollab.engine import SGD
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
+from graphcollab.method import Method
+from graphcollab.models import MLP
+from graphcollab.phases import Phases
+from graphcollab.piece import Weigher
+from graphcollab.testing import Scene, differences
+from graphcollab.train import HistoryLog, WatchWeights
+from graphcollab.transforms import WithSelfLoops
+
+WATCHED = {"own_weight", "weight_entropy", "largest_weight"}
+QUICK: dict[str, Any] = {"epochs": 1, "lr": 0.1, "batch_size": 4}
+
+
+@dataclass(frozen=True)
+class OwnTwice(Weigher):
+    """The own model weighs as much as two others, and the weigher says what it is told to."""
+
+    says: ClassVar[dict[str, Any]] = {}
+
+    def weights(self, data, env):
+        sender, receiver = data.edge_index
+        many = torch.bincount(receiver, minlength=data.num_nodes)[receiver] + 1
+        return torch.where(sender == receiver, 2.0, 1.0) / many
+
+    def inspect(self, data, env):
+        return {name: value + data.round if name == "force/decay" else value for name, value in self.says.items()}
+
+
+def averaging(**says):
+    fit = Fit(steps=1, batch_size=4, optimizer=SGD(lr=0.1))
+    weigh = type("OwnTwice", (OwnTwice,), {"says": says})()
+    return Method("own", fit, weigh, Exchange("zero", "x"), prepare=WithSelfLoops())
+
+
+def play(method, callbacks=None, folder=None, rounds=3, **settings):
+    tasks = Scene.small(torch.float32).tasks
+    model = lambda: MLP(4, (6,), 3)  # noqa: E731
+    callbacks = [WatchWeights()] if callbacks is None else callbacks
+    return run(method, tasks, model, rounds=rounds, callbacks=callbacks, checkpoint=folder, **settings).history
+
+
+def test_what_is_kept_by_hand():
+    # node 0 hears 1 and 2: 2/4, 1/4, 1/4; node 1 hears 0: 2/3, 1/3; nodes 2 to 5 hear nobody
+    history = play(averaging(), graph=torch.tensor([[1, 2, 0], [0, 0, 1]]))
+    assert {*history.values} >= WATCHED
+    nothing = [math.nan] * 4
+    entropy = [1.5 * math.log(2) / math.log(3), (math.log(3) - 2 / 3 * math.log(2)) / math.log(2)]
+    for name, expected in (
+        ("own_weight", [1 / 2, 2 / 3]),
+        ("weight_entropy", entropy),
+        ("largest_weight", [0.25, 1 / 3]),
+    ):
+        assert history.last(name).tolist() == pytest.approx([*expected, *nothing], abs=1e-6, nan_ok=True)
+
+
+def test_watching_changes_nothing():
+    scene = Scene.small(torch.float32)
+    plain, seen = (
+        run(methods.meta_l2c(**QUICK), scene.tasks, scene.modules, rounds=2, callbacks=callbacks)
+        for callbacks in ([], [WatchWeights()])
+    )
+    assert differences(plain.data, seen.data) == []
+    assert {*seen.history.values} - {*plain.history.values} >= WATCHED
+
+
+def test_nodes_that_hear_nobody_in_a_round_keep_their_values():
+    attend, method = Attendance(drop=0.4, late=0.2), averaging()
+    values = play(method, rounds=6, attend=attend).values
+    data, env = Scene.small().replace(attend=attend).begin(method)
+    last = [(math.nan, math.nan)] * 6
+    for t in range(6):
+        there, in_time = attend.at_work(data, env)
+        for i in range(6):
+            heard = [j for j in range(6) if j != i and there[i] and in_time[j]]
+            if heard:  # of 7 shares 2 are the own model's, and those of the nodes that are not there
+                last[i] = 1 - len(heard) / 7, 1 / 7
+        assert values["own_weight"][t].tolist() == pytest.approx([own for own, _ in last], abs=1e-6, nan_ok=True)
+        assert values["largest_weight"][t].tolist() == pytest.approx([w for _, w in last], abs=1e-6, nan_ok=True)
+        data.round += 1
+
+
+def test_the_step_size_of_a_pull_is_left_out():
+    history = play(methods.cobo(lr=0.1, batch_size=4), rounds=1)
+    assert history.last("own_weight").tolist() == [0] * 6
+    assert history.last("weight_entropy").tolist() == pytest.approx([1] * 6, abs=1e-4)  # one pair has taken a step
+    assert history.last("largest_weight").tolist() == [1] * 6
+
+
+def test_what_a_weigher_says():
+    history = play(averaging(**{"code_norm": torch.arange(6), "force/decay": torch.tensor(0.5)}), rounds=2)
+    assert history.table("weigher/code_norm").tolist() == [[0, 1, 2, 3, 4, 5]] * 2
+    assert history.table("weigher/force/decay").tolist() == [[0.5] * 6, [1.5] * 6]
+    for wrong, got in ((torch.ones(5), r"\[5\]"), (1.0, "float")):
+        with pytest.raises(ValueError, match=rf"OwnTwice.inspect\(\)\['norm'\] must be a tensor .*\[6\], got {got}"):
+            play(averaging(norm=wrong), rounds=1)
+
+
+def test_nothing_is_kept_where_models_do_not_travel_along_edges():
+    assert not {*play(methods.fedavg(**QUICK)).values} & WATCHED
+    late = play(Phases(methods.fedavg(**QUICK), 2, averaging()))
+    assert late.table("own_weight").isnan().all(1).tolist() == [True, True, False]
+
+
+def test_a_resumed_run_has_watched_the_same(tmp_path):
+    method = methods.l2c(**QUICK, drop_round=2, drop_fraction=0.5)
+    often = {"evaluate_every": 2, "checkpoint_every": 1, "attend": Attendance(drop=0.5)}
+    straight = play(method, rounds=6, **often)
+    play(method, folder=tmp_path, rounds=3, **often)
+    resumed = play(method, folder=tmp_path, rounds=6, **often)
+    assert differences(straight.values, resumed.values) == []
+    assert differences(straight.weighing, resumed.weighing) == []
+
+
+def test_it_is_in_the_logs(tmp_path):
+    logs = [WatchWeights(), HistoryLog(tmp_path / "log.csv"), HistoryLog(tmp_path / "log.json")]
+    history = play(averaging(norm=torch.ones(6)), logs)
+    rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
+    told = json.loads((tmp_path / "log.json").read_text())
+    for name in (*WATCHED, "weigher/norm"):
+        assert [float(row[name]) for row in rows] == history.table(name).flatten().tolist()
+        assert told["values"][name] == history.table(name).tolist()
