@@ -28,7 +28,8 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     ``settings``, the differences to the reference in ``paired`` with their 95 % intervals, and the ``versions`` used.
     Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired`` (nor where a mean
     is not defined), and the seed's entry says why in ``failure``. Where means are not over all nodes, they are over
-    ``nodes`` of ``of_nodes``; where nodes were left behind, ``isolated`` says how many, the most on any seed.
+    ``nodes`` of ``of_nodes``; where nodes were left behind, ``isolated`` says how many, the most on any seed; and
+    where something was found wrong with runs, ``findings`` says on how many seeds, by kind.
 
     Args:
         more: Further entries, such as a script's arguments.
@@ -41,7 +42,11 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     methods: dict[str, Any] = {}
     for name, row in comparison.rows().items():
         few = row["nodes"] < row["of_nodes"]  # not so where trials do not say: both are NaN
-        keys = [*COLUMNS, *["nodes", "of_nodes"] * few, *(key for key in ("failed", "isolated") if row[key])]
+        keys = [
+            *COLUMNS,
+            *["nodes", "of_nodes"] * few,
+            *(key for key in ("failed", "isolated", "findings") if row[key]),
+        ]
         methods[name] = entry({key: row[key] for key in keys})
         methods[name]["per_seed"] = [entry(seed) for seed in row["per_seed"]]
     paired: dict[str, Any] = {}

@@ -7,7 +7,7 @@ numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -34,7 +34,8 @@ def results_table(
     It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. Where the metric of some nodes is not defined, "nodes"
     says over how many the means are (the least on any seed). Where nodes were left behind since they diverged,
-    "isolated" says how many (the most on any seed); they count with their last good model.
+    "isolated" says how many (the most on any seed); they count with their last good model. Where something was found
+    wrong with a run, such as learned weights that are all the own model's, "found" says what and on how many seeds.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -54,7 +55,7 @@ def results_table(
     """
     rows, (scale, unit, digits) = comparison.rows(), _scale(comparison, percent)
     few = any(row["nodes"] < row["of_nodes"] for row in rows.values())
-    isolated = any(row["isolated"] for row in rows.values())
+    isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
     chosen = settings and any(any(row["settings"]) for row in rows.values())
     header, lines = ["method"], []
     for name, row in rows.items():
@@ -66,6 +67,8 @@ def results_table(
             cells["improved (%)"] = MISSING if name == reference else number(100 * sum(gains) / len(gains), 1)
         if isolated:
             cells["isolated"] = str(row["isolated"])
+        if found:
+            cells["found"] = _on_seeds(row["findings"], len(row["per_seed"])) or MISSING
         if few:
             cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']} of {row['of_nodes']}"
         for title, key in (("worst 10 %", "worst10"), ("worst 20 %", "worst20"), ("std over nodes", "std")):
@@ -230,6 +233,11 @@ def _scale(comparison: Comparison, percent: bool | None = None) -> tuple[float, 
 
 def _column(values: Sequence[Any]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
+
+
+def _on_seeds(found: Mapping[str, int], many: int) -> str:
+    """Write what was found, by kind, and on how many seeds where it is not all."""
+    return ", ".join(kind if count == many else f"{kind} ({count} of {many})" for kind, count in found.items())
 
 
 def _count(values: Tensor) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from graphcollab.metrics import PairedDifference, paired_difference
-from graphcollab.train.result import Result
+from graphcollab.train.result import Finding, Result
 
 __all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Comparison", "Trial"]
 
@@ -36,6 +37,7 @@ class Trial:
         sent: Bytes that a node had sent at every evaluation, mean over nodes.
         messages: Messages that all nodes together had sent at every evaluation.
         failure: What went wrong, if the trial failed; all its numbers are NaN then.
+        findings: What the run found wrong with nodes or with weights.
     """
 
     method: str
@@ -50,11 +52,17 @@ class Trial:
     sent: tuple[float, ...] = field(repr=False, default=())
     messages: tuple[float, ...] = field(repr=False, default=())
     failure: str = ""
+    findings: tuple[Finding, ...] = field(repr=False, default=())
 
     @property
     def isolated(self) -> int:
         """How many nodes were left behind since they diverged."""
         return int(self.summary.get("isolated", 0))
+
+    @property
+    def found(self) -> set[str]:
+        """Kinds of what was found wrong."""
+        return {finding.kind for finding in self.findings}
 
     @classmethod
     def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result) -> Trial:
@@ -76,6 +84,7 @@ class Trial:
             seconds=tuple(history.seconds),
             sent=tuple(history.mean("bytes_sent")),
             messages=tuple(history.table("messages_sent").sum(1).tolist()),
+            findings=tuple(history.findings),
         )
 
     def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:
@@ -234,7 +243,8 @@ class Comparison:
 
         ``failed`` counts the seeds on which the method failed; then means have no value (NaN). ``nodes`` is over how
         many nodes means are, the least on any seed, of ``of_nodes``; both are NaN where trials do not say. ``isolated``
-        is how many nodes were left behind since they diverged, the most on any seed.
+        is how many nodes were left behind since they diverged, the most on any seed. ``findings`` says on how many
+        seeds something was found wrong (`Finding`), by kind.
         """
         out: dict[str, dict[str, Any]] = {}
         for name, trials in self.chosen.items():
@@ -245,6 +255,7 @@ class Comparison:
             counts = [(t.summary["nodes"], t.summary["ignored"]) for t in trials if "ignored" in t.summary]
             row["nodes"], row["of_nodes"] = min(((n, n + i) for n, i in counts), default=(math.nan, math.nan))
             row["isolated"] = max(trial.isolated for trial in trials)
+            row["findings"] = dict(Counter(kind for trial in trials for kind in sorted(trial.found)))
             row["settings"] = [dict(trial.setting) for trial in trials]
             row["per_seed"] = [
                 {"seed": trial.seed, "validation": trial.validation, **trial.summary}

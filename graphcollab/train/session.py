@@ -23,6 +23,7 @@ from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
+from graphcollab.train.collapse import note_dropped, report_collapse
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
 from graphcollab.typing import Env
@@ -84,6 +85,7 @@ class Session:
             self._fail()
             raise
         _report_isolated(self.data, self.history)
+        note_dropped(self.method, self.data, self.env, self.history)
         for callback in self.callbacks:
             callback.on_round(self.data, self.history)
         self._close_round()
@@ -139,6 +141,7 @@ class Session:
         if self.patience is not None and "best" in self.data:
             self.history.returned = self.data.best["evaluation"]
             self.data = Data(**self.data.best["state"])
+        report_collapse(self.method, self.data, self.env, self.history)
         for callback in reversed(self.callbacks):
             callback.on_stop(self.data, self.history)
 

@@ -16,7 +16,7 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import crossing_edges, has_neighbors
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import shares
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field, Origin, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
 from graphcollab.weigh.formulas import Uniform, require_self_loops
@@ -170,6 +170,7 @@ class ClassifierSimilarity(Weigher):
         Field("edge_share", "per_edge", "weights that have been learned", "run", "receiver"),
         Field("edge_confidence", "per_edge", "share of the sender's training samples in the neighbourhood's"),
     )
+    origin: ClassVar[Origin] = "learned"
     travels: ClassVar[str] = "classifiers, along every edge"
 
     lr: Positive = 1.0

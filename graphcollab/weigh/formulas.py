@@ -12,7 +12,7 @@ from torch_geometric.utils import is_undirected, scatter
 
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives, shares
-from graphcollab.piece import Weigher
+from graphcollab.piece import Origin, Weigher
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.typing import Env
 
@@ -73,6 +73,8 @@ class Metropolis(Weigher):
 @dataclass(frozen=True)
 class KeepWeights(Weigher):
     """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with."""
+
+    origin: ClassVar[Origin] = "kept"
 
     def weights(self, data: Data, env: Env) -> Tensor:
         weight: Tensor = data.edge_weight

@@ -17,7 +17,7 @@ from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field, Origin, Weigher
 from graphcollab.settings import Count, Fraction, Natural, Positive
 from graphcollab.typing import Env
 
@@ -90,6 +90,8 @@ class GradientAlignment(Weigher):
         Field("edge_alignment", "per_edge", "weights that have been learned", "run", "ends"),
         Field("pairs_compared", "scalar", "pairs whose gradients were compared so far", "run"),
     )
+    origin: ClassVar[Origin] = "learned"
+    settling: ClassVar[int] = 200  # a round is one step, and compares few pairs
     travels: ClassVar[str] = "for a pair: models that are not sent anyway, the gradient of one node, and a number back"
     shared: ClassVar[tuple[str, ...]] = ("part",)
 

@@ -16,7 +16,7 @@ from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
 from graphcollab.keyed import keyed_seed
 from graphcollab.metrics import accuracy
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field, Origin, Weigher
 from graphcollab.settings import Count, Fraction, Share
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo
@@ -82,6 +82,7 @@ class TrialMixtures(Weigher):
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_trial", "per_edge", "how far trials speak for the sender", known_to="receiver"),
     )
+    origin: ClassVar[Origin] = "learned"
     travels: ClassVar[str] = "the part that is mixed, along every edge tried"
     shared: ClassVar[tuple[str, ...]] = ("part",)
 

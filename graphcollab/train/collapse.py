@@ -1,0 +1,131 @@
+"""What a run says at its end if the weights that were learned tell nodes nothing."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.checks import warn
+from graphcollab.control import attend
+from graphcollab.method import Method, last_graph
+from graphcollab.metrics import WeightSpread
+from graphcollab.phases import Phases
+from graphcollab.piece import Weigher
+from graphcollab.train.result import Finding, History
+from graphcollab.train.watch_weights import spread_in_round
+from graphcollab.typing import Env
+
+__all__ = ["note_dropped", "report_collapse"]
+
+ALONE, UNIFORM = "own model only", "uniform weights"
+OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
+EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbours, and by 10 % among 100
+EQUAL = 1 - 1e-9  # the evenness of weights that differ by a ten-thousandth: which are the smallest means nothing
+SHARE = 0.9  # of the nodes: a few of them may have reasons of their own
+ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they start, see `Weigher.settling`
+
+
+def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
+    """Warn, once, at a run's end, if its learned weights are all the own model's, or do not tell others apart.
+
+    So they are in the last exchange, or they did not when neighbours were dropped by them. It is kept as a finding.
+    """
+    dropped = [finding for finding in history.findings if finding.kind == UNIFORM and finding.round <= data.round]
+    found = None
+    if (spread := _spread(method, data, env)) is not None:
+        found = _alone(method, data, spread)
+        if found is None and _played(method, data) >= method.last(data.round).weigh.settling:
+            found = _uniform(method, data, spread, EVEN)
+    if found is not None:
+        history.findings.append(found)
+    for finding in [found] if found is not None else dropped[:1]:
+        warn(finding.text)
+
+
+def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
+    """Keep a finding if neighbours were dropped after a round whose weights did not tell them apart."""
+    if "last_graph" not in data or (spread := _spread(method, data, env)) is None:  # no edges have changed
+        return
+    fewer = _heard(data, data.edge_index) < _heard(data, last_graph(data)[0])
+    if bool(fewer.any()) and (found := _uniform(method, data, spread, EQUAL)) is not None:
+        text = f"{found.text}. By these weights neighbours were dropped after round {data.round}, at random"
+        history.findings.append(replace(found, text=text))
+
+
+def _spread(method: Method | Phases, data: Data, env: Env) -> WeightSpread | None:
+    """Return how weights were spread in the last exchange, if they were learned, and for some rounds."""
+    last = method.last(data.round)
+    if _played(method, data) < ROUNDS or not _learned(method, last):
+        return None
+    then = copy.copy(data)
+    then.round, (then.edge_index, then.edge_weight) = data.round - 1, last_graph(data)
+    return spread_in_round(last.exchange, attend(then, env))
+
+
+def _learned(method: Method | Phases, last: Method) -> bool:
+    """Tell whether the weights of the method that played last were learned, by it or by a phase before it."""
+    before = any(isinstance(piece, Weigher) and piece.origin == "learned" for piece in method.walk())
+    return last.weigh.origin == "learned" or (last.weigh.origin == "kept" and before)
+
+
+def _played(method: Method | Phases, data: Data) -> int:
+    """Return how many rounds weights were learned in, or kept since."""
+    kept = method.last(data.round).weigh.origin == "kept"
+    return int(data.round - (0 if kept else data.phase_start))
+
+
+def _alone(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding | None:
+    """Return what is to be said if almost all nodes that hear others give their own model all weight."""
+    judged, alone = spread.neighbors > 0, spread.own >= OWN
+    if not _most(alone, judged):
+        return None
+    text = (
+        f"{method.name}: its learned weights are all the own model's: {float(spread.own[judged].mean()):.3f} in the "
+        f"mean, at least {OWN} at {int(alone.sum())} of {int(judged.sum())} nodes. This amounts to local training. If "
+        "others should help, take smaller steps on the weights, or give nodes more validation samples"
+    )
+    return Finding(data.round, ALONE, _positions(alone), text)
+
+
+def _uniform(method: Method | Phases, data: Data, spread: WeightSpread, least: float) -> Finding | None:
+    """Return what is to be said if almost all nodes that hear several others weigh them with that evenness at least.
+
+    Those that hear fewer than they may have learned whom to drop, whatever the others weigh.
+    """
+    whole = _heard(data, last_graph(data)[0]) >= _may_hear(data)
+    judged, even = spread.neighbors > 1, (spread.evenness >= least) & whole
+    if not _most(even, judged):
+        return None
+    text = (
+        f"{method.name}: its learned weights are uniform: at {int(even.sum())} of {int(judged.sum())} nodes the "
+        f"entropy of neighbours' weights is at least {float(spread.evenness[even].min()):.4f} of what there can be "
+        f"(the own model has {float(spread.own[judged].mean()):.3f} in the mean). This amounts to averaging over all "
+        "neighbours. If nodes are not alike, take larger steps on the weights or let them decay less, play more "
+        "rounds, or give nodes more validation samples"
+    )
+    return Finding(data.round, UNIFORM, _positions(even), text)
+
+
+def _heard(data: Data, edge_index: Tensor) -> Tensor:
+    """Return how many others every node hears that were not left behind, [K]."""
+    sender, receiver = edge_index
+    return torch.bincount(receiver[(sender != receiver) & ~data.isolated[sender]], minlength=data.num_nodes)
+
+
+def _may_hear(data: Data) -> Tensor:
+    """Return how many others every node may hear that were not left behind, [K]."""
+    if "allowed" in data:
+        return _heard(data, data.allowed.edge_index)
+    return (~data.isolated).sum() - (~data.isolated).long()
+
+
+def _most(found: Tensor, judged: Tensor) -> bool:
+    return bool(judged.any()) and float((found & judged).sum()) >= SHARE * float(judged.sum())
+
+
+def _positions(nodes: Tensor) -> tuple[int, ...]:
+    return tuple(nodes.nonzero().flatten().tolist())

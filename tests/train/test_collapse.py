@@ -1,0 +1,214 @@
+"""What a run says where learned weights have come to tell nodes nothing, and where it says nothing."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+import pytest
+import torch
+
+from graphcollab import compare, fedavg, l2c, meta_l2c, report, run
+from graphcollab.control import Attendance
+from graphcollab.engine import SGD
+from graphcollab.exchange import Exchange
+from graphcollab.local import Fit
+from graphcollab.method import Method
+from graphcollab.models import MLP
+from graphcollab.phases import Phases
+from graphcollab.piece import Weigher
+from graphcollab.rewire import ApplyTransform
+from graphcollab.testing import Scene
+from graphcollab.train import Finding, HistoryLog
+from graphcollab.transforms import DropWeakest, WithSelfLoops
+from graphcollab.weigh import KeepWeights
+
+ALONE, UNIFORM = "own model only", "uniform weights"
+
+
+@dataclass(frozen=True)
+class Given(Weigher):
+    """Weights that are said to be learned: the own model's, and of the others j + 1/tilt shares from a round on."""
+
+    own: float = 0.5
+    tilt: float = 0.0
+    until: int = 100
+    others: int = 6
+
+    origin: ClassVar[Literal["learned"]] = "learned"
+    settling: ClassVar[int] = 7
+
+    def weights(self, data, env):
+        sender, receiver = data.edge_index
+        loop = sender == receiver
+        share = 1 + (self.tilt if data.round < self.until else 0) * sender.double()
+        share = share.masked_fill(loop | (sender >= self.others), 0)
+        total = torch.zeros(data.num_nodes, dtype=torch.float64).index_add(0, receiver, share)
+        return torch.where(loop, self.own, (1 - self.own) * share / total[receiver])
+
+
+def averaging(rewire=None, weigh=None, **settings):
+    fit = Fit(steps=1, batch_size=4, optimizer=SGD(lr=0.1))
+    method = Method("given", fit, weigh or Given(**settings), Exchange("zero", "x"), prepare=WithSelfLoops())
+    return method if rewire is None else method.replace(rewire=rewire)
+
+
+def play(method, rounds=7, folder=None, **settings):
+    tasks = Scene.small(torch.float32).tasks
+    model = lambda: MLP(4, (6,), 3)  # noqa: E731
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = run(method, tasks, model, rounds=rounds, checkpoint=folder, **settings)
+    return result, [str(one.message) for one in caught]
+
+
+def kinds(*args, **settings):
+    return [finding.kind for finding in play(*args, **settings)[0].history.findings]
+
+
+def test_all_weight_on_the_own_model():
+    result, told = play(averaging(own=0.995))
+    [finding] = result.history.findings
+    assert (finding.round, finding.kind, finding.nodes) == (7, ALONE, (0, 1, 2, 3, 4, 5))
+    assert told == [finding.text]
+    assert "all the own model's: 0.995 in the mean, at least 0.99 at 6 of 6 nodes. This amounts to local" in told[0]
+    assert result.summary()["findings"] == [finding.text]
+
+
+def test_uniform_weights():
+    result, told = play(averaging())
+    [finding] = result.history.findings
+    assert (finding.round, finding.kind, finding.nodes) == (7, UNIFORM, (0, 1, 2, 3, 4, 5))
+    assert told == [finding.text]
+    for part in ("at 6 of 6 nodes", "at least 1.0000", "own model has 0.500", "amounts to averaging over all"):
+        assert part in finding.text
+
+
+def test_what_is_in_between_is_not_mentioned():
+    """Evenness of 5 shares 1 + tilt j: with 0.05 it is 0.9987, with 0.03 0.9995."""
+    for settings in ({"own": 0.98, "tilt": 0.05}, {"tilt": 0.05}, {"others": 3}):
+        result, told = play(averaging(**settings))
+        assert (result.history.findings, told) == ([], [])
+        assert "findings" not in result.summary()
+    assert kinds(averaging(tilt=0.03)) == [UNIFORM]
+
+
+def test_weights_need_time():
+    assert kinds(averaging(), rounds=6) == []  # `settling` is 7
+    assert kinds(averaging(own=1.0), rounds=4) == []
+    assert kinds(averaging(own=1.0), rounds=5) == [ALONE]
+    assert kinds(Phases(averaging(tilt=1.0), 5, averaging()), rounds=11) == []
+    assert kinds(Phases(averaging(tilt=1.0), 5, averaging()), rounds=12) == [UNIFORM]
+
+
+def test_one_neighbour_alone_is_not_uniform_but_may_be_unheard():
+    pairs = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    assert kinds(averaging(), graph=pairs) == []
+    assert kinds(averaging(own=1.0), graph=pairs) == [ALONE]
+
+
+def test_nodes_without_neighbours_do_not_count():
+    edges = torch.tensor([[0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]])  # nodes 3 to 5 are alone
+    result, _ = play(averaging(), graph=edges)
+    assert [finding.nodes for finding in result.history.findings] == [(0, 1, 2)]
+    result, _ = play(averaging(own=1.0), graph=edges)
+    assert [finding.nodes for finding in result.history.findings] == [(0, 1, 2)]
+
+
+def test_nodes_that_are_not_there_do_not_count():
+    """Those that are away have all weight themselves, and so have those that hear nobody."""
+    assert kinds(averaging(own=0.3, tilt=1.0), attend=Attendance(drop=0.8)) == []
+    assert kinds(averaging(), attend=Attendance(drop=0.3)) == [UNIFORM]
+
+
+def test_weights_that_are_not_learned_may_be_what_they_are():
+    assert kinds(fedavg(steps=1)) == []
+    kept = averaging(weigh=KeepWeights())
+    assert kinds(kept.replace(exchange=Exchange("x", "update"))) == []
+    assert kinds(Phases(averaging(), 3, kept), rounds=20) == [UNIFORM]
+    assert kinds(Phases(averaging(), 3, fedavg(steps=1)), rounds=20) == []
+
+
+def test_equal_weights_of_neighbours_that_were_chosen_say_something():
+    drop = ApplyTransform(DropWeakest(count=3), at=1)
+    assert kinds(averaging(drop, tilt=1.0, until=3)) == []
+    assert kinds(averaging(drop, own=1.0)) == [ALONE]
+
+
+def test_neighbours_that_were_dropped_by_equal_weights():
+    result, told = play(averaging(ApplyTransform(DropWeakest(count=2), at=5)), rounds=8)
+    [finding] = result.history.findings
+    assert (finding.round, finding.kind) == (6, UNIFORM)
+    assert told == [finding.text]
+    assert finding.text.endswith("By these weights neighbours were dropped after round 6, at random")
+    assert kinds(averaging(ApplyTransform(DropWeakest(count=2), at=5), tilt=1e-3)) == []
+    assert kinds(averaging(ApplyTransform(DropWeakest(count=2), at=2))) == []  # after three rounds: nobody knows
+
+
+def test_of_early_stopping_the_state_that_is_returned_counts(points):
+    """Points go from 0 to 4, a tenth of the way each step, and are validated at 1, which they pass in round 3."""
+    scene = points([[[4.0]], [[4.0]]], [[[1.0]], [[1.0]]]).scene
+    play = partial(run, averaging(own=1.0), scene.tasks, scene.modules, rounds=9)
+    stopped = play(patience=6)
+    assert (stopped.data.round, stopped.history.rounds[-1], stopped.history.findings) == (3, 9, [])
+    with pytest.warns(RuntimeWarning, match=r"all the own model's: 1\.000"):
+        play()
+
+
+def test_a_resumed_run_finds_the_same(tmp_path):
+    method = averaging(tilt=1.0, until=8)
+    straight, _ = play(method, rounds=9)
+    assert kinds(method, 7, tmp_path) == []
+    for _ in range(2):  # also if nothing is left to be played
+        resumed, told = play(method, 9, tmp_path)
+        assert resumed.history.findings == straight.history.findings
+        assert told == [finding.text for finding in straight.history.findings]
+        assert len(told) == 1
+    drop = averaging(ApplyTransform(DropWeakest(count=2), at=5))
+    straight, _ = play(drop, rounds=8)
+    play(drop, 7, tmp_path / "drop")
+    resumed, told = play(drop, 8, tmp_path / "drop")
+    assert resumed.history.findings == straight.history.findings
+    assert len(told) == 1
+    longer, _ = play(averaging(), 9, tmp_path / "longer")
+    play(averaging(), 8, tmp_path / "longer again")
+    again, _ = play(averaging(), 9, tmp_path / "longer again")
+    assert again.history.findings == longer.history.findings
+
+
+def test_logs_hold_what_was_found_at_the_end(tmp_path):
+    result, _ = play(averaging(), callbacks=[HistoryLog(tmp_path / "log.json")])
+    told = json.loads((tmp_path / "log.json").read_text())["findings"]
+    assert [Finding(**{**one, "nodes": tuple(one["nodes"])}) for one in told] == result.history.findings
+
+
+def test_methods_that_learn():
+    """Adam moves no logit at a step of 0; large weight decay leaves none of the encoders."""
+    still = {"epochs": 1, "batch_size": 4, "mixer_lr": 0.0, "drop_round": None}
+    assert kinds(l2c(**still), rounds=20) == [UNIFORM]
+    assert kinds(l2c(**still), rounds=19) == []
+    shrinking = meta_l2c(epochs=1, batch_size=4, drop_round=None, mixer_lr=0.1, mixer_weight_decay=1e3)
+    assert kinds(shrinking, rounds=20) == [UNIFORM]
+    assert kinds(l2c(epochs=1, batch_size=4, drop_round=None), rounds=20) == []
+
+
+@pytest.mark.filterwarnings("ignore:given:RuntimeWarning")
+def test_comparisons_say_so():
+    tasks = Scene.small(torch.float32).tasks
+    test = type(tasks)(tasks.pools, {**tasks.splits, "test": tasks.splits["val"]}, tasks.names)
+    make = {"fine": partial(averaging, tilt=1.0), "own": partial(averaging, own=1.0)}
+    found = compare(make, lambda seed: test, lambda: MLP(4, (6,), 3), range(2), rounds=5)
+    assert [[f.kind for f in trial.findings] for trial in found.chosen["own"]] == [[ALONE], [ALONE]]
+    assert found.rows()["own"]["findings"] == {ALONE: 2}
+    assert found.rows()["fine"]["findings"] == {}
+    lines = report.results_table(found).splitlines()
+    assert lines[0].split("  ")[0] == "method"
+    assert "found" in lines[0]
+    assert ALONE in lines[3]
+    assert ALONE not in lines[2]
+    told = json.loads(report.results_json(found))["methods"]
+    assert told["own"]["findings"] == {ALONE: 2}
+    assert "findings" not in told["fine"]
