@@ -40,7 +40,7 @@ from graphcollab import compare, report
 from graphcollab.files import write_whole
 from graphcollab.method import last_graph
 from graphcollab.methods import get_method
-from graphcollab.metrics import paired_difference
+from graphcollab.metrics import as_metric, paired_difference
 from graphcollab.report._text import failures, mean_spread, number, text_table
 from graphcollab.train import Comparison, Result, Trial
 
@@ -119,31 +119,35 @@ def play(name: str, contender: Contender, args: argparse.Namespace) -> Outcome:
     torch.set_num_threads(args.threads)
     setting = SETTINGS[name](args.root)
     rounds = args.rounds or setting.rounds
-    seen: dict[int, dict[str, float]] = {}
+    trials: list[Trial] = []
+    seen: list[dict[str, float]] = []
 
     def tell(trial: Trial, result: Result | None, number: int, total: int) -> None:
-        seen[id(trial)] = {} if result is None else weights(result)
+        trials.append(trial)
+        seen.append({} if result is None else weights(result))
         chosen = " ".join(f"{key}={value}" for key, value in trial.setting.items())
         scores = f"validation {trial.validation:.4g}, test {trial.summary['mean']:.4g}"
         print(f"{name} {trial.method} {number}/{total}: {chosen} seed {trial.seed}: {scores}", flush=True)
 
-    comparison = compare(
-        {
-            contender.name: partial(
-                get_method(contender.method), **{"batch_size": setting.batch_size, **contender.fixed}
-            )
-        },
-        setting.tasks,
-        setting.model,
-        range(args.seeds),
-        {"*": {**({} if "lr" in contender.fixed else {"lr": args.lrs}), **contender.grid}},
-        on_trial=tell,
-        rounds=rounds,
-        evaluate_every=rounds,
-        device=args.device,
-        checkpoint=None if args.checkpoint is None else args.checkpoint / name,
-    )
-    some = [seen[id(trial)] for trial in comparison.chosen[contender.name]]
+    make = partial(get_method(contender.method), **{"batch_size": setting.batch_size, **contender.fixed})
+    try:
+        comparison = compare(
+            {contender.name: make},
+            setting.tasks,
+            setting.model,
+            range(args.seeds),
+            {"*": {**({} if "lr" in contender.fixed else {"lr": args.lrs}), **contender.grid}},
+            on_trial=tell,
+            rounds=rounds,
+            evaluate_every=rounds,
+            device=args.device,
+            checkpoint=None if args.checkpoint is None else args.checkpoint / name,
+        )
+    except ArithmeticError:  # all trials diverged: there is nothing to choose from, but the other methods go on
+        chosen = [trial for trial in trials if trial.setting == trials[0].setting]
+        metric = as_metric(setting.tasks(0).metric)
+        comparison = Comparison(trials, {contender.name: chosen}, metric.higher_is_better, {}, metric.name)
+    some = [seen[trials.index(trial)] for trial in comparison.chosen[contender.name]]
     return Outcome(replace(comparison, results={}), {contender.name: some} if all(some) else {})
 
 
