@@ -185,8 +185,8 @@ class Weigher(Piece):
         """Return what there is to be said of how weights came about, by name, for `WatchWeights` to keep.
 
         Values are one per node, [K], or one for all, []. A name is a kind, or a kind, a slash and what it is of, as in
-        ``code_norm`` and ``force/decay``; figures have one panel for each kind. It is called at the end of a round,
-        after `learn`, and only where somebody watches.
+        ``code_norm`` and ``force/decay``; figures have one panel for each kind. It is called after the exchange and
+        `learn`, and only where somebody watches: the models that were weighed are ``data.x_local`` then.
         """
         return {}
 

@@ -103,6 +103,19 @@ def test_the_step_size_of_a_pull_is_left_out():
     assert history.last("largest_weight").tolist() == [1] * 6
 
 
+def test_what_is_received_or_added_to_leaves_the_rest_to_the_own_model():
+    scene = Scene.small(torch.float32)
+    method = methods.directed(learn_rounds=1, epochs=1, lr=0.1, batch_size=4)
+    result = run(method, scene.tasks, scene.modules, rounds=3, callbacks=[WatchWeights()])
+    assert result.history.last("own_weight").tolist() == pytest.approx(result.data.own_share.tolist(), abs=1e-6)
+    for variant in ("neighbors", "algorithm"):  # self-loops are left out of the sum, and weigh all the same
+        method = methods.l2c(**QUICK, variant=variant)
+        result = run(method, scene.tasks, scene.modules, rounds=3, callbacks=[WatchWeights()])
+        sender, receiver = result.data.edge_index
+        weight = result.data.edge_weight[sender == receiver]
+        assert result.history.last("own_weight").tolist() == pytest.approx(weight.tolist(), abs=1e-6)
+
+
 def test_what_a_weigher_says():
     history = play(averaging(**{"code_norm": torch.arange(6), "force/decay": torch.tensor(0.5)}), rounds=2)
     assert history.table("weigher/code_norm").tolist() == [[0, 1, 2, 3, 4, 5]] * 2
