@@ -1,53 +1,73 @@
-"""`Mixer`: the channel-shared encoders of meta-L2C, as a value that can be saved, loaded and used elsewhere."""
+"""`Mixer`: meta-L2C's encoders and attention, as a value that can be saved, loaded and used elsewhere."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
+from torch_geometric.utils import scatter, softmax
 
 from graphcollab.device import beside, pick
-from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_seed
+from graphcollab.nn.mixer_file import read_mixer, write_mixer
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Mixer"]
 
 _MIXER_STREAM = 106
-FORMAT = "graphcollab-mixer-1"
+SPEED = 10.0  # temperature and gate move ten times as fast as a weight of the encoders: about 0.1 a step at lr 0.01
+SHUT = -5.0  # the gate's logit at the start: 0.7 % of the weight goes to the own model before anything is learned
 
+Score: TypeAlias = Literal["cosine", "scaled", "product"]
+Own: TypeAlias = Literal["gate", "largest", "softmax"]
 Piece = tuple[int, int]
 Layers = dict[str, tuple[int, list[Piece]]]
 
 
 @dataclass(frozen=True)
 class Mixer:
-    r"""Encodes a change of a model: the same small network on every filter of a layer (eq. 7 and 8 of L2C).
+    r"""Encodes changes of models and weighs them: the same small network on every filter of a layer, then attention.
+
+    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 4 to 8:
 
     .. math::
-        \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L]
+        \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L], \qquad
+        w_{ij} = \mathrm{softmax}_j \langle E(\theta_i), E(\theta_j) \rangle
 
     A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU
     between, with biases. (The paper gives the output sizes 10 and 5 and leaves activation and biases open. Without
-    biases a model that has not changed is encoded as 0, and untrained encoders already rank similar nodes first; but
-    all weights zero is then a fixed point, into which weight decay pulls encoders whose gradients are small.)
+    biases a model that has not changed is encoded as 0.)
+
+    **Deviations from the paper**, each an argument. Inner products without a bound make every node listen to itself:
+    ⟨e, e⟩ is the largest of its row, and grows with the encoders. docs/reproduction.md has the measurements.
+
+    - ``score="cosine"`` (default): the mean over layers of the cosines between codes, times a temperature that is
+      learned, 1 at first. ``"scaled"``: inner products over √d for codes of length d. ``"product"``: the paper's.
+    - ``normalise=True`` (default): a layer's change is divided by its root mean square before it is encoded, so that
+      neither a layer nor a late round counts more because its numbers are larger. False is the paper's.
+    - ``own="gate"`` (default): a node gives its own model as much as the most alike of those it hears, which keeps the
+      exchange of updates from diverging, and beyond that a share p = σ(g) apart from the softmax, which all nodes
+      learn together: w ← (1 − p) w + p. ``"largest"``: without the gate. ``"softmax"``: the own model is one among
+      others, as in the paper.
 
     Parts of the graph that are not connected train encoders of their own: groups of nodes.
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
         tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``weight2`` [out, hidden],
-            and where they have biases ``bias1`` and ``bias2``; with groups every name begins with ``<group>/``.
+            and where they have biases ``bias1`` and ``bias2``; ``temperature`` and ``gate``, both 0-d, in the forms that
+            have them; with groups every name begins with ``<group>/``.
         group: Every node's group, [K], on the CPU; -1 of a node that is alone, whose code is 0. None: all nodes share
             one.
+        score: How alike two codes are: ``"cosine"``, ``"scaled"`` or ``"product"``.
+        normalise: Divide a layer's change by its root mean square.
+        own: What the own model gets: ``"gate"``, ``"largest"`` or ``"softmax"``.
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
@@ -61,10 +81,22 @@ class Mixer:
     widths: Mapping[str, int]
     tensors: Mapping[str, Tensor]
     group: Tensor | None = None
+    score: Score = "cosine"
+    normalise: bool = True
+    own: Own = "gate"
 
     @classmethod
     def create(
-        cls, spec: ParamSpec, part: str = "all", hidden: int = 10, out: int = 5, bias: bool = True, seed: int = 0
+        cls,
+        spec: ParamSpec,
+        part: str = "all",
+        hidden: int = 10,
+        out: int = 5,
+        bias: bool = True,
+        seed: int = 0,
+        score: Score = "cosine",
+        normalise: bool = True,
+        own: Own = "gate",
     ) -> Mixer:
         """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
         generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)
@@ -76,7 +108,16 @@ class Mixer:
             for name, size in sizes.items():
                 bound = 1 / math.sqrt(width if name.endswith("1") else hidden)
                 tensors[f"{layer}/{name}"] = (torch.rand(size, generator=generator) * 2 - 1) * bound
-        return cls(widths, tensors)
+        if score == "cosine":
+            tensors["temperature"] = torch.zeros(())
+        if own == "gate":
+            tensors["gate"] = torch.zeros(())
+        return cls(widths, tensors, None, score, normalise, own)
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """What is computed with the encoders."""
+        return {"score": self.score, "normalise": self.normalise, "own": self.own}
 
     def check(self, spec: ParamSpec, part: str = "all") -> None:
         """Check that the encoders fit an architecture.
@@ -97,7 +138,17 @@ class Mixer:
             raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")
 
     def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
-        """Encode changes of models [k, P_part] as [k, Σ_l 5 C_l], each by its node's encoders; ``nodes`` [k]: whose."""
+        """Encode changes of models [k, P_part], each by its node's encoders, so that inner products are logits.
+
+        Args:
+            change: Changes since the run's start, [k, P_part].
+            spec: Their columns.
+            part: The part of the model they are of.
+            nodes: Whose they are, [k]. Default: those of nodes 0 to k - 1.
+
+        Returns:
+            Codes, [k, Σ_l out C_l].
+        """
         if self.group is not None:
             group = self.group if nodes is None else self.group[nodes]
             rows = [(group == g).nonzero().flatten() for g in range(self.num_groups)]
@@ -110,13 +161,59 @@ class Mixer:
             bias1, bias2 = (self.tensors.get(f"{layer}/bias{n}") for n in (1, 2))
             code: Tensor | float = 0.0 if bias1 is None else bias1
             offset = 0
+            norm = self._norm(change, channels, pieces) if self.normalise else None
             for start, width in pieces:
                 # [K, C, width] @ [width, hidden]
                 filters = change[:, start : start + channels * width].unflatten(1, (channels, width))
+                if self.normalise:
+                    filters = filters / norm
                 code = code + F.linear(filters, first[:, offset : offset + width])
                 offset += width
-            codes.append(F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1))
-        return torch.cat(codes, 1)
+            code = F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1)
+            codes.append(F.normalize(code, dim=1) if self.score == "cosine" else code)
+        codes = torch.cat(codes, 1)
+        if self.score == "cosine":  # each of the L layers counts one L-th
+            return codes * (SPEED * self.tensors["temperature"] / 2).exp() / math.sqrt(len(self.widths))
+        return codes / codes.shape[1] ** 0.25 if self.score == "scaled" else codes
+
+    def weigh(
+        self, logit: Tensor, edge_index: Tensor, own: Tensor, num_nodes: int, in_use: Tensor | None = None
+    ) -> Tensor:
+        """Return the weights that receivers give, [E].
+
+        Args:
+            logit: Inner products of the codes of sender and receiver, [E], on the CPU.
+            edge_index: Edges, [2, E]; receivers are the last ``num_nodes`` of the nodes that are encoded.
+            own: Which edges are of a node to itself, [E].
+            num_nodes: Number of receivers.
+            in_use: Which edges are in use, [E]; others weigh nothing. Default: all.
+        """
+        receiver, low = edge_index[1], torch.finfo(logit.dtype).min
+        if in_use is not None:
+            logit = logit.masked_fill(~in_use, low)
+        if self.own != "softmax":
+            best = scatter(logit.masked_fill(own, low), receiver, dim_size=num_nodes, reduce="max")
+            best = best.masked_fill(best == low, 0)  # who hears nobody keeps all of it
+            logit = torch.where(own, best[receiver], logit)
+        weight = softmax(logit, receiver, num_nodes=num_nodes)
+        if self.own != "gate":
+            return weight
+        share = torch.sigmoid(SHUT + SPEED * self._gates()).to(logit.dtype)
+        group = receiver.new_zeros(()) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
+        return weight + share[group] * (own.to(weight.dtype) - weight)
+
+    def _gates(self) -> Tensor:
+        """Return the gates of all groups, on the CPU."""
+        if self.group is None:
+            return self.tensors["gate"].cpu()[None]
+        return torch.stack([self.tensors[f"{g}/gate"] for g in range(self.num_groups)]).cpu()
+
+    @staticmethod
+    def _norm(change: Tensor, channels: int, pieces: Sequence[Piece]) -> Tensor:
+        """Return the root mean square of a layer's change, [k, 1, 1]; of one that is 0, a number above 0."""
+        squares = [change[:, start : start + channels * width].square().sum(1) for start, width in pieces]
+        count = channels * sum(width for _, width in pieces)
+        return (torch.stack(squares).sum(0) / count).sqrt().clamp(min=torch.finfo(change.dtype).tiny)[:, None, None]
 
     @property
     def num_groups(self) -> int:
@@ -158,7 +255,8 @@ class Mixer:
 
     def _of_group(self, group: int) -> Mixer:
         prefix = f"{group}/"
-        return Mixer(self.widths, {n[len(prefix) :]: t for n, t in self.tensors.items() if n.startswith(prefix)})
+        tensors = {n[len(prefix) :]: t for n, t in self.tensors.items() if n.startswith(prefix)}
+        return replace(self, tensors=tensors, group=None)
 
     def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> Mixer:
         """Return the mixer of these nodes and of others who hear them: of every newcomer, that of those it hears.
@@ -217,58 +315,21 @@ class Mixer:
 
     def save(self, path: str | Path) -> Path:
         """Write the mixer (of several groups not: that `of` a node) as safetensors, the whole file or none of it."""
-        metadata, tensors = {"format": FORMAT, "widths": json.dumps(dict(self.widths))}, self.of().tensors
-        return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, metadata))
+        return write_mixer(path, self.widths, self.form, self.of().tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Mixer:
         """Read a mixer; nothing in the file is executed.
 
+        Files of the first format (version 0.1 before bounded scores) are read as what they are: inner products of raw
+        changes, ``score="product"``, ``normalise=False``, ``own="softmax"``.
+
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it is not a mixer's file.
+            ValueError: If it is not a mixer's file, or of a format that this version does not know.
         """
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no mixer at {path}: train one and save it with Mixer.save")
-        try:
-            with safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        except SafetensorError as error:
-            raise ValueError(f"{path} is not a safetensors file: {error}") from error
-        if metadata.get("format") != FORMAT:
-            raise ValueError(f"{path} is not a mixer ({FORMAT}); its format is {metadata.get('format')!r}")
-        try:
-            widths = {str(layer): int(width) for layer, width in json.loads(metadata["widths"]).items()}
-        except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
-        if problem := _misfit(widths, tensors):
-            raise ValueError(f"{path} is damaged: {problem}")
-        return cls(widths, tensors)
-
-
-def _misfit(widths: Mapping[str, int], tensors: Mapping[str, Tensor]) -> str | None:
-    """Say which tensor of the encoders is missing, of another size than the others ask for, or too many."""
-    biased = any(name.rpartition("/")[2].startswith("bias") for name in tensors)
-    wanted = set()
-    for layer, width in widths.items():
-        names = [f"{layer}/{kind}" for kind in ("weight1", "weight2", *(("bias1", "bias2") if biased else ()))]
-        wanted |= set(names)
-        for name in names:
-            if name not in tensors:
-                return f"{name} is missing"
-            if not tensors[name].is_floating_point():
-                return f"{name} must hold real numbers, got {tensors[name].dtype}"
-        for name in names[:2]:
-            if tensors[name].dim() != 2:
-                return f"{name} must be a matrix, got {list(tensors[name].shape)}"
-        hidden, out = (len(tensors[name]) for name in names[:2])
-        for name, size in zip(names, ([hidden, width], [out, hidden], [hidden], [out]), strict=False):
-            if list(tensors[name].shape) != size:
-                return f"{name} must be {size}, got {list(tensors[name].shape)}"
-    extra = sorted(set(tensors) - wanted)
-    return f"{extra[0]} belongs to no encoder" if extra else None
+        widths, form, tensors = read_mixer(path)
+        return cls(widths, tensors, **form)
 
 
 def layers_of(spec: ParamSpec, part: str) -> Layers:

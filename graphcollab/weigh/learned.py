@@ -15,7 +15,7 @@ from torch_geometric.utils import scatter, softmax
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.control.at_work import crossing_edges, edges_in_use
-from graphcollab.engine import Adam, RowOptimizer
+from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.nn import Mixer
 from graphcollab.ops import edge_products
 from graphcollab.piece import Field, Weigher
@@ -41,7 +41,11 @@ class LearnedLogits(Weigher):
     meaning for logits that belong to one node, and is not done.
 
     Args:
-        optimizer: Update of the logits. Default: Adam, lr 0.1, weight decay 0.01 (the paper's).
+        optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
+            decay takes over once validation gradients are small, and makes all weights uniform again.
+        own: ``"largest"`` (default): after every step, a node's own logit is raised to the largest of its row, a
+            deviation: a node that follows others more than itself follows updates which nothing corrects at its own
+            model, and models drift apart. ``"softmax"``: the paper's; the own model is one among others.
 
     Shapes:
         Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight``
@@ -56,7 +60,8 @@ class LearnedLogits(Weigher):
     needs: ClassVar[tuple[str, ...]] = ("val",)
     learns: ClassVar[bool] = True
 
-    optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
+    optimizer: RowOptimizer = field(default_factory=lambda: AdamW(lr=0.1, weight_decay=0.01))
+    own: Literal["largest", "softmax"] = "largest"
 
     def init(self, data: Data, env: Env) -> Data:
         data = copy.copy(data)
@@ -77,6 +82,9 @@ class LearnedLogits(Weigher):
         logit, *moments = (data[name].clone() for name in self._names())
         state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
         self.optimizer.update([logit], [weight * (gradient - mean[receiver])], state, data.weigher_step)
+        if self.own == "largest":
+            largest = scatter(logit, receiver, dim_size=data.num_nodes, reduce="max")
+            logit = torch.where(sender == receiver, largest[receiver], logit)
         learned = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
         data = copy.copy(data)
         for name, value in zip(self._names(), (logit, *moments), strict=True):
@@ -98,9 +106,10 @@ class ChannelAttention(Weigher):
         w_{ij} = \mathrm{softmax}_{j \in \{i\} \cup N(i)} \langle E(\hat\Delta_i; \phi), E(\hat\Delta_j; \phi) \rangle,
         \qquad \hat\Delta_i = x_i - x_i^{init}
 
-    without temperature. The encoders learn from the validation losses of the mixed models; the gradient flows through
-    the weights only, by the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see
-    `Exchange`) send nothing and weigh nothing.
+    with the deviations that `Mixer` names: ``score="product", normalise=False, own="softmax"`` is the paper's form. The
+    encoders learn from the validation losses of the mixed models; the gradient flows through the weights only, by the
+    closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing and
+    weigh nothing.
 
     Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
     alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
@@ -111,10 +120,15 @@ class ChannelAttention(Weigher):
         hidden: Hidden units of an encoder (the paper's 10).
         out: Numbers that encode a filter (the paper's 5).
         bias: Give the encoders biases; the paper leaves this open, see `Mixer`.
-        optimizer: Update of the encoders. The paper's is Adam, lr 0.1, weight decay 0.01 (coupled).
+        optimizer: Update of the encoders. Default: AdamW, lr 0.01, weight decay 0.01, which is decoupled, so that its
+            force does not depend on the gradient's, on K or on ``scale``. The paper's is Adam, lr 0.1, weight decay
+            0.01 (coupled).
         scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
             coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
-        pretrained: A `Mixer`, or its file, to start from.
+        score: How alike two codes are; see `Mixer`.
+        normalise: Divide a layer's change by its root mean square before it is encoded.
+        own: What the own model gets; see `Mixer`.
+        pretrained: A `Mixer`, or its file, to start from; it brings its own sizes and form.
         frozen: Use pretrained encoders as they are; nodes then need no validation samples.
 
     Shapes:
@@ -138,8 +152,11 @@ class ChannelAttention(Weigher):
     hidden: Count = 10
     out: Count = 5
     bias: bool = True
-    optimizer: RowOptimizer = field(default_factory=lambda: Adam(lr=0.1, weight_decay=0.01))
+    optimizer: RowOptimizer = field(default_factory=lambda: AdamW(lr=0.01, weight_decay=0.01))
     scale: Literal["sum", "mean"] = "sum"
+    score: Literal["cosine", "scaled", "product"] = "cosine"
+    normalise: bool = True
+    own: Literal["gate", "largest", "softmax"] = "gate"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
 
@@ -173,7 +190,8 @@ class ChannelAttention(Weigher):
     def init(self, data: Data, env: Env) -> Data:
         spec = data.x.specs[0]
         if (mixer := self._pretrained()) is None:
-            mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed)
+            form = {"score": self.score, "normalise": self.normalise, "own": self.own}
+            mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed, **form)
         else:
             mixer.check(spec, self.part)
         data = copy.copy(data)
@@ -204,7 +222,8 @@ class ChannelAttention(Weigher):
         def weigh(x: Tensor) -> Tensor:
             origin = data.x_init.part(self.part)[:1]
             code = mixer.encode(torch.cat([data.x.part(self.part), x]) - origin, data.x.specs[0], self.part)
-            return softmax(edge_products(code[-len(x) :], code, edge_index), edge_index[1], num_nodes=len(x))
+            logit = edge_products(code[-len(x) :], code, edge_index)
+            return mixer.weigh(logit, edge_index, edge_index[0] >= data.num_nodes, len(x))
 
         return weigh
 
@@ -235,7 +254,7 @@ class ChannelAttention(Weigher):
         return data
 
     def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
-        """Return the softmax over every receiver's edges of the codes' inner products, [E], and the length of a code.
+        """Return the weights of all edges, [E], and the length of a code.
 
         Changes travel and are encoded where they arrive.
         """
@@ -243,7 +262,6 @@ class ChannelAttention(Weigher):
         halo = env.plane.halo(change, data.edge_index)
         code = mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
         own = code[: data.x.num_nodes]
-        score = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])
-        if (in_use := edges_in_use(data)) is not None:
-            score = score.masked_fill(~in_use, torch.finfo(score.dtype).min)
-        return softmax(score, data.edge_index[1], num_nodes=data.num_nodes), code.shape[1]
+        logit = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])
+        loops = data.edge_index[0] == data.edge_index[1]
+        return mixer.weigh(logit, data.edge_index, loops, data.num_nodes, edges_in_use(data)), code.shape[1]

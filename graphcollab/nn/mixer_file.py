@@ -1,0 +1,96 @@
+"""Files of mixers: safetensors whose metadata say what the tensors are; nothing in them is executed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from graphcollab.files import write_whole
+
+__all__ = ["FORMS", "read_mixer", "write_mixer"]
+
+FORMATS = ("graphcollab-mixer-1", "graphcollab-mixer-2")
+FORMS = {"score": ("cosine", "scaled", "product"), "own": ("gate", "largest", "softmax"), "normalise": (True, False)}
+FIRST = {"score": "product", "own": "softmax", "normalise": False}  # what mixers of the first format compute
+
+
+def write_mixer(
+    path: str | Path, widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> Path:
+    """Write encoders as one file, the whole of it or nothing."""
+    metadata = {"format": FORMATS[-1], "widths": json.dumps(dict(widths)), "form": json.dumps(dict(form))}
+    return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, metadata))
+
+
+def read_mixer(path: str | Path) -> tuple[dict[str, int], dict[str, Any], dict[str, Tensor]]:
+    """Return widths, form and tensors of a file of any format so far.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no mixer's file, of a format that is not known, or damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no mixer at {path}: train one and save it with Mixer.save")
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file: {error}") from error
+    found = metadata.get("format")
+    if found not in FORMATS:
+        newer = ", written by a newer graphcollab: update" if str(found).startswith("graphcollab-mixer-") else ""
+        raise ValueError(f"{path} is not a mixer ({' or '.join(FORMATS)}); its format is {found!r}{newer}")
+    try:
+        widths = {str(layer): int(width) for layer, width in json.loads(metadata["widths"]).items()}
+        form = dict(FIRST) if found == FORMATS[0] else dict(json.loads(metadata["form"]))
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
+    if problem := _misform(form) or _misfit(widths, form, tensors):
+        raise ValueError(f"{path} is damaged: {problem}")
+    return widths, form, tensors
+
+
+def _misform(form: Mapping[str, Any]) -> str | None:
+    """Say what the description of the form lacks or has wrong."""
+    for name, allowed in FORMS.items():
+        if form.get(name) not in allowed:
+            return f"its {name} must be one of {', '.join(map(repr, allowed))}, got {form.get(name)!r}"
+    return None
+
+
+def _misfit(widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str | None:
+    """Say which tensor of the encoders is missing, of another size than the others ask for, or too many."""
+    biased = any(name.rpartition("/")[2].startswith("bias") for name in tensors)
+    sizes: dict[str, list[int]] = {}
+    for layer, width in widths.items():
+        names = [f"{layer}/{kind}" for kind in ("weight1", "weight2", *(("bias1", "bias2") if biased else ()))]
+        for name in names:
+            if name not in tensors:
+                return f"{name} is missing"
+        for name in names[:2]:
+            if tensors[name].dim() != 2:
+                return f"{name} must be a matrix, got {list(tensors[name].shape)}"
+        hidden, out = (len(tensors[name]) for name in names[:2])
+        sizes |= dict(zip(names, ([hidden, width], [out, hidden], [hidden], [out]), strict=False))
+    sizes |= {
+        name: []
+        for name, there in (("temperature", form["score"] == "cosine"), ("gate", form["own"] == "gate"))
+        if there
+    }
+    for name, size in sizes.items():
+        if name not in tensors:
+            return f"{name} is missing"
+        if not tensors[name].is_floating_point():
+            return f"{name} must hold real numbers, got {tensors[name].dtype}"
+        if list(tensors[name].shape) != size:
+            return f"{name} must be {size}, got {list(tensors[name].shape)}"
+    extra = sorted(set(tensors) - set(sizes))
+    return f"{extra[0]} belongs to no encoder" if extra else None
