@@ -27,14 +27,14 @@ VARIANTS: dict[str, tuple[Literal["x", "x_start"], bool]] = {
 }
 
 
-@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
+@method(LearnedLogits, lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def l2c(
     *,
     mixer_lr: NonNegative = 0.1,
     mixer_weight_decay: NonNegative = 0.01,
     decoupled: bool = True,
     own: Literal["largest", "softmax"] = "largest",
-    drop_round: Natural | None = 10,
+    drop_round: Natural | None = None,
     drop_fraction: Share | None = 0.9,
     drop_count: Count | None = None,
     variant: Variant = "consistent",
@@ -60,8 +60,12 @@ def l2c(
     - ``"neighbors"``: the first line of eq. 2: the node keeps its own update whole and adds its neighbours'.
     - ``"algorithm"``: line 16 of algorithm 1: the node's own update is dropped.
 
+    Deviations from the paper, each an argument: the logits' weight decay is decoupled (``decoupled``), since coupled
+    decay makes all weights uniform again once validation gradients are small; and a node gives nobody more than itself
+    (``own``). ``decoupled=False, own="softmax"`` is the paper's form.
+
     Args:
-        mixer_lr: Step size of Adam on the logits (the paper's 0.1).
+        mixer_lr: Step size on the logits (the paper's 0.1).
     """
     return Method(
         "l2c",
@@ -86,7 +90,7 @@ def meta_l2c(
     hidden: Count = 10,
     out: Count = 5,
     bias: bool = True,
-    drop_round: Natural | None = 10,
+    drop_round: Natural | None = None,
     drop_fraction: Share | None = 0.9,
     drop_count: Count | None = None,
     variant: Variant = "consistent",
@@ -102,11 +106,20 @@ def meta_l2c(
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
     meta-L2C of algorithm 1, with the exchange of `l2c`.
 
-    Deviations from the paper, each an argument: the validation losses are summed over nodes, not averaged (``scale``),
-    and the encoders' step is 0.01, not 0.1 (``mixer_lr``); docs/reproduction.md has the measurements behind both.
+    Deviations from the paper, each an argument. In the paper's form almost every node comes to listen to itself alone,
+    or all weights stay uniform; docs/reproduction.md has the measurements.
+
+    - Changes are normalised per layer (``normalise``), and logits are mean cosines of layers' codes times a temperature
+      that is learned (``score``), in place of inner products without a bound.
+    - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart (``own``).
+    - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``), and the validation
+      losses are summed over nodes, not averaged (``scale``).
+
+    The paper's form is ``score="product", normalise=False, own="softmax", decoupled=False, scale="mean",
+    mixer_lr=0.1``.
 
     Args:
-        mixer_lr: Step size of Adam on the encoders; the paper's is 0.1.
+        mixer_lr: Step size on the encoders; temperature and gate move ten times as fast. The paper's is 0.1.
         part: Part of the model that is compared and mixed.
     """
     encoders = _mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)

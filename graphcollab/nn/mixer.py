@@ -15,6 +15,8 @@ from torch_geometric.utils import scatter, softmax
 
 from graphcollab.device import beside, pick
 from graphcollab.keyed import keyed_seed
+from graphcollab.nn.filters import filter_widths, layers_of, root_mean_square
+from graphcollab.nn.groups import groups_of_newcomers
 from graphcollab.nn.mixer_file import read_mixer, write_mixer
 from graphcollab.stack import ParamSpec
 
@@ -26,8 +28,6 @@ SHUT = -5.0  # the gate's logit at the start: 0.7 % of the weight goes to the ow
 
 Score: TypeAlias = Literal["cosine", "scaled", "product"]
 Own: TypeAlias = Literal["gate", "largest", "softmax"]
-Piece = tuple[int, int]
-Layers = dict[str, tuple[int, list[Piece]]]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Mixer:
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
         tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``weight2`` [out, hidden],
-            and where they have biases ``bias1`` and ``bias2``; ``temperature`` and ``gate``, both 0-d, in the forms that
-            have them; with groups every name begins with ``<group>/``.
+            and where they have biases ``bias1`` and ``bias2``; ``temperature`` and ``gate``, where the form has them,
+            0-d; with groups every name begins with ``<group>/``.
         group: Every node's group, [K], on the CPU; -1 of a node that is alone, whose code is 0. None: all nodes share
             one.
         score: How alike two codes are: ``"cosine"``, ``"scaled"`` or ``"product"``.
@@ -100,7 +100,7 @@ class Mixer:
     ) -> Mixer:
         """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
         generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)
-        widths, tensors = _widths(spec, part), {}
+        widths, tensors = filter_widths(spec, part), {}
         for layer, width in widths.items():
             sizes: dict[str, tuple[int, ...]] = {"weight1": (hidden, width), "weight2": (out, hidden)}
             if bias:
@@ -125,7 +125,7 @@ class Mixer:
         Raises:
             ValueError: If a layer is missing or its filters have another length; the layer is named.
         """
-        wanted = _widths(spec, part)
+        wanted = filter_widths(spec, part)
         for layer, width in wanted.items():
             if layer not in self.widths:
                 raise ValueError(f"the mixer has no encoder for layer {layer!r}; it knows {sorted(self.widths)}")
@@ -161,30 +161,28 @@ class Mixer:
             bias1, bias2 = (self.tensors.get(f"{layer}/bias{n}") for n in (1, 2))
             code: Tensor | float = 0.0 if bias1 is None else bias1
             offset = 0
-            norm = self._norm(change, channels, pieces) if self.normalise else None
+            norm = root_mean_square(change, channels, pieces)[:, None, None] if self.normalise else None
             for start, width in pieces:
                 # [K, C, width] @ [width, hidden]
                 filters = change[:, start : start + channels * width].unflatten(1, (channels, width))
-                if self.normalise:
-                    filters = filters / norm
-                code = code + F.linear(filters, first[:, offset : offset + width])
+                code = code + F.linear(filters if norm is None else filters / norm, first[:, offset : offset + width])
                 offset += width
             code = F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1)
             codes.append(F.normalize(code, dim=1) if self.score == "cosine" else code)
-        codes = torch.cat(codes, 1)
+        whole = torch.cat(codes, 1)
         if self.score == "cosine":  # each of the L layers counts one L-th
-            return codes * (SPEED * self.tensors["temperature"] / 2).exp() / math.sqrt(len(self.widths))
-        return codes / codes.shape[1] ** 0.25 if self.score == "scaled" else codes
+            return whole * (SPEED * self.tensors["temperature"] / 2).exp() / math.sqrt(len(self.widths))
+        return whole / whole.shape[1] ** 0.25 if self.score == "scaled" else whole
 
     def weigh(
         self, logit: Tensor, edge_index: Tensor, own: Tensor, num_nodes: int, in_use: Tensor | None = None
     ) -> Tensor:
-        """Return the weights that receivers give, [E].
+        """Return the weights that receivers give, [E], on the CPU.
 
         Args:
-            logit: Inner products of the codes of sender and receiver, [E], on the CPU.
-            edge_index: Edges, [2, E]; receivers are the last ``num_nodes`` of the nodes that are encoded.
-            own: Which edges are of a node to itself, [E].
+            logit: Inner products of the codes of sender and receiver, [E].
+            edge_index: Edges, [2, E]; the receivers are the last ``num_nodes`` of the nodes that are encoded.
+            own: Which edges lead from a node to itself, [E].
             num_nodes: Number of receivers.
             in_use: Which edges are in use, [E]; others weigh nothing. Default: all.
         """
@@ -198,22 +196,15 @@ class Mixer:
         weight = softmax(logit, receiver, num_nodes=num_nodes)
         if self.own != "gate":
             return weight
-        share = torch.sigmoid(SHUT + SPEED * self._gates()).to(logit.dtype)
-        group = receiver.new_zeros(()) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
+        share = torch.sigmoid(SHUT + SPEED * self._of_groups("gate").cpu()).to(logit.dtype)
+        group = torch.zeros_like(receiver) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
         return weight + share[group] * (own.to(weight.dtype) - weight)
 
-    def _gates(self) -> Tensor:
-        """Return the gates of all groups, on the CPU."""
+    def _of_groups(self, name: str) -> Tensor:
+        """Return a number of every group, [number of groups]."""
         if self.group is None:
-            return self.tensors["gate"].cpu()[None]
-        return torch.stack([self.tensors[f"{g}/gate"] for g in range(self.num_groups)]).cpu()
-
-    @staticmethod
-    def _norm(change: Tensor, channels: int, pieces: Sequence[Piece]) -> Tensor:
-        """Return the root mean square of a layer's change, [k, 1, 1]; of one that is 0, a number above 0."""
-        squares = [change[:, start : start + channels * width].square().sum(1) for start, width in pieces]
-        count = channels * sum(width for _, width in pieces)
-        return (torch.stack(squares).sum(0) / count).sqrt().clamp(min=torch.finfo(change.dtype).tiny)[:, None, None]
+            return self.tensors[name][None]
+        return torch.stack([self.tensors[f"{g}/{name}"] for g in range(self.num_groups)])
 
     @property
     def num_groups(self) -> int:
@@ -272,25 +263,7 @@ class Mixer:
             return self
         if self.num_groups == 1:  # the others are alone
             return replace(self, group=self.group.new_zeros(len(names)))
-        known = len(self.group)
-        group = torch.cat([self.group, self.group.new_full((len(names) - known,), -1)])
-        for node in range(known, len(names)):
-            senders = edge_index[0, (edge_index[1] == node - known) & (edge_index[0] < known)]
-            heard = self.group[senders].unique()
-            if len(heard[heard >= 0]) > 1:
-                one, two = (names[int((self.group == g).nonzero()[0])] for g in heard[heard >= 0][:2])
-                raise ValueError(
-                    f"{names[node]} would hear {one} and {two}, which are not connected and learned different mixers: "
-                    "say by allowed=... which part of the graph it joins"
-                )
-            if len(heard) and int(heard[0]) < 0:
-                lone = names[int(senders[self.group[senders] < 0][0])]
-                raise ValueError(
-                    f"{names[node]} would hear {lone}, which is alone and has learned no mixer: leave it out by "
-                    "allowed=..."
-                )
-            group[node] = heard[0] if len(heard) else -1
-        return replace(self, group=group)
+        return replace(self, group=groups_of_newcomers(self.group, edge_index, names))
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> Mixer:
         """Return the mixer with other parameters."""
@@ -330,30 +303,3 @@ class Mixer:
         """
         widths, form, tensors = read_mixer(path)
         return cls(widths, tensors, **form)
-
-
-def layers_of(spec: ParamSpec, part: str) -> Layers:
-    """List a part's layers: number of filters C, and (first column in the part, width) of every parameter of a filter.
-
-    Parameters of one module whose first dimension agrees are the columns of its filters; a parameter that stands alone
-    forms a layer of its own.
-    """
-    columns, start = spec.columns(part), 0
-    groups: dict[str, list[tuple[str, int, Piece]]] = {}
-    for name, size, shape in zip(spec.names, spec.sizes, spec.shapes, strict=True):
-        if columns.start <= start < columns.stop:
-            channels, width = (shape[0], math.prod(shape[1:])) if shape else (1, 1)
-            member = name, channels, (start - columns.start, width)
-            groups.setdefault(name.rpartition(".")[0], []).append(member)
-        start += size
-    layers: Layers = {}
-    for module, members in groups.items():
-        if len({channels for _, channels, _ in members}) == 1:
-            layers[module or "model"] = members[0][1], [piece for _, _, piece in members]
-        else:
-            layers |= {name: (channels, [piece]) for name, channels, piece in members}
-    return layers
-
-
-def _widths(spec: ParamSpec, part: str) -> dict[str, int]:
-    return {layer: sum(width for _, width in pieces) for layer, (_, pieces) in layers_of(spec, part).items()}

@@ -190,10 +190,14 @@ class ChannelAttention(Weigher):
     def init(self, data: Data, env: Env) -> Data:
         spec = data.x.specs[0]
         if (mixer := self._pretrained()) is None:
-            form = {"score": self.score, "normalise": self.normalise, "own": self.own}
-            mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed, **form)
+            sizes = self.hidden, self.out, self.bias
+            mixer = Mixer.create(spec, self.part, *sizes, env.seed, self.score, self.normalise, self.own)
         else:
             mixer.check(spec, self.part)
+        if mixer.own == "gate" and len(data.edge_index[0][data.edge_index[0] == data.edge_index[1]]) < data.num_nodes:
+            raise ValueError(
+                "a share goes to the own model: give every node an edge to itself, prepare=WithSelfLoops()"
+            )
         data = copy.copy(data)
         data.mixer = mixer.to(data.x.device, data.x.dtype)
         if self.learns:

@@ -6,7 +6,7 @@ from torch import nn
 
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.nn import Mixer
-from graphcollab.nn.mixer import layers_of
+from graphcollab.nn.filters import layers_of
 from graphcollab.stack import ParamSpec
 
 SPEC = ParamSpec.from_module(nn.Sequential(nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(3, 4)))

@@ -1,0 +1,50 @@
+"""A part's filters: which columns belong to which layer."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from graphcollab.stack import ParamSpec
+
+__all__ = ["Columns", "filter_widths", "layers_of", "root_mean_square"]
+
+Columns = tuple[int, int]
+Layers = dict[str, tuple[int, list[Columns]]]
+
+
+def layers_of(spec: ParamSpec, part: str) -> Layers:
+    """List a part's layers: number of filters C, and (first column in the part, width) of every parameter of a filter.
+
+    Parameters of one module whose first dimension agrees are the columns of its filters; a parameter that stands alone
+    forms a layer of its own.
+    """
+    columns, start = spec.columns(part), 0
+    groups: dict[str, list[tuple[str, int, Columns]]] = {}
+    for name, size, shape in zip(spec.names, spec.sizes, spec.shapes, strict=True):
+        if columns.start <= start < columns.stop:
+            channels, width = (shape[0], math.prod(shape[1:])) if shape else (1, 1)
+            member = name, channels, (start - columns.start, width)
+            groups.setdefault(name.rpartition(".")[0], []).append(member)
+        start += size
+    layers: Layers = {}
+    for module, members in groups.items():
+        if len({channels for _, channels, _ in members}) == 1:
+            layers[module or "model"] = members[0][1], [piece for _, _, piece in members]
+        else:
+            layers |= {name: (channels, [piece]) for name, channels, piece in members}
+    return layers
+
+
+def filter_widths(spec: ParamSpec, part: str) -> dict[str, int]:
+    """Return the length of a filter of every layer."""
+    return {layer: sum(width for _, width in pieces) for layer, (_, pieces) in layers_of(spec, part).items()}
+
+
+def root_mean_square(change: Tensor, channels: int, pieces: list[Columns]) -> Tensor:
+    """Return the root mean square of a layer's columns of changes [k, P_part], [k]; of zeros, a number above 0."""
+    squares = torch.stack([change[:, start : start + channels * width].square().sum(1) for start, width in pieces])
+    mean = squares.sum(0) / (channels * sum(width for _, width in pieces))
+    return mean.sqrt().clamp(min=torch.finfo(change.dtype).tiny)
