@@ -39,7 +39,7 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
     if (spread := _spread(method, data, env)) is not None:
         found = _alone(method, data, spread)
         if found is None and _played(method, data) >= method.last(data.round).weigh.settling:
-            found = _uniform(method, data, spread, EVEN)
+            found = _uniform(method, data, spread, spread.entropy, EVEN)
     if found is not None:
         history.findings.append(found)
     for finding in [found] if found is not None else dropped[:1]:
@@ -51,7 +51,7 @@ def note_dropped(method: Method | Phases, data: Data, env: Env, history: History
     if "last_graph" not in data or (spread := _spread(method, data, env)) is None:  # no edges have changed
         return
     fewer = _heard(data, data.edge_index) < _heard(data, last_graph(data)[0])
-    if bool(fewer.any()) and (found := _uniform(method, data, spread, EQUAL)) is not None:
+    if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, EQUAL)) is not None:
         text = f"{found.text}. By these weights neighbours were dropped after round {data.round}, at random"
         history.findings.append(replace(found, text=text))
 
@@ -91,13 +91,15 @@ def _alone(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding
     return Finding(data.round, ALONE, _positions(alone), text)
 
 
-def _uniform(method: Method | Phases, data: Data, spread: WeightSpread, least: float) -> Finding | None:
+def _uniform(
+    method: Method | Phases, data: Data, spread: WeightSpread, evenness: Tensor, least: float
+) -> Finding | None:
     """Return what is to be said if almost all nodes that hear several others weigh them with that evenness at least.
 
     Those that hear fewer than they may have learned whom to drop, whatever the others weigh.
     """
     whole = _heard(data, last_graph(data)[0]) >= _may_hear(data)
-    judged, even = spread.neighbors > 1, (spread.evenness >= least) & whole
+    judged, even = spread.neighbors > 1, (spread.evenness >= least) & (evenness >= least) & whole
     if not _most(even, judged):
         return None
     text = (

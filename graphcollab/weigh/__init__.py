@@ -1,5 +1,6 @@
 """The weigh slot: how edge weights come about."""
 
+from graphcollab.weigh.channel_attention import ChannelAttention
 from graphcollab.weigh.classifiers import ClassifierSimilarity, HeadAffinity
 from graphcollab.weigh.double_greedy import DoubleGreedy
 from graphcollab.weigh.first_order_gain import FirstOrderGain
@@ -13,7 +14,7 @@ from graphcollab.weigh.formulas import (
     Uniform,
 )
 from graphcollab.weigh.gradient_alignment import GradientAlignment
-from graphcollab.weigh.learned import ChannelAttention, LearnedLogits
+from graphcollab.weigh.learned_logits import LearnedLogits
 from graphcollab.weigh.peer_weights import AllPeers, AugmentBags, BestPeers, PeerWeights
 from graphcollab.weigh.similarity import (
     CosineUpdates,

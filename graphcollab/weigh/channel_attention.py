@@ -1,4 +1,4 @@
-"""Weigh by what is learned from validation losses: L2C's logits, and Meta-L2C's attention."""
+"""Weigh by attention whose encoders learn from validation losses: meta-L2C."""
 
 from __future__ import annotations
 
@@ -11,89 +11,20 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter, softmax
+from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.control.at_work import crossing_edges, edges_in_use
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.nn import Mixer
+from graphcollab.nn.filters import layers_of
 from graphcollab.ops import edge_products
 from graphcollab.piece import Field, Weigher
 from graphcollab.settings import Count
+from graphcollab.transport import Halo
 from graphcollab.typing import Env
 
-__all__ = ["ChannelAttention", "LearnedLogits"]
-
-
-@dataclass(frozen=True)
-class LearnedLogits(Weigher):
-    r"""Softmax of learned logits, one for every edge.
-
-    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 3:
-
-    .. math::
-        w_{ij} = \frac{e^{a_{ij}}}{\sum_{l \in \{i\} \cup N(i)} e^{a_{il}}}, \qquad
-        \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \quad
-        s_j = \frac{\partial L}{\partial w_{ij}}
-
-    The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state. The paper
-    leaves a⁰ open; here it is 0, so weights start uniform. The paper's line 24 averages a over nodes, which has no
-    meaning for logits that belong to one node, and is not done.
-
-    Args:
-        optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
-            decay takes over once validation gradients are small, and makes all weights uniform again.
-        own: ``"largest"`` (default): after every step, a node's own logit is raised to the largest of its row, a
-            deviation: a node that follows others more than itself follows updates which nothing corrects at its own
-            model, and models drift apart. ``"softmax"``: the paper's; the own model is one among others.
-
-    Shapes:
-        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight``
-        [E].
-    """
-
-    keeps: ClassVar[tuple[Field, ...]] = (
-        Field("edge_logit", "per_edge", "logits of the weights", known_to="receiver"),
-        Field("edge_logit_*", "per_edge", "the state of the logits' optimiser", known_to="receiver"),
-        Field("weigher_step", "scalar", "steps of the logits so far"),
-    )
-    needs: ClassVar[tuple[str, ...]] = ("val",)
-    learns: ClassVar[bool] = True
-
-    optimizer: RowOptimizer = field(default_factory=lambda: AdamW(lr=0.1, weight_decay=0.01))
-    own: Literal["largest", "softmax"] = "largest"
-
-    def init(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        for name in self._names():
-            data[name] = torch.zeros_like(data.edge_index[0], dtype=data.x.dtype)
-        data.weigher_step = 0
-        return data
-
-    def __call__(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        data.edge_weight = softmax(data.edge_logit, data.edge_index[1], num_nodes=data.num_nodes)
-        return data
-
-    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
-        (sender, receiver), weight = data.edge_index, data.edge_weight
-        mean = scatter(weight * gradient, receiver, dim_size=data.num_nodes)
-        logit, *moments = (data[name].clone() for name in self._names())
-        state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
-        self.optimizer.update([logit], [weight * (gradient - mean[receiver])], state, data.weigher_step)
-        if self.own == "largest":
-            largest = scatter(logit, receiver, dim_size=data.num_nodes, reduce="max")
-            logit = torch.where(sender == receiver, largest[receiver], logit)
-        learned = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
-        data = copy.copy(data)
-        for name, value in zip(self._names(), (logit, *moments), strict=True):
-            data[name] = torch.where(learned, value, data[name])
-        data.weigher_step = data.weigher_step + 1
-        return data
-
-    def _names(self) -> list[str]:
-        return ["edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)]
+__all__ = ["ChannelAttention"]
 
 
 @dataclass(frozen=True)
@@ -144,6 +75,7 @@ class ChannelAttention(Weigher):
         Field("mixer", "replicated", "encoders: a `Mixer`, of every component its own", "run"),
         Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
+        Field("mixer_forces", "replicated", "norms of the encoders' gradient and of their decay, [2]", "round"),
     )
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
     shared: ClassVar[tuple[str, ...]] = ("part",)
@@ -247,6 +179,9 @@ class ChannelAttention(Weigher):
         known = env.plane.known(data.edge_index[1])
         grads = [env.plane.reduce(g) for g in torch.autograd.grad(weight[known], params, gradient[known])]
         params = [param.detach() for param in params]
+        decay = self.optimizer.weight_decay
+        forces = torch.stack([torch.stack(torch._foreach_norm(some)).norm() for some in (grads, params)])
+        forces = forces * forces.new_tensor([1.0, decay])
         state = {s: [t.clone() for t in data[f"mixer_{s}"].tensors.values()] for s in self.optimizer.slots}
         self.optimizer.update(params, grads, state, data.mixer_step)
         # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
@@ -255,17 +190,46 @@ class ChannelAttention(Weigher):
         for name, tensors in (("mixer", params), *((f"mixer_{slot}", many) for slot, many in state.items())):
             data[name] = data.mixer.with_tensors(dict(zip(names, tensors, strict=True)))
         data.mixer_step = data.mixer_step + 1
+        data.mixer_forces = forces
         return data
 
-    def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
-        """Return the weights of all edges, [E], and the length of a code.
+    def inspect(self, data: Data, env: Env) -> Mapping[str, Tensor]:
+        """Return what attention looks like from inside.
 
-        Changes travel and are encoded where they arrive.
+        - ``code_norm`` [K]: norm of every node's code; with cosines it is the square root of the temperature.
+        - ``layer_share/…`` [K]: each layer's share in the logits of those a node hears, by their absolute values.
+        - ``force/gradient``, ``force/decay`` []: norms of the validation losses' gradient and of weight decay,
+          λ‖φ‖, on the encoders, where they learn. Both are before Adam's scaling.
         """
-        change = data.x.part(self.part) - data.x_init.part(self.part)
-        halo = env.plane.halo(change, data.edge_index)
-        code = mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
+        then = copy.copy(data)
+        then.x = data.x_local
+        with torch.no_grad():
+            halo, code = self._codes(data.mixer, then, env)
+            num_edges, receiver = data.edge_index.shape[1], data.edge_index[1]
+            layers, start, parts = layers_of(data.x.specs[0], self.part), 0, []
+            for channels, _ in layers.values():
+                piece = code[:, start : start + channels * (code.shape[1] // sum(c for c, _ in layers.values()))]
+                start += piece.shape[1]
+                logit = halo.put(edge_products(piece[: data.x.num_nodes], piece, halo.edge_index), num_edges).abs()
+                logit = logit.masked_fill(data.edge_index[0] == receiver, 0)
+                parts.append(scatter(logit, receiver, dim_size=data.num_nodes))
+        total = torch.stack(parts).sum(0)
+        found = {"code_norm": code[: data.x.num_nodes].norm(dim=1)}
+        found |= {f"layer_share/{name}": part / total for name, part in zip(layers, parts, strict=True)}
+        if "mixer_forces" in data:
+            found |= {"force/gradient": data.mixer_forces[0], "force/decay": data.mixer_forces[1]}
+        return found
+
+    def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
+        """Return the weights of all edges, [E], and the length of a code."""
+        halo, code = self._codes(mixer, data, env)
         own = code[: data.x.num_nodes]
         logit = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])
         loops = data.edge_index[0] == data.edge_index[1]
         return mixer.weigh(logit, data.edge_index, loops, data.num_nodes, edges_in_use(data)), code.shape[1]
+
+    def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
+        """Return the changes that travel, and their codes, encoded where they arrive."""
+        change = data.x.part(self.part) - data.x_init.part(self.part)
+        halo = env.plane.halo(change, data.edge_index)
+        return halo, mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)

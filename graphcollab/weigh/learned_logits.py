@@ -1,0 +1,89 @@
+"""Weigh by logits that learn from validation losses, one for every edge: L2C."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter, softmax
+
+from graphcollab.engine import AdamW, RowOptimizer
+from graphcollab.piece import Field, Weigher
+from graphcollab.typing import Env
+
+__all__ = ["LearnedLogits"]
+
+
+@dataclass(frozen=True)
+class LearnedLogits(Weigher):
+    r"""Softmax of learned logits, one for every edge.
+
+    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 3:
+
+    .. math::
+        w_{ij} = \frac{e^{a_{ij}}}{\sum_{l \in \{i\} \cup N(i)} e^{a_{il}}}, \qquad
+        \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \quad
+        s_j = \frac{\partial L}{\partial w_{ij}}
+
+    The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state. The paper
+    leaves a⁰ open; here it is 0, so weights start uniform. The paper's line 24 averages a over nodes, which has no
+    meaning for logits that belong to one node, and is not done.
+
+    Args:
+        optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
+            decay takes over once validation gradients are small, and makes all weights uniform again.
+        own: ``"largest"`` (default): after every step, a node's own logit is raised to the largest of its row, a
+            deviation: a node that follows others more than itself follows updates which nothing corrects at its own
+            model, and models drift apart. ``"softmax"``: the paper's; the own model is one among others.
+
+    Shapes:
+        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight``
+        [E].
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_logit", "per_edge", "logits of the weights", known_to="receiver"),
+        Field("edge_logit_*", "per_edge", "the state of the logits' optimiser", known_to="receiver"),
+        Field("weigher_step", "scalar", "steps of the logits so far"),
+    )
+    needs: ClassVar[tuple[str, ...]] = ("val",)
+    learns: ClassVar[bool] = True
+
+    optimizer: RowOptimizer = field(default_factory=lambda: AdamW(lr=0.1, weight_decay=0.01))
+    own: Literal["largest", "softmax"] = "largest"
+
+    def init(self, data: Data, env: Env) -> Data:
+        data = copy.copy(data)
+        for name in self._names():
+            data[name] = torch.zeros_like(data.edge_index[0], dtype=data.x.dtype)
+        data.weigher_step = 0
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        data = copy.copy(data)
+        data.edge_weight = softmax(data.edge_logit, data.edge_index[1], num_nodes=data.num_nodes)
+        return data
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
+        (sender, receiver), weight = data.edge_index, data.edge_weight
+        mean = scatter(weight * gradient, receiver, dim_size=data.num_nodes)
+        logit, *moments = (data[name].clone() for name in self._names())
+        state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
+        self.optimizer.update([logit], [weight * (gradient - mean[receiver])], state, data.weigher_step)
+        if self.own == "largest":
+            largest = scatter(logit, receiver, dim_size=data.num_nodes, reduce="max")
+            logit = torch.where(sender == receiver, largest[receiver], logit)
+        learned = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
+        data = copy.copy(data)
+        for name, value in zip(self._names(), (logit, *moments), strict=True):
+            data[name] = torch.where(learned, value, data[name])
+        data.weigher_step = data.weigher_step + 1
+        return data
+
+    def _names(self) -> list[str]:
+        return ["edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)]
