@@ -25,20 +25,23 @@ DEAL: dict[str, dict[str, Any]] = {
     "fashion_mnist": {"shards": 20, "classes_per_node": 5, "shard_size": 15},
 }
 HIDDEN = {"digits": 64, "fashion_mnist": 100}
+PAPER: dict[str, Any] = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
-    "paper: mean of losses, step 0.1": {"scale": "mean", "mixer_lr": 0.1},
-    "mean of losses": {"scale": "mean"},
-    "step 0.1": {"mixer_lr": 0.1},
+    "inner products": {"score": "product"},
+    "inner products over √d": {"score": "scaled"},
+    "changes as they are": {"normalise": False},
+    "own model one among others": {"own": "softmax"},
+    "own model without a gate": {"own": "largest"},
+    "coupled decay": {"decoupled": False},
+    "coupled decay, mean of losses": {"decoupled": False, "scale": "mean"},
+    "no biases": {"bias": False},
     "step 0.03": {"mixer_lr": 0.03},
     "step 0.003": {"mixer_lr": 0.003},
-    "decoupled decay": {"decoupled": True},
-    "no biases": {"bias": False},
-    "nothing dropped": {"drop_round": None},
-    "nothing dropped, step 0.1": {"drop_round": None, "mixer_lr": 0.1},
-    "nothing dropped, step 0.03": {"drop_round": None, "mixer_lr": 0.03},
-    "nothing dropped, step 0.003": {"drop_round": None, "mixer_lr": 0.003},
-    "nothing dropped, paper": {"drop_round": None, "scale": "mean", "mixer_lr": 0.1},
+    "dropping after round 11": {"drop_round": 10},
+    "paper's form": {**PAPER, "mixer_lr": 0.1, "scale": "mean"},
+    "paper's form, sum of losses": {**PAPER, "mixer_lr": 0.1},
+    "paper's form, sum of losses, step 0.01": PAPER,
 }
 
 
