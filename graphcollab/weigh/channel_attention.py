@@ -209,8 +209,8 @@ class ChannelAttention(Weigher):
         """Move the gates by what a larger share for the own model would change of the validation losses.
 
         With w = (1 - p) a + p, ∂L_i/∂p is by how much the own model's ∂L_i/∂w exceeds the mean over a. Its sum over a
-        component, over the sum of the losses, has no unit. A benefit opens the gate as far as it has lasted, since in its
-        first rounds every run is helped by own models, also where they overfit later; a harm closes it at once.
+        component, over the sum of the losses, has no unit. A benefit opens the gate as far as it has lasted, since in
+        the first rounds own models help in every run, also where they overfit later; a harm closes it at once.
         """
         if data.mixer.gate is None:
             return data.mixer, data.mixer_benefit
