@@ -21,7 +21,7 @@ from graphcollab.typing import Env
 
 __all__ = ["note_dropped", "report_collapse"]
 
-ALONE, UNIFORM = "own model only", "uniform weights"
+ALONE, SINGLE, UNIFORM = "own model only", "one model only", "uniform weights"
 OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
 EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbours, and by 10 % among 100
 EQUAL = 1 - 1e-9  # the evenness of weights that differ by a ten-thousandth: which are the smallest means nothing
@@ -30,14 +30,14 @@ ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they
 
 
 def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Warn, once, at a run's end, if its learned weights are all the own model's, or do not tell others apart.
+    """Warn, once, at a run's end, if its learned weights are all one model's, or do not tell models apart.
 
     So they are in the last exchange, or they did not when neighbours were dropped by them. It is kept as a finding.
     """
     dropped = [finding for finding in history.findings if finding.kind == UNIFORM and finding.round <= data.round]
     found = None
     if (spread := _spread(method, data, env)) is not None:
-        found = _alone(method, data, spread)
+        found = _alone(method, data, spread) or _single(method, data, spread)
         if found is None and _played(method, data) >= method.last(data.round).weigh.settling:
             found = _uniform(method, data, spread, spread.entropy, EVEN)
     if found is not None:
@@ -89,6 +89,20 @@ def _alone(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding
         "others should help, take smaller steps on the weights, or give nodes more validation samples"
     )
     return Finding(data.round, ALONE, _positions(alone), text)
+
+
+def _single(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding | None:
+    """Return what is to be said if almost all nodes that hear several others give one model, whosever, all weight."""
+    judged, own = spread.neighbors > 1, spread.own >= OWN
+    single = own | (spread.largest >= OWN)
+    if not _most(single, judged):
+        return None
+    text = (
+        f"{method.name}: its learned weights are a single model's: at least {OWN} at {int((single & judged).sum())} of "
+        f"{int(judged.sum())} nodes, which is another's at {int((single & judged & ~own).sum())} of them. Nothing is "
+        "averaged any more. Take smaller steps on the weights, or bound their logits"
+    )
+    return Finding(data.round, SINGLE, _positions(single & judged), text)
 
 
 def _uniform(
