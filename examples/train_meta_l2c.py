@@ -31,11 +31,7 @@ from graphcollab.transforms import Ring
 
 ROUNDS, EVALUATE_EVERY, SEEDS, NODES, CLASSES_PER_NODE = 50, 10, 5, 100, 2
 SHOWN = (1, 10, 20)  # rounds in the heat maps, beside the last
-GRIDS: dict[str, dict[str, list[Any]]] = {  # "*" is for all methods
-    "*": {"lr": [0.05, 0.1]},  # 0.01 was never chosen, see docs/reproduction.md
-    "l2c": {"mixer_lr": [0.1, 0.03]},
-    "meta_l2c": {"mixer_lr": [0.03, 0.01]},
-}
+GRIDS: dict[str, dict[str, list[Any]]] = {"*": {"lr": [0.05, 0.1]}}  # for all methods; see docs/reproduction.md
 LEARNED = {"l2c": l2c, "meta_l2c": meta_l2c}
 PAPER: dict[str, dict[str, Any]] = {  # what the defaults deviate from
     "l2c": {"own": "softmax", "decoupled": False, "drop_round": 10},
