@@ -179,9 +179,7 @@ class ChannelAttention(Weigher):
         known = env.plane.known(data.edge_index[1])
         grads = [env.plane.reduce(g) for g in torch.autograd.grad(weight[known], params, gradient[known])]
         params = [param.detach() for param in params]
-        decay = self.optimizer.weight_decay
-        forces = torch.stack([torch.stack(torch._foreach_norm(some)).norm() for some in (grads, params)])
-        forces = forces * forces.new_tensor([1.0, decay])
+        pull, size = (torch.stack(torch._foreach_norm(some)).norm() for some in (grads, params))
         state = {s: [t.clone() for t in data[f"mixer_{s}"].tensors.values()] for s in self.optimizer.slots}
         self.optimizer.update(params, grads, state, data.mixer_step)
         # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
@@ -190,7 +188,7 @@ class ChannelAttention(Weigher):
         for name, tensors in (("mixer", params), *((f"mixer_{slot}", many) for slot, many in state.items())):
             data[name] = data.mixer.with_tensors(dict(zip(names, tensors, strict=True)))
         data.mixer_step = data.mixer_step + 1
-        data.mixer_forces = forces
+        data.mixer_forces = torch.stack([pull, self.optimizer.weight_decay * size])
         return data
 
     def inspect(self, data: Data, env: Env) -> Mapping[str, Tensor]:
@@ -214,7 +212,8 @@ class ChannelAttention(Weigher):
                 logit = logit.masked_fill(data.edge_index[0] == receiver, 0)
                 parts.append(scatter(logit, receiver, dim_size=data.num_nodes))
         total = torch.stack(parts).sum(0)
-        found = {"code_norm": code[: data.x.num_nodes].norm(dim=1)}
+        norm = code[: data.x.num_nodes].norm(dim=1).cpu()
+        found = {"code_norm": env.plane.here(norm, data.num_nodes)}
         found |= {f"layer_share/{name}": part / total for name, part in zip(layers, parts, strict=True)}
         if "mixer_forces" in data:
             found |= {"force/gradient": data.mixer_forces[0], "force/decay": data.mixer_forces[1]}
@@ -223,10 +222,12 @@ class ChannelAttention(Weigher):
     def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
         """Return the weights of all edges, [E], and the length of a code."""
         halo, code = self._codes(mixer, data, env)
-        own = code[: data.x.num_nodes]
-        logit = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])
-        loops = data.edge_index[0] == data.edge_index[1]
-        return mixer.weigh(logit, data.edge_index, loops, data.num_nodes, edges_in_use(data)), code.shape[1]
+        logit = edge_products(code[: data.x.num_nodes], code, halo.edge_index)
+        # only the edges whose logits are known here: what is NaN would make the gate's gradient NaN
+        edges, in_use = halo.take(data.edge_index.T).T, edges_in_use(data)
+        in_use = None if in_use is None else halo.take(in_use)
+        weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use)
+        return halo.put(weight, data.edge_index.shape[1]), code.shape[1]
 
     def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
         """Return the changes that travel, and their codes, encoded where they arrive."""
