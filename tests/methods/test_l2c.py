@@ -10,11 +10,13 @@ import math
 import pytest
 import torch
 
+from graphcollab.engine import Adam, AdamW
 from graphcollab.methods import l2c
 
 TRAIN = [[[-1.0, 0.0]], [[0.0, -1.0]], [[1.0, 0.0]]]
 VAL = [[[0.0, -2.0]], [[0.0, 0.0]], [[0.0, 0.0]]]
-PLAIN = {"epochs": 1, "lr": 1.0, "weight_decay": 0.0, "mixer_weight_decay": 0.0, "drop_round": None}
+PLAIN = {"epochs": 1, "lr": 1.0, "weight_decay": 0.0, "mixer_weight_decay": 0.0}
+PAPER = {"own": "softmax", "decoupled": False}
 
 
 def play(points, **settings):
@@ -27,14 +29,25 @@ def play(points, **settings):
     return method.play(data, env), into_0
 
 
-def test_round(points):
-    data, into_0 = play(points)
+def test_round_of_the_paper(points):
+    data, into_0 = play(points, **PAPER)
     assert data.edge_weight[into_0].tolist() == pytest.approx([0.25, 0.5, 0.25])
     assert data.x.part("all")[0].tolist() == pytest.approx([0.0, -0.5])
     assert data.edge_logit[into_0].tolist() == pytest.approx([-0.1, math.log(2) + 0.1, -0.1], abs=1e-6)
     # first moments are a tenth of the gradient
     assert data.edge_logit_exp_avg[into_0].tolist() == pytest.approx([0.01875, -0.0375, 0.01875])
     # every node sends two changes of two floats
+    assert data.bytes_sent.tolist() == [16.0, 16.0, 16.0]
+
+
+def test_round(points):
+    """Decay is beside the step, by 1 - 0.1 · 0.5, and the own logit is raised to that of node 1."""
+    data, into_0 = play(points, mixer_weight_decay=0.5)
+    assert data.edge_weight[into_0].tolist() == pytest.approx([0.25, 0.5, 0.25])
+    assert data.x.part("all")[0].tolist() == pytest.approx([0.0, -0.5])
+    largest = 0.95 * math.log(2) + 0.1
+    assert data.edge_logit[into_0].tolist() == pytest.approx([largest, largest, -0.1], abs=1e-6)
+    assert data.edge_logit_exp_avg[into_0].tolist() == pytest.approx([0.01875, -0.0375, 0.01875])
     assert data.bytes_sent.tolist() == [16.0, 16.0, 16.0]
 
 
@@ -73,10 +86,21 @@ def test_unknown_variant():
         l2c(variant="both")
 
 
-def test_paper_settings_are_the_defaults():
+def test_settings():
+    method, paper = l2c(), l2c(**PAPER)
+    for one in (method, paper):
+        assert (one.local.optimizer.lr, one.local.optimizer.weight_decay) == (0.01, 5e-4)
+        assert (one.local.batch_size, one.local.epochs) == (10, 5)
+    assert method.weigh.optimizer == AdamW(lr=0.1, weight_decay=0.01)
+    assert paper.weigh.optimizer == Adam(lr=0.1, weight_decay=0.01)
+    assert (method.weigh.own, paper.weigh.own) == ("largest", "softmax")
+
+
+def test_nothing_is_dropped_unless_it_is_said_when(points):
     method = l2c()
-    assert (method.local.optimizer.lr, method.local.optimizer.weight_decay) == (0.01, 5e-4)
-    assert (method.local.batch_size, method.local.epochs) == (10, 5)
-    assert (method.weigh.optimizer.lr, method.weigh.optimizer.weight_decay) == (0.1, 0.01)
-    assert (method.rewire.at, method.rewire.transform.fraction) == (10, 0.9)
-    assert type(l2c(decoupled=True).weigh.optimizer).__name__ == "AdamW"
+    data, env = points(TRAIN, VAL).begin(method)
+    for _ in range(15):
+        data = method.play(data, env)
+    assert data.num_edges == 9
+    dropping = l2c(drop_round=10)
+    assert (dropping.rewire.at, dropping.rewire.transform.fraction) == (10, 0.9)
