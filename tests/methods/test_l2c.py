@@ -59,6 +59,39 @@ def test_three_forms_of_equation_2_differ(points, variant, expected):
     assert data.x.part("all")[0].tolist() == pytest.approx(expected)
 
 
+def two_pairs(points, own, rounds):
+    """Return the models of two pairs of nodes, and how far apart c - x is in each.
+
+    Logits are 0 for the own model, ln 3 for the other of the pair, -2 for the other pair, and do not learn.
+    """
+    targets = torch.tensor([1.0, 1.2, -1.0, -1.2], dtype=torch.float64)
+    method = l2c(epochs=1, lr=0.5, weight_decay=0.0, mixer_lr=0.0, own=own)
+    data, env = points([[[c]] for c in targets.tolist()]).begin(method)
+    logit = torch.full((4, 4), -2.0, dtype=torch.float64)
+    logit[[0, 1, 2, 3], [0, 1, 2, 3]], logit[[0, 1, 2, 3], [1, 0, 3, 2]] = 0.0, math.log(3)
+    data.edge_logit = logit[data.edge_index[1], data.edge_index[0]]
+    for _ in range(rounds):
+        data = method.play(data, env)
+    x = data.x.part("all").flatten()
+    return x, ((targets - x)[[1, 3]] - (targets - x)[[0, 2]]).tolist()
+
+
+def test_following_another_more_than_oneself_diverges(points):
+    """x ← x + ½ W (c - x): what sets a pair apart grows by 1 + ½ (b - a) each round, where b > a goes to the other.
+
+    With own logits raised after the first round, b = a: it stays, and pairs come to the means of their targets.
+    """
+    total = 1 + 3 + 2 * math.exp(-2)
+    growth = 1 + 0.5 * (3 - 1) / total
+    assert growth == pytest.approx(1.2342, abs=1e-4)
+    _, apart = two_pairs(points, "softmax", 60)
+    assert apart == pytest.approx([0.2 * growth**60, -0.2 * growth**60])
+    assert apart[0] > 5e4
+    x, apart = two_pairs(points, "largest", 60)
+    assert apart == pytest.approx([0.2 * growth, -0.2 * growth])
+    assert [float(x[:2].mean()), float(x[2:].mean())] == pytest.approx([1.1, -1.1])
+
+
 def test_weakest_neighbours_are_dropped_once_at_their_round(points):
     method = l2c(**{**PLAIN, "drop_round": 1, "drop_count": 1})
     data, env = points(TRAIN, VAL).begin(method)
