@@ -126,7 +126,7 @@ def test_what_a_weigher_says():
 
 
 def test_what_attention_says():
-    """Codes have length √e^(10 t) for the temperature's parameter t; encoders decay from what they were a round before."""
+    """Codes have length √e^(10 t) for the temperature's parameter t; what decays is what was there a round ago."""
     scene = Scene.small(torch.float32)
     before, result = (
         run(methods.meta_l2c(**QUICK), scene.tasks, scene.modules, rounds=rounds, callbacks=[WatchWeights()])
