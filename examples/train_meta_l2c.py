@@ -36,6 +36,12 @@ GRIDS: dict[str, dict[str, list[Any]]] = {  # "*" is for all methods
     "l2c": {"mixer_lr": [0.1, 0.03]},
     "meta_l2c": {"mixer_lr": [0.03, 0.01]},
 }
+LEARNED = {"l2c": l2c, "meta_l2c": meta_l2c}
+PAPER: dict[str, dict[str, Any]] = {  # what the defaults deviate from
+    "l2c": {"own": "softmax", "decoupled": False, "drop_round": 10},
+    "meta_l2c": {"score": "product", "normalise": False, "own": "softmax", "decoupled": False, "scale": "mean"},
+}
+PAPER["meta_l2c"] |= {"mixer_lr": 0.1, "drop_round": 10}
 
 
 class CountRounds(Callback):
@@ -63,7 +69,7 @@ def arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
     add("--device", default="cpu", help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
-    add("--paper", action="store_true", help="the paper's settings: mixer step 0.1, mean of the validation losses")
+    add("--paper", action="store_true", help="L2C and meta-L2C in the paper's form, with its settings")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/train_meta_l2c"), help="folder for pictures (default: %(default)s)")
     add("--no-pictures", action="store_true")
@@ -81,8 +87,8 @@ def main() -> None:
     if rest:
         step = data.num_classes // math.gcd(data.num_classes, args.classes_per_node)
         raise SystemExit(f"--nodes must be a multiple of {step}, so that all classes are dealt out, got {args.nodes}")
-    methods: dict[str, Any] = {"local": local, "fedavg": fedavg, "dpsgd": partial(dpsgd, epochs=5), "l2c": l2c}
-    methods["meta_l2c"] = partial(meta_l2c, mixer_lr=0.1, scale="mean") if args.paper else meta_l2c
+    methods: dict[str, Any] = {"local": local, "fedavg": fedavg, "dpsgd": partial(dpsgd, epochs=5)}
+    methods |= {name: partial(make, **PAPER[name]) if args.paper else make for name, make in LEARNED.items()}
     grids = {} if args.paper else GRIDS
     runs = sum(math.prod(map(len, {**grids.get("*", {}), **grids.get(name, {})}.values())) for name in methods)
     print(f"{data}: {args.nodes} nodes with {args.classes_per_node} classes each")

@@ -31,7 +31,7 @@ from graphcollab.train import Comparison, RecordGraph
 
 ROUNDS, EVALUATE_EVERY, SEEDS, SHARDS, CLASSES_PER_NODE = 50, 10, 10, 20, 2
 SHOWN, SPLIT = (1, 10, 20), 0.6  # rounds in the heat maps; the source's share of the classes of a common dataset
-LR, MIXER_LR, DROP_ROUND, SIDE = 0.05, 0.01, 10, 28  # SIDE: pixels of grey images from edge to edge
+LR, MIXER_LR, DROP_ROUND, SIDE = 0.05, 0.01, -1, 28  # SIDE: pixels of grey images from edge to edge
 
 
 def arguments() -> argparse.Namespace:

@@ -231,7 +231,9 @@ class Method(Playable):
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
-        data = settle_validation(data, env.plane.gather(losses), env)
+        losses = env.plane.gather(losses)
+        data = copy.copy(settle_validation(data, losses, env))
+        data.val_loss = losses
         cotangent = cotangent.masked_fill(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 

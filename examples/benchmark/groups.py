@@ -23,11 +23,15 @@ from graphcollab.files import write_whole
 from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.train import RecordGraph
 
+PLAIN = str.maketrans({" ": "_", ",": None, "'": None})
 SHOWN = (1, 3, 5, 10, 20)
-METHODS = {
-    "l2c, mixer step 0.1 (the paper's)": partial(l2c, mixer_lr=0.1),
-    "meta_l2c, mixer step 0.1 (the paper's)": partial(meta_l2c, mixer_lr=0.1),
-    "meta_l2c, mixer step 0.01": partial(meta_l2c, mixer_lr=0.01),
+UNBOUNDED = partial(meta_l2c, score="product", normalise=False, own="softmax", decoupled=False)
+METHODS: dict[str, Any] = {
+    "l2c": l2c,
+    "meta_l2c": meta_l2c,
+    "l2c, the paper's form": partial(l2c, own="softmax", decoupled=False),
+    "meta_l2c, the paper's form, sum of losses, mixer step 0.1": partial(UNBOUNDED, mixer_lr=0.1),
+    "meta_l2c, the paper's form, sum of losses, mixer step 0.01": UNBOUNDED,
 }
 
 
@@ -67,7 +71,7 @@ def main() -> None:
             kept = f"{100 * sum(share) / len(share):5.1f} % ({100 * min(share):5.1f} %)"
             print(f"{number:>5}  {sum(auc) / len(auc):.3f} ({min(auc):.3f})       {kept}")
         figure = report.weight_heatmaps(result.history.graphs, tasks.num_nodes, cluster=group, title=name)
-        picture = args.out / f"weights_{'_'.join(name.replace(',', '').split()[:4])}.png"
+        picture = args.out / f"weights_{name.translate(PLAIN)}.png"
         print("wrote", report.save_figure(figure, picture))
     if args.json:
         print("wrote", write_whole(args.json, json.dumps(told).encode()))

@@ -119,7 +119,7 @@ def meta_l2c(
     mixer_lr=0.1``.
 
     Args:
-        mixer_lr: Step size on the encoders; temperature and gate move ten times as fast. The paper's is 0.1.
+        mixer_lr: Step size on the encoders; temperature and gate move in proportion to it. The paper's is 0.1.
         part: Part of the model that is compared and mixed.
     """
     encoders = _mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)

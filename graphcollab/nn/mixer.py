@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch_geometric.utils import scatter, softmax
 
 from graphcollab.device import beside, pick
 from graphcollab.keyed import keyed_seed
+from graphcollab.nn.attend import attend
 from graphcollab.nn.filters import filter_widths, layers_of, root_mean_square
 from graphcollab.nn.groups import groups_of_newcomers
 from graphcollab.nn.mixer_file import read_mixer, write_mixer
@@ -23,8 +23,9 @@ from graphcollab.stack import ParamSpec
 __all__ = ["Mixer"]
 
 _MIXER_STREAM = 106
-SPEED = 10.0  # temperature and gate move ten times as fast as a weight of the encoders: about 0.1 a step at lr 0.01
-SHUT = -5.0  # the gate's logit at the start: 0.7 % of the weight goes to the own model before anything is learned
+SPEED = 10.0  # the temperature's logarithm moves ten times as fast as a weight of the encoders: about 0.1 at lr 0.01
+SHUT = -5.0  # a gate's log-odds at the start: 0.7 % of the weight goes to the own model before anything is learned
+ODDS = (-10.0, 5.0)  # the lowest and highest log-odds, from which a gate can still come back
 
 Score: TypeAlias = Literal["cosine", "scaled", "product"]
 Own: TypeAlias = Literal["gate", "largest", "softmax"]
@@ -52,22 +53,24 @@ class Mixer:
     - ``normalise=True`` (default): a layer's change is divided by its root mean square before it is encoded, so that
       neither a layer nor a late round counts more because its numbers are larger. False is the paper's.
     - ``own="gate"`` (default): a node gives its own model as much as the most alike of those it hears, which keeps the
-      exchange of updates from diverging, and beyond that a share p = σ(g) apart from the softmax, which all nodes
-      learn together: w ← (1 − p) w + p. ``"largest"``: without the gate. ``"softmax"``: the own model is one among
-      others, as in the paper.
+      exchange of updates from diverging, and beyond that a share p apart from the softmax: w ← (1 − p) w + p. All
+      nodes learn p together, from by how much of the validation loss it would change (`ChannelAttention`).
+      ``"largest"``: without p. ``"softmax"``: the own model is one among others, as in the paper.
 
     Parts of the graph that are not connected train encoders of their own: groups of nodes.
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
         tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``weight2`` [out, hidden],
-            and where they have biases ``bias1`` and ``bias2``; ``temperature`` and ``gate``, where the form has them,
-            0-d; with groups every name begins with ``<group>/``.
+            and where they have biases ``bias1`` and ``bias2``; ``temperature``, 0-d, of cosines; with groups every
+            name begins with ``<group>/``.
         group: Every node's group, [K], on the CPU; -1 of a node that is alone, whose code is 0. None: all nodes share
             one.
         score: How alike two codes are: ``"cosine"``, ``"scaled"`` or ``"product"``.
         normalise: Divide a layer's change by its root mean square.
         own: What the own model gets: ``"gate"``, ``"largest"`` or ``"softmax"``.
+        gate: How far the log-odds of the share for the own model have moved, of every group, [number of groups],
+            float64 on the CPU, where it has one.
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
@@ -84,6 +87,11 @@ class Mixer:
     score: Score = "cosine"
     normalise: bool = True
     own: Own = "gate"
+    gate: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.own == "gate" and self.gate is None:  # which has not moved yet
+            object.__setattr__(self, "gate", torch.zeros(self.num_groups, dtype=torch.float64))
 
     @classmethod
     def create(
@@ -110,8 +118,6 @@ class Mixer:
                 tensors[f"{layer}/{name}"] = (torch.rand(size, generator=generator) * 2 - 1) * bound
         if score == "cosine":
             tensors["temperature"] = torch.zeros(())
-        if own == "gate":
-            tensors["gate"] = torch.zeros(())
         return cls(widths, tensors, None, score, normalise, own)
 
     @property
@@ -138,16 +144,9 @@ class Mixer:
             raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")
 
     def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
-        """Encode changes of models [k, P_part], each by its node's encoders, so that inner products are logits.
+        """Encode changes of models [k, P_part] as [k, Σ_l out C_l], so that inner products of codes are logits.
 
-        Args:
-            change: Changes since the run's start, [k, P_part].
-            spec: Their columns.
-            part: The part of the model they are of.
-            nodes: Whose they are, [k]. Default: those of nodes 0 to k - 1.
-
-        Returns:
-            Codes, [k, Σ_l out C_l].
+        Each is encoded by its node's encoders; ``nodes`` [k] says whose they are. Default: of nodes 0 to k - 1.
         """
         if self.group is not None:
             group = self.group if nodes is None else self.group[nodes]
@@ -186,25 +185,21 @@ class Mixer:
             num_nodes: Number of receivers.
             in_use: Which edges are in use, [E]; others weigh nothing. Default: all.
         """
-        receiver, low = edge_index[1], torch.finfo(logit.dtype).min
-        if in_use is not None:
-            logit = logit.masked_fill(~in_use, low)
-        if self.own != "softmax":
-            best = scatter(logit.masked_fill(own, low), receiver, dim_size=num_nodes, reduce="max")
-            best = best.masked_fill(best == low, 0)  # who hears nobody keeps all of it
-            logit = torch.where(own, best[receiver], logit)
-        weight = softmax(logit, receiver, num_nodes=num_nodes)
-        if self.own != "gate":
+        receiver = edge_index[1]
+        weight = attend(logit, receiver, own, num_nodes, in_use, raised=self.own != "softmax")
+        if self.gate is None:
             return weight
-        share = torch.sigmoid(SHUT + SPEED * self._of_groups("gate").cpu()).to(logit.dtype)
         group = torch.zeros_like(receiver) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
-        return weight + share[group] * (own.to(weight.dtype) - weight)
+        return weight + self.shares().to(weight.dtype)[group] * (own.to(weight.dtype) - weight)
 
-    def _of_groups(self, name: str) -> Tensor:
-        """Return a number of every group, [number of groups]."""
-        if self.group is None:
-            return self.tensors[name][None]
-        return torch.stack([self.tensors[f"{g}/{name}"] for g in range(self.num_groups)])
+    def shares(self) -> Tensor:
+        """Return what goes to own models apart from the softmax, of every group, [number of groups]."""
+        return torch.zeros(self.num_groups) if self.gate is None else torch.sigmoid(SHUT + self.gate)
+
+    def with_gates(self, shift: Tensor) -> Mixer:
+        """Move the log-odds of every group's share for the own model by a shift, [number of groups]."""
+        moved = None if self.gate is None else (self.gate + shift).clamp(*(odds - SHUT for odds in ODDS))
+        return replace(self, gate=moved)
 
     @property
     def num_groups(self) -> int:
@@ -214,16 +209,15 @@ class Mixer:
     @property
     def num_parameters(self) -> int:
         """Parameters of the encoders that a node uses."""
-        return sum(tensor.numel() for tensor in self.tensors.values()) // self.num_groups
+        return sum(tensor.numel() for tensor in self.tensors.values()) // self.num_groups + (self.gate is not None)
 
     def for_groups(self, group: Tensor) -> Mixer:
         """Give every group [K] these encoders to start from; the mixer itself where all nodes are one group."""
         if not bool(group.any()):
             return self
         count = max(int(group.max()) + 1, 1)
-        return replace(
-            self, tensors={f"{g}/{n}": t for g in range(count) for n, t in self.tensors.items()}, group=group
-        )
+        tensors = {f"{g}/{n}": t for g in range(count) for n, t in self.tensors.items()}
+        return replace(self, tensors=tensors, group=group, gate=None if self.gate is None else self.gate.repeat(count))
 
     def of(self, node: int | None = None) -> Mixer:
         """Return the mixer that a node uses, or the only one.
@@ -235,10 +229,8 @@ class Mixer:
             return self
         if node is None:
             if self.num_groups > 1:
-                raise ValueError(
-                    f"{self.num_groups} parts of the graph, which are not connected, trained a mixer each: say whose "
-                    "is to be saved by node=..."
-                )
+                parts = f"{self.num_groups} parts of the graph, which are not connected, trained a mixer each"
+                raise ValueError(f"{parts}: say whose is to be saved by node=...")
             return self._of_group(0)
         if int(self.group[node]) < 0:
             raise ValueError(f"node {node} has no neighbours, and so no encoders: choose a node that has some")
@@ -247,7 +239,7 @@ class Mixer:
     def _of_group(self, group: int) -> Mixer:
         prefix = f"{group}/"
         tensors = {n[len(prefix) :]: t for n, t in self.tensors.items() if n.startswith(prefix)}
-        return replace(self, tensors=tensors, group=None)
+        return replace(self, tensors=tensors, group=None, gate=None if self.gate is None else self.gate[group][None])
 
     def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> Mixer:
         """Return the mixer of these nodes and of others who hear them: of every newcomer, that of those it hears.
@@ -288,7 +280,9 @@ class Mixer:
 
     def save(self, path: str | Path) -> Path:
         """Write the mixer (of several groups not: that `of` a node) as safetensors, the whole file or none of it."""
-        return write_mixer(path, self.widths, self.form, self.of().tensors)
+        mixer = self.of()
+        gate = {} if mixer.gate is None else {"gate": mixer.gate[0]}
+        return write_mixer(path, self.widths, self.form, {**mixer.tensors, **gate})
 
     @classmethod
     def load(cls, path: str | Path) -> Mixer:
@@ -302,4 +296,5 @@ class Mixer:
             ValueError: If it is not a mixer's file, or of a format that this version does not know.
         """
         widths, form, tensors = read_mixer(path)
-        return cls(widths, tensors, **form)
+        gate = tensors.pop("gate")[None].double() if form["own"] == "gate" else None
+        return cls(widths, tensors, **form, gate=gate)

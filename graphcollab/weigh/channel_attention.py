@@ -26,6 +26,10 @@ from graphcollab.typing import Env
 
 __all__ = ["ChannelAttention"]
 
+GATE_SPEED = 30.0  # times the optimiser's step: at lr 0.01 log-odds move by 0.3 of the loss's relative change
+RISE = 0.1  # by which the benefit that opens gates may grow from one round to the next
+LARGEST = 3.0  # relative harm that counts, so that an outlier closes gates by 0.9 in log-odds at most
+
 
 @dataclass(frozen=True)
 class ChannelAttention(Weigher):
@@ -41,6 +45,10 @@ class ChannelAttention(Weigher):
     encoders learn from the validation losses of the mixed models; the gradient flows through the weights only, by the
     closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing and
     weigh nothing.
+
+    The share p that goes to own models apart from the softmax begins at 0.7 %. Its log-odds are not moved by the
+    optimiser but, at lr 0.01, by 0.3 r, where r is by how much of the sum of the validation losses the losses would
+    fall if p rose (to first order, per unit of p), no more than 0.1 above that of the round before.
 
     Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
     alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
@@ -75,6 +83,9 @@ class ChannelAttention(Weigher):
         Field("mixer", "replicated", "encoders: a `Mixer`, of every component its own", "run"),
         Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
+        Field(
+            "mixer_benefit", "scalar", "what own models have lately helped, of every component, [number of components]"
+        ),
         Field("mixer_forces", "replicated", "norms of the encoders' gradient and of their decay, [2]", "round"),
     )
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
@@ -138,7 +149,7 @@ class ChannelAttention(Weigher):
             nothing = {name: torch.zeros_like(tensor) for name, tensor in data.mixer.tensors.items()}
             for slot in self.optimizer.slots:
                 data[f"mixer_{slot}"] = data.mixer.with_tensors(nothing)
-        data.mixer_step = 0
+        data.mixer_step, data.mixer_benefit = 0, torch.zeros(data.mixer.num_groups, dtype=torch.float64)
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -174,6 +185,7 @@ class ChannelAttention(Weigher):
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
         gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
+        gated, benefit = self._with_gates(data, env, gradient, group, members)
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
         known = env.plane.known(data.edge_index[1])
@@ -186,10 +198,33 @@ class ChannelAttention(Weigher):
         share = 2 * (at_work[members].double() - 1) / at_work[members]
         data = env.plane.charge(data, members, share * data.mixer.num_parameters)
         for name, tensors in (("mixer", params), *((f"mixer_{slot}", many) for slot, many in state.items())):
-            data[name] = data.mixer.with_tensors(dict(zip(names, tensors, strict=True)))
-        data.mixer_step = data.mixer_step + 1
+            data[name] = gated.with_tensors(dict(zip(names, tensors, strict=True)))
+        data.mixer_step, data.mixer_benefit = data.mixer_step + 1, benefit
         data.mixer_forces = torch.stack([pull, self.optimizer.weight_decay * size])
         return data
+
+    def _with_gates(
+        self, data: Data, env: Env, gradient: Tensor, group: Tensor, members: Tensor
+    ) -> tuple[Mixer, Tensor]:
+        """Move the gates by what a larger share for the own model would change of the validation losses.
+
+        With w = (1 - p) a + p, ∂L_i/∂p is by how much the own model's ∂L_i/∂w exceeds the mean over a. Its sum over a
+        component, over the sum of the losses, has no unit. A benefit opens the gate as far as it has lasted, since in
+        the first rounds own models help in every run, also where they overfit later; a harm closes it at once.
+        """
+        if data.mixer.gate is None:
+            return data.mixer, data.mixer_benefit
+        (sender, receiver), nodes, shares = data.edge_index, data.num_nodes, data.mixer.shares()
+        own = scatter(gradient.masked_fill(sender != receiver, 0), receiver, dim_size=nodes)
+        mean = scatter(data.edge_weight * gradient, receiver, dim_size=nodes)
+        beyond = ((own - mean) / (1 - shares[group])).double()
+        mine, nothing = members[env.plane.known(members)], beyond.new_zeros(len(shares))
+        change = env.plane.reduce(nothing.index_add(0, group[mine], beyond[mine]))
+        loss = nothing.index_add(0, group[members], data.val_loss[members].double().abs())
+        relative = torch.where(loss > 0, change / loss, 0)
+        benefit = torch.minimum(-relative, data.mixer_benefit + RISE).clamp(min=0)
+        step = torch.where(relative > 0, -relative.clamp(max=LARGEST), benefit)
+        return data.mixer.with_gates(GATE_SPEED * self.optimizer.lr * step), benefit
 
     def inspect(self, data: Data, env: Env) -> Mapping[str, Tensor]:
         """Return what attention looks like from inside.

@@ -175,4 +175,6 @@ def outcome(case: Callable[[], Result]) -> dict[str, Tensor]:
     found |= {
         f"mixer.{name.replace('/', ':')}": tensor.clone() for name, tensor in getattr(mixer, "tensors", {}).items()
     }
+    if getattr(mixer, "gate", None) is not None:
+        found["mixer.gate"] = mixer.gate.clone()
     return {name: value.contiguous() for name, value in found.items()}

@@ -52,7 +52,7 @@ def row(mixer, logits, i):
     total = sum(value.exp() for value in logits.values())
     weights = {j: value.exp() / total for j, value in logits.items()}
     if mixer.own == "gate":
-        p = 1 / (1 + (5 - 10 * mixer.tensors["gate"]).exp())
+        p = 1 / (1 + math.exp(5 - float(mixer.gate)))
         weights = {j: (1 - p) * weight + (p if j == i else 0) for j, weight in weights.items()}
     return weights
 

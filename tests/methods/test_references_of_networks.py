@@ -176,7 +176,7 @@ def of_mapl(nodes, start, env, data, rounds=4, warmup=1, tau=0.5, eta=20.0):
 # Meta-L2C
 
 
-def paper_weights(mixer, encoders, changes, heard):
+def paper_weights(mixer, encoders, changes, heard, gate):
     """Equations 4 to 8: codes of filters, a softmax of their products."""
     codes = []
     for change in changes:
@@ -194,9 +194,9 @@ def paper_weights(mixer, encoders, changes, heard):
     return rows
 
 
-def bounded_weights(mixer, encoders, changes, heard):
+def bounded_weights(mixer, encoders, changes, heard, gate):
     """Cosines of layers' codes of normalised changes, and a gate for the own model."""
-    form = Mixer(mixer.widths, encoders, None, "cosine", True, "gate")
+    form = Mixer(mixer.widths, encoders, None, "cosine", True, "gate", torch.tensor([gate], dtype=torch.float64))
     table = plain_attention.weights(form, torch.stack([flat(change) for change in changes]), SPEC, heard)
     return [{j: table[i, j] for j in sorted(heard[i])} for i in range(len(changes))]
 
@@ -209,8 +209,9 @@ def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1, weigh=bounded_weig
     heard = [set(range(count)) for _ in nodes]
 
     def weights(encoders, changes):
-        return weigh(data.mixer, encoders, changes, heard)
+        return weigh(data.mixer, encoders, changes, heard, gate)
 
+    gate, lately = 0.0, 0.0
     for round_ in range(rounds):
         trained = [
             sgd(models[i], lambda m, x=x, y=y: F.cross_entropy(mlp(m, x), y), STEP["lr"], STEP["steps"])
@@ -231,12 +232,24 @@ def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1, weigh=bounded_weig
 
         rows = weights(encoders, changes)
         models = mixed(rows)
+
+        p = torch.tensor(1 / (1 + math.exp(5 - gate)), dtype=torch.float64, requires_grad=True)
+        there = p.item()
+        attention = [
+            {j: (w.item() - there * (i == j)) / (1 - there) for j, w in row.items()} for i, row in enumerate(rows)
+        ]
+        judged = mixed([{j: (1 - p) * a + p * (i == j) for j, a in row.items()} for i, row in enumerate(attention)])
+        total = sum(F.cross_entropy(mlp(model, x), y) for model, (x, y) in zip(judged, val, strict=True))
+        change = float(torch.autograd.grad(total, p)[0]) / float(total.detach())
+        lately = max(min(-change, lately + 0.1), 0.0)
+        gate += 0.3 * (lately if change <= 0 else -min(change, 3.0))
         encoders = adam.step(encoders, gradients(encoders, loss))
         if round_ == 1:
             for i in range(count):
                 others = sorted(heard[i] - {i}, key=lambda j, i=i: float(rows[i][j]))
                 heard[i] -= {*others[:dropped]}
-    return models, torch.cat([encoders[name].flatten() for name in data.mixer.tensors])
+    gates = [] if data.mixer.gate is None else [torch.tensor([gate], dtype=torch.float64)]
+    return models, torch.cat([encoders[name].flatten() for name in data.mixer.tensors] + gates)
 
 
 # pFedSim
@@ -272,6 +285,11 @@ def flat(tensors):
     return torch.cat([tensor.flatten() for tensor in tensors.values()])
 
 
+def encoders_and_gate(data):
+    gates = [] if data.mixer.gate is None else [data.mixer.gate]
+    return torch.cat([flat(data.mixer.tensors), *gates])
+
+
 def prototypes_and_heads(data):
     return torch.cat([data.prototypes[0].flatten(), data.x.part("head").flatten()])
 
@@ -290,13 +308,13 @@ PAPER = {"score": "product", "normalise": False, "own": "softmax", "decoupled": 
 CASES = {
     "fedproto": (fedproto(**STEP, lam=0.7), of_fedproto, 3, latent, prototypes_and_heads),
     "mapl": (mapl(**MAPL), of_mapl, 4, latent, lambda data: table_of(data).flatten()),
-    "meta_l2c": (meta_l2c(**META), of_meta_l2c, 4, mlp, lambda data: flat(data.mixer.tensors)),
+    "meta_l2c": (meta_l2c(**META), of_meta_l2c, 4, mlp, encoders_and_gate),
     "meta_l2c of the paper": (
         meta_l2c(**META, **PAPER),
         partial(of_meta_l2c, weigh=paper_weights, adam={"decay": 0.01}),
         4,
         mlp,
-        lambda data: flat(data.mixer.tensors),
+        encoders_and_gate,
     ),
     "pfedsim": (pfedsim(**STEP, warmup=1), of_pfedsim, 3, mlp, lambda data: torch.zeros(0)),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -15,21 +17,44 @@ SPEC = ParamSpec.from_module(nn.Sequential(nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3
 WIDTHS = '{"0": 9, "1": 2, "3": 4}'
 
 
+def in_file():
+    """What a file holds of a mixer as it is drawn."""
+    return {**Mixer.create(SPEC).tensors, "gate": torch.zeros(())}
+
+
+def written(form, tensors, path):
+    """Write a file of the second format without the library's code."""
+    form = json.dumps({"score": "cosine", "normalise": True, "own": "gate"} | form)
+    save_file(tensors, path, {"format": "graphcollab-mixer-2", "widths": WIDTHS, "form": form})
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
 @pytest.mark.parametrize("own", ["gate", "largest", "softmax"])
 @pytest.mark.parametrize("normalise", [False, True])
 def test_save_and_load(tmp_path, bias, score, own, normalise):
     mixer = Mixer.create(SPEC, bias=bias, seed=5, score=score, own=own, normalise=normalise)
-    learned = {"temperature": torch.tensor(0.25), "gate": torch.tensor(-0.5)}
+    learned = {"temperature": torch.tensor(0.25)}
     mixer = mixer.with_tensors({name: learned.get(name, tensor) for name, tensor in mixer.tensors.items()})
+    mixer = mixer.with_gates(torch.tensor([-1.7], dtype=torch.float64))
     again = Mixer.load(mixer.save(tmp_path / "deep" / "mixer.safetensors"))
     assert (again.widths, again.score, again.normalise, again.own) == (mixer.widths, score, normalise, own)
     assert again.tensors.keys() == mixer.tensors.keys()
+    assert again.gate is mixer.gate is None if own != "gate" else torch.equal(again.gate, mixer.gate)
     assert all(torch.equal(again.tensors[name], tensor) for name, tensor in mixer.tensors.items())
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["mixer.safetensors"]
     more = (score == "cosine") + (own == "gate")
     assert again.num_parameters == sum(10 * w + 50 + 15 * bias for w in (9, 2, 4)) + more
+
+
+def test_a_file_by_hand(tmp_path):
+    tensors = in_file() | {"temperature": torch.tensor(0.25), "gate": torch.tensor(1.5)}
+    written({}, tensors, tmp_path / "a")
+    mixer = Mixer.load(tmp_path / "a")
+    assert (mixer.widths, mixer.group) == ({"0": 9, "1": 2, "3": 4}, None)
+    assert mixer.form == {"score": "cosine", "normalise": True, "own": "gate"}
+    assert (float(mixer.tensors["temperature"]), mixer.gate.tolist(), mixer.gate.dtype) == (0.25, [1.5], torch.float64)
+    assert torch.equal(mixer.tensors["0/weight1"], tensors["0/weight1"])
 
 
 def test_the_file_has_the_mode_of_any_other(tmp_path):
@@ -61,10 +86,9 @@ def _other(name, tensor):
     ],
 )
 def test_load_names_the_tensor_that_does_not_fit(tmp_path, change, message):
-    mixer = Mixer.create(SPEC)
-    path = mixer.with_tensors(change(mixer.tensors)).save(tmp_path / "mixer.safetensors")
+    written({}, change(in_file()), tmp_path / "a")
     with pytest.raises(ValueError, match=f"is damaged: {message}"):
-        Mixer.load(path)
+        Mixer.load(tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -72,10 +96,9 @@ def test_load_names_the_tensor_that_does_not_fit(tmp_path, change, message):
     [({"score": "product"}, "temperature"), ({"own": "softmax"}, "gate"), ({"own": "largest"}, "gate")],
 )
 def test_numbers_that_a_form_does_not_use_are_named(tmp_path, form, name):
-    mixer = Mixer.create(SPEC, **form)
-    path = mixer.with_tensors({**mixer.tensors, name: torch.zeros(())}).save(tmp_path / "mixer.safetensors")
+    written(form, in_file(), tmp_path / "a")
     with pytest.raises(ValueError, match=f"is damaged: {name} belongs to no encoder"):
-        Mixer.load(path)
+        Mixer.load(tmp_path / "a")
 
 
 def test_load_refuses_deep_json(tmp_path):
@@ -105,7 +128,7 @@ def test_load_refuses_deep_json(tmp_path):
 )
 def test_load_refuses_forms(tmp_path, form, message):
     metadata = {"format": "graphcollab-mixer-2", "widths": WIDTHS} | ({} if form is None else {"form": form})
-    save_file(dict(Mixer.create(SPEC).tensors), tmp_path / "a", metadata)
+    save_file(in_file(), tmp_path / "a", metadata)
     with pytest.raises(ValueError, match=f"is damaged: {message}"):
         Mixer.load(tmp_path / "a")
 
@@ -130,7 +153,7 @@ def test_files_of_the_first_format_compute_what_they_did(tmp_path, bias):
 
 
 def test_the_first_format_has_neither_temperature_nor_gate(tmp_path):
-    save_file(dict(Mixer.create(SPEC).tensors), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": WIDTHS})
+    save_file(in_file(), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": WIDTHS})
     with pytest.raises(ValueError, match="is damaged: gate belongs to no encoder"):
         Mixer.load(tmp_path / "a")
 

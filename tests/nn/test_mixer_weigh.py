@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -29,8 +30,15 @@ def normal(*shape, seed=0):
 def drawn(temperature=0.0, gate=0.0, **form):
     """A mixer in double precision with these learned numbers, if its form has them."""
     mixer = Mixer.create(SPEC, seed=1, **form).to(torch.float64)
-    learned = {"temperature": numbers(temperature)[0], "gate": numbers(gate)[0]}
-    return mixer.with_tensors({name: learned.get(name, value) for name, value in mixer.tensors.items()})
+    learned = {"temperature": numbers(temperature)[0]}
+    mixer = mixer.with_tensors({name: learned.get(name, value) for name, value in mixer.tensors.items()})
+    return mixer.with_gates(numbers(gate))
+
+
+def both_of(one, other, group):
+    """Two groups with a mixer each."""
+    tensors = {f"{g}/{name}": value for g, mixer in enumerate((one, other)) for name, value in mixer.tensors.items()}
+    return replace(one, tensors=tensors, group=torch.tensor(group), gate=torch.cat([one.gate, other.gate]))
 
 
 def of(mixer, change, edges=ALL, in_use=None):
@@ -51,7 +59,7 @@ OWN = EDGES[0] == EDGES[1]
     ("own", "expected"),
     [
         ("largest", [0.4, 0.4, 0.2, 1.0, 0.5, 0.5]),
-        ("gate", [0.7, 0.2, 0.1, 1.0, 0.25, 0.75]),  # with p = σ(-5 + 10 · 0.5) = 0.5
+        ("gate", [0.7, 0.2, 0.1, 1.0, 0.25, 0.75]),  # with p = σ(-5 + 5) = 0.5
         (
             "softmax",
             [
@@ -66,19 +74,37 @@ OWN = EDGES[0] == EDGES[1]
     ],
 )
 def test_weights_by_hand(own, expected):
-    weight = drawn(own=own, gate=0.5).weigh(LOGIT, EDGES, OWN, 3)
+    weight = drawn(own=own, gate=5.0).weigh(LOGIT, EDGES, OWN, 3)
     assert weight.tolist() == pytest.approx(expected)
     assert float(weight[3]) == 1.0  # who hears nobody keeps everything, exactly
 
 
 def test_at_first_the_gate_is_almost_shut():
-    """σ(-5) = 0.00669; it moves ten times as fast as its parameter."""
+    """σ(-5) = 0.00669."""
     p = 1 / (1 + math.exp(5))
     assert drawn().weigh(LOGIT, EDGES, OWN, 3)[:3].tolist() == pytest.approx(
         [0.4 * (1 - p) + p, 0.4 * (1 - p), 0.2 * (1 - p)]
     )
     p = 1 / (1 + math.exp(4))
-    assert float(drawn(gate=0.1).weigh(LOGIT, EDGES, OWN, 3)[1]) == pytest.approx(0.4 * (1 - p))
+    assert float(drawn(gate=1.0).weigh(LOGIT, EDGES, OWN, 3)[1]) == pytest.approx(0.4 * (1 - p))
+
+
+def test_gates_stay_where_they_can_come_back_from():
+    """Log-odds of p from -10 to 5, in every group; without a gate nothing goes to own models."""
+    gates = both_of(drawn(), drawn(), [0, 1])
+    p = lambda odds: 1 / (1 + math.exp(-odds))  # noqa: E731
+    assert gates.shares().tolist() == pytest.approx([p(-5), p(-5)])
+    moved = gates.with_gates(numbers(2.0, -1.0))
+    assert moved.shares().tolist() == pytest.approx([p(-3), p(-6)])
+    assert moved.with_gates(numbers(1.0, -1.0)).shares().tolist() == pytest.approx([p(-2), p(-7)])
+    assert moved.with_gates(numbers(100.0, -100.0)).shares().tolist() == pytest.approx([p(5), p(-10)])
+    assert [float(moved.of(node).gate) for node in (0, 1)] == [2.0, -1.0]
+    assert drawn(gate=2.0).for_groups(torch.tensor([0, 1])).gate.tolist() == [2.0, 2.0]
+    for own in ("largest", "softmax"):
+        bare = drawn(own=own)
+        assert bare.gate is None
+        assert bare.with_gates(numbers(1.0)).gate is None
+        assert bare.shares().tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +118,7 @@ def test_at_first_the_gate_is_almost_shut():
 def test_edges_that_are_not_in_use_weigh_nothing(own, expected):
     """Node 1, the best neighbour of node 0, is at rest."""
     in_use = OWN | (EDGES[0] != 1)
-    weight = drawn(own=own, gate=0.5).weigh(LOGIT, EDGES, OWN, 3, in_use)
+    weight = drawn(own=own, gate=5.0).weigh(LOGIT, EDGES, OWN, 3, in_use)
     assert weight.tolist() == pytest.approx(expected)
     assert weight[[1, 4]].tolist() == [0.0, 0.0]
     assert weight[[3, 5]].tolist() == [1.0, 1.0]  # node 2 hears nobody now
@@ -102,7 +128,7 @@ def test_edges_that_are_not_in_use_weigh_nothing(own, expected):
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
 @pytest.mark.parametrize("normalise", [False, True])
 def test_rows_are_those_of_plain_loops_and_sum_to_one(score, normalise, own):
-    mixer = drawn(0.05, 0.4, score=score, normalise=normalise, own=own)
+    mixer = drawn(0.05, 4.0, score=score, normalise=normalise, own=own)
     change = normal(3, SPEC.num_parameters)
     weight = of(mixer, change).view(3, 3)
     torch.testing.assert_close(weight, plain_attention.weights(mixer, change, SPEC))
@@ -116,11 +142,9 @@ def test_rows_are_those_of_plain_loops_and_sum_to_one(score, normalise, own):
 
 
 def test_every_group_has_its_own_gate_and_temperature():
-    """Nodes 0 and 1 have p = 1/2, nodes 2 and 3 have p = σ(-5 + 10 · 0.6) and e² times the cosines; 4 is alone."""
+    """Nodes 0 and 1 have p = 1/2, nodes 2 and 3 have p = σ(-5 + 6) and e² times the cosines; 4 is alone."""
     edges = torch.tensor([[0, 1, 0, 1, 2, 3, 2, 3, 4], [0, 0, 1, 1, 2, 2, 3, 3, 4]])
-    one, other = drawn(0.0, 0.5), drawn(0.2, 0.6)
-    tensors = {f"{g}/{name}": value for g, mixer in enumerate((one, other)) for name, value in mixer.tensors.items()}
-    both = Mixer(one.widths, tensors, torch.tensor([0, 0, 1, 1, -1]))
+    both = both_of(drawn(0.0, 5.0), drawn(0.2, 6.0), [0, 0, 1, 1, -1])
     weight = of(both, normal(5, SPEC.num_parameters), edges)
     p = 1 / (1 + math.exp(-1))
     assert weight.tolist() == pytest.approx(
@@ -131,9 +155,7 @@ def test_every_group_has_its_own_gate_and_temperature():
 
 
 def test_newcomers_use_the_gate_of_those_they_hear():
-    one, other = drawn(0.0, 0.5), drawn(0.2, 0.6)
-    tensors = {f"{g}/{name}": value for g, mixer in enumerate((one, other)) for name, value in mixer.tensors.items()}
-    known = Mixer(one.widths, tensors, torch.tensor([1, 0, 0, -1]))
+    known = both_of(drawn(0.0, 5.0), drawn(0.2, 6.0), [1, 0, 0, -1])
     # newcomers 4, 5 and 6: one hears node 1, one node 0, one nobody
     edges = torch.tensor([[1, 4, 0, 5, 6], [0, 0, 1, 1, 2]])
     both = known.with_newcomers(edges, [f"node {k}" for k in range(7)])
@@ -206,8 +228,7 @@ def test_logits_are_at_most_the_temperature(temperature):
     change = normal(6, SPEC.num_parameters, seed=2)
     for factor in (1.0, 1e3):
         mixer = drawn(temperature)
-        kept = {"temperature", "gate"}
-        mixer = mixer.with_tensors({n: t if n in kept else factor * t for n, t in mixer.tensors.items()})
+        mixer = mixer.with_tensors({n: t if n == "temperature" else factor * t for n, t in mixer.tensors.items()})
         code = mixer.encode(change, SPEC)
         logit = code @ code.T
         assert float(logit.abs().max()) <= math.exp(10 * temperature) * (1 + 1e-12)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from graphcollab.engine import SGD, Adam, AdamW
 from graphcollab.exchange import Exchange
 from graphcollab.nn import Mixer
 from graphcollab.plane import Plane
+from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Env
 from graphcollab.weigh import ChannelAttention
@@ -31,8 +33,9 @@ def normal(*shape, seed):
 def learned(**form):
     """A mixer whose temperature and gate have learned something."""
     mixer = Mixer.create(SPEC, seed=9, **form)
-    numbers = {"temperature": torch.tensor(0.08), "gate": torch.tensor(0.4)}
-    return mixer.with_tensors({name: numbers.get(name, tensor) for name, tensor in mixer.tensors.items()})
+    numbers = {"temperature": torch.tensor(0.08)}
+    mixer = mixer.with_tensors({name: numbers.get(name, tensor) for name, tensor in mixer.tensors.items()})
+    return mixer.with_gates(torch.tensor([4.0], dtype=torch.float64))
 
 
 def graph(x, weigh):
@@ -41,6 +44,7 @@ def graph(x, weigh):
     data.x = Stacks.single(SPEC, x)
     data.trains = data.serves = torch.ones(4, dtype=torch.bool)
     data.isolated = torch.zeros(4, dtype=torch.bool)
+    data.val_loss = torch.tensor([1.0, 2.0, 0.5, 1.5], dtype=torch.float64)
     return weigh.init(data, ENV)
 
 
@@ -81,7 +85,7 @@ def test_encoders_learn_from_the_loss_of_the_mixed_models(scale, share, form):
     (share * 0.5 * (mixed - target).square().sum()).backward()
     for name, param in params.items():
         torch.testing.assert_close(before.mixer.tensors[name] - after.mixer.tensors[name], param.grad, msg=name)
-    assert all(float(params[name].grad.abs()) > 1e-3 for name in {"temperature", "gate"} & {*params})
+    assert "temperature" not in params or float(params["temperature"].grad.abs()) > 1e-3
     assert after.mixer_step == 1
 
 
@@ -104,6 +108,81 @@ def test_what_decays_does_not_depend_on_the_scale():
     torch.testing.assert_close(sums, means, rtol=0, atol=1e-5)
     sums, means = (steps(Adam(lr=0.01, weight_decay=0.01), scale, 1e-2) for scale in ("sum", "mean"))
     assert float((sums - means).abs().max()) > 0.01
+
+
+def two_nodes(weigh, edges=((0, 1, 0, 1), (0, 0, 1, 1))):
+    """Nodes that have changed alike, so that each gives itself p + (1 - p) / 2."""
+    edges, nodes = torch.tensor(edges), int(max(edges[1])) + 1
+    data = Data(num_nodes=nodes, edge_index=edges, node_id=torch.arange(nodes))
+    data.bytes_sent, data.isolated = torch.zeros(nodes).double(), torch.zeros(nodes, dtype=torch.bool)
+    data.trains, data.serves = ~data.isolated, ~data.isolated
+    others = edges[:, edges[0] != edges[1]]
+    data.allowed = Relation(others, torch.ones(others.shape[1]), (nodes, nodes))
+    data.x_init = Stacks.single(SPEC, torch.zeros(nodes, 9, dtype=torch.float64))
+    data.x = data.x_local = Stacks.single(SPEC, torch.ones(nodes, 9, dtype=torch.float64))
+    return weigh(weigh.init(data, ENV), ENV)
+
+
+def taught(weigh, data, gradient, loss):
+    """A round's gradients ∂L_i/∂w_ij, and losses."""
+    data = copy.copy(weigh(data, ENV))
+    data.val_loss = torch.tensor(loss, dtype=torch.float64)
+    return weigh.learn(data, ENV, torch.tensor(gradient, dtype=torch.float64))
+
+
+def test_gates_by_hand():
+    """Node 0's ∂L/∂w are 1 for itself and 3 for node 1, node 1's 0.2 for node 0 and 0.4 for itself; losses 4 and 1.
+
+    Attention is even, so ∂L/∂p is 1 - 2 = -1 and 0.4 - 0.3 = 0.1: of the losses, r = -0.9 / 5 = -0.18. In the first
+    round the benefit is no more than 0.1, in the second it is 0.18. Log-odds move by 30 · 0.01 times it. Then the
+    gradients are turned round: r = 0.18 closes the gate by as much at once, and 100 times as large by no more than 3.
+    """
+    weigh = ChannelAttention()
+    data = two_nodes(weigh)
+    gate, there = 0.0, [1.0, 3.0, 0.2, 0.4]
+    for factor, moved, benefit in (
+        (1.0, 0.1, 0.1),
+        (1.0, 0.18, 0.18),
+        (0.5, 0.09, 0.09),
+        (1.0, 0.18, 0.18),
+        (-1.0, -0.18, 0.0),
+        (1.0, 0.1, 0.1),
+        (-100.0, -3.0, 0.0),
+    ):
+        data = taught(weigh, data, [factor * number for number in there], [4.0, 1.0])
+        gate += 0.3 * moved
+        assert data.mixer.gate.tolist() == pytest.approx([gate])
+        assert data.mixer_benefit.tolist() == pytest.approx([benefit], abs=1e-12)
+    p = 1 / (1 + math.exp(5 - gate))
+    assert weigh(data, ENV).edge_weight.tolist() == pytest.approx([(1 + p) / 2, (1 - p) / 2, (1 - p) / 2, (1 + p) / 2])
+
+
+def test_gates_move_as_far_whatever_is_open_already_and_however_losses_are_counted():
+    """∂L/∂p does not depend on p, nor on whether losses are summed; it does on the optimiser's step."""
+    for gate, scale in ((0.0, "sum"), (4.0, "sum"), (8.0, "mean")):
+        mixer = Mixer.create(SPEC).with_gates(torch.tensor([gate], dtype=torch.float64))
+        weigh = ChannelAttention(optimizer=AdamW(lr=0.02), pretrained=mixer, scale=scale)
+        data = taught(weigh, two_nodes(weigh), [-1.0, -3.0, -0.2, -0.4], [4.0, 1.0])
+        assert data.mixer.gate.tolist() == pytest.approx([gate - 0.6 * 0.18])
+
+
+def test_every_part_of_the_graph_moves_its_own_gate():
+    """Nodes 0 and 1 as above, 2 and 3 the other way, with losses half as large; node 4 is alone."""
+    weigh = ChannelAttention()
+    data = two_nodes(weigh, ((0, 1, 0, 1, 2, 3, 2, 3, 4), (0, 0, 1, 1, 2, 2, 3, 3, 4)))
+    data = taught(weigh, data, [1.0, 3.0, 0.2, 0.4, -1.0, -3.0, -0.2, -0.4, 7.0], [4.0, 1.0, 2.0, -0.5, 9.0])
+    assert data.mixer.gate.tolist() == pytest.approx([0.03, -0.3 * 0.36])
+    assert data.mixer_benefit.tolist() == pytest.approx([0.1, 0.0])
+
+
+def test_nodes_at_rest_and_losses_of_zero_do_not_move_gates():
+    weigh = ChannelAttention()
+    data = two_nodes(weigh)
+    data.trains = data.serves = torch.tensor([False, True])
+    after = taught(weigh, data, [9.0, -9.0, 0.0, 0.5], [math.nan, 1.0])  # node 1 hears nobody: nothing can change
+    assert after.mixer.gate.tolist() == [0.0]
+    data = two_nodes(weigh)
+    assert taught(weigh, data, [1.0, 3.0, 0.2, 0.4], [0.0, 0.0]).mixer.gate.tolist() == [0.0]
 
 
 def test_state_of_the_optimizer_is_kept_per_encoder():
@@ -145,14 +224,14 @@ def test_pretrained_and_frozen(tmp_path):
 
 def test_frozen_mixers_keep_their_temperature_and_gate():
     mixer, x = learned(), normal(4, 9, seed=1)
-    other = {"temperature": torch.tensor(0.0), "gate": torch.tensor(0.0)}
+    cold = mixer.with_tensors({**mixer.tensors, "temperature": torch.tensor(0.0)})
     weights = []
-    for one in (mixer, mixer.with_tensors({**mixer.tensors, **other})):
+    for one in (mixer, cold, mixer.with_gates(torch.tensor([-4.0]))):
         weigh = ChannelAttention(pretrained=one, frozen=True)
         weights.append(weigh(graph(x, weigh), ENV).edge_weight)
         expected = plain_attention.weights(one.to(torch.float64), x, SPEC)
         torch.testing.assert_close(weights[-1], expected[EDGES[1], EDGES[0]])
-    assert float((weights[0] - weights[1]).abs().max()) > 0.1
+    assert all(float((weights[0] - other).abs().max()) > 0.02 for other in weights[1:])
 
 
 def test_refusals():
@@ -205,7 +284,7 @@ def test_what_attention_says_of_itself(form):
     weigh, x = ChannelAttention(optimizer=AdamW(lr=0.5, weight_decay=0.02), **form), normal(4, 13, seed=1)
     data = Data(num_nodes=4, edge_index=EDGES[:, EDGES.sum(0) != 5])  # 2 and 3 do not hear each other
     data.node_id, data.bytes_sent, data.isolated = NODE, torch.zeros(4).double(), torch.zeros(4, dtype=torch.bool)
-    data.trains = data.serves = ~data.isolated
+    data.trains, data.serves, data.val_loss = ~data.isolated, ~data.isolated, torch.ones(4).double()
     data.x_init = data.x_start = Stacks.single(spec, torch.zeros(4, 13, dtype=torch.float64))
     data.x = Stacks.single(spec, x)
     data = weigh(weigh.init(data, ENV), ENV)
