@@ -232,6 +232,7 @@ def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1, weigh=bounded_weig
 
         rows = weights(encoders, changes)
         models = mixed(rows)
+        encoders = adam.step(encoders, gradients(encoders, loss))
 
         p = torch.tensor(1 / (1 + math.exp(5 - gate)), dtype=torch.float64, requires_grad=True)
         there = p.item()
@@ -243,7 +244,6 @@ def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1, weigh=bounded_weig
         change = float(torch.autograd.grad(total, p)[0]) / float(total.detach())
         lately = max(min(-change, lately + 0.1), 0.0)
         gate += 0.3 * (lately if change <= 0 else -min(change, 3.0))
-        encoders = adam.step(encoders, gradients(encoders, loss))
         if round_ == 1:
             for i in range(count):
                 others = sorted(heard[i] - {i}, key=lambda j, i=i: float(rows[i][j]))
