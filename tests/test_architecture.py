@@ -50,7 +50,7 @@ SLOTS = ("local", "weigh", "exchange", "rewire", "judge", "stop")
 OVER_EDGES = {"mix", "edge_products", "edge_cosines", "edge_distances"}
 # Pieces that use them with rows that are here already: why.
 HERE_ALREADY = {
-    "graphcollab/weigh/learned.py": "codes are computed from a `Halo`; newcomers come after training",
+    "graphcollab/weigh/channel_attention.py": "codes are computed from a `Halo`; newcomers come after training",
     "graphcollab/weigh/double_greedy.py": "one `Halo` is averaged with many weights",
 }
 

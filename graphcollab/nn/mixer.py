@@ -89,6 +89,10 @@ class Mixer:
     own: Own = "gate"
     gate: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if self.own == "gate" and self.gate is None:  # which has not moved yet
+            object.__setattr__(self, "gate", torch.zeros(self.num_groups, dtype=torch.float64))
+
     @classmethod
     def create(
         cls,
@@ -114,8 +118,7 @@ class Mixer:
                 tensors[f"{layer}/{name}"] = (torch.rand(size, generator=generator) * 2 - 1) * bound
         if score == "cosine":
             tensors["temperature"] = torch.zeros(())
-        gate = torch.zeros(1, dtype=torch.float64) if own == "gate" else None
-        return cls(widths, tensors, None, score, normalise, own, gate)
+        return cls(widths, tensors, None, score, normalise, own)
 
     @property
     def form(self) -> dict[str, Any]:
@@ -186,18 +189,17 @@ class Mixer:
         weight = attend(logit, receiver, own, num_nodes, in_use, raised=self.own != "softmax")
         if self.gate is None:
             return weight
-        share = self.shares().to(logit.dtype)
         group = torch.zeros_like(receiver) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
-        return weight + share[group] * (own.to(weight.dtype) - weight)
+        return weight + self.shares().to(weight.dtype)[group] * (own.to(weight.dtype) - weight)
 
     def shares(self) -> Tensor:
         """Return what goes to own models apart from the softmax, of every group, [number of groups]."""
-        return torch.sigmoid(torch.zeros(self.num_groups) if self.gate is None else SHUT + self.gate)
+        return torch.zeros(self.num_groups) if self.gate is None else torch.sigmoid(SHUT + self.gate)
 
     def with_gates(self, shift: Tensor) -> Mixer:
         """Move the log-odds of every group's share for the own model by a shift, [number of groups]."""
-        least, most = (odds - SHUT for odds in ODDS)
-        return self if self.gate is None else replace(self, gate=(self.gate + shift).clamp(least, most))
+        moved = None if self.gate is None else (self.gate + shift).clamp(*(odds - SHUT for odds in ODDS))
+        return replace(self, gate=moved)
 
     @property
     def num_groups(self) -> int:
@@ -207,8 +209,7 @@ class Mixer:
     @property
     def num_parameters(self) -> int:
         """Parameters of the encoders that a node uses."""
-        encoders = sum(tensor.numel() for tensor in self.tensors.values()) // self.num_groups
-        return encoders + (self.gate is not None)
+        return sum(tensor.numel() for tensor in self.tensors.values()) // self.num_groups + (self.gate is not None)
 
     def for_groups(self, group: Tensor) -> Mixer:
         """Give every group [K] these encoders to start from; the mixer itself where all nodes are one group."""
@@ -228,10 +229,8 @@ class Mixer:
             return self
         if node is None:
             if self.num_groups > 1:
-                raise ValueError(
-                    f"{self.num_groups} parts of the graph, which are not connected, trained a mixer each: say whose "
-                    "is to be saved by node=..."
-                )
+                parts = f"{self.num_groups} parts of the graph, which are not connected, trained a mixer each"
+                raise ValueError(f"{parts}: say whose is to be saved by node=...")
             return self._of_group(0)
         if int(self.group[node]) < 0:
             raise ValueError(f"node {node} has no neighbours, and so no encoders: choose a node that has some")

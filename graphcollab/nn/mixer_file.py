@@ -61,9 +61,10 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], dict[str, Any], dict[s
 def _misform(form: Mapping[str, Any]) -> str | None:
     """Say what the description of the form lacks or has wrong."""
     for name, allowed in FORMS.items():
-        if form.get(name) not in allowed:
+        if type(form.get(name)) is not type(allowed[0]) or form[name] not in allowed:
             return f"its {name} must be one of {', '.join(map(repr, allowed))}, got {form.get(name)!r}"
-    return None
+    unknown = sorted(set(form) - set(FORMS))
+    return f"its form has {unknown[0]!r}, which is not known" if unknown else None
 
 
 def _misfit(widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str | None:

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from graphcollab.checks import warn
 from graphcollab.control import attend
 from graphcollab.method import Method, last_graph
-from graphcollab.metrics import WeightSpread
+from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.phases import Phases
 from graphcollab.piece import Weigher
 from graphcollab.train.result import Finding, History
@@ -39,7 +39,7 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
     if (spread := _spread(method, data, env)) is not None:
         found = _alone(method, data, spread) or _single(method, data, spread)
         if found is None and _played(method, data) >= method.last(data.round).weigh.settling:
-            found = _uniform(method, data, spread, spread.entropy, EVEN)
+            found = _uniform(method, data, spread, _of_all(data, spread), EVEN)
     if found is not None:
         history.findings.append(found)
     for finding in [found] if found is not None else dropped[:1]:
@@ -103,6 +103,15 @@ def _single(method: Method | Phases, data: Data, spread: WeightSpread) -> Findin
         "averaged any more. Take smaller steps on the weights, or bound their logits"
     )
     return Finding(data.round, SINGLE, _positions(single & judged), text)
+
+
+def _of_all(data: Data, spread: WeightSpread) -> Tensor:
+    """Return how even all weights are, the own model's among them, in use or as they were given, [K].
+
+    What others that are at rest leave to the own model says nothing about what was learned.
+    """
+    given = weight_spread(*last_graph(data), data.num_nodes)
+    return torch.fmax(given.entropy, spread.entropy)
 
 
 def _uniform(

@@ -247,7 +247,8 @@ class ChannelAttention(Weigher):
                 logit = logit.masked_fill(data.edge_index[0] == receiver, 0)
                 parts.append(scatter(logit, receiver, dim_size=data.num_nodes))
         total = torch.stack(parts).sum(0)
-        found = {"code_norm": code[: data.x.num_nodes].norm(dim=1)}
+        norm = code[: data.x.num_nodes].norm(dim=1).cpu()
+        found = {"code_norm": env.plane.here(norm, data.num_nodes)}
         found |= {f"layer_share/{name}": part / total for name, part in zip(layers, parts, strict=True)}
         if "mixer_forces" in data:
             found |= {"force/gradient": data.mixer_forces[0], "force/decay": data.mixer_forces[1]}
@@ -256,10 +257,12 @@ class ChannelAttention(Weigher):
     def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
         """Return the weights of all edges, [E], and the length of a code."""
         halo, code = self._codes(mixer, data, env)
-        own = code[: data.x.num_nodes]
-        logit = halo.put(edge_products(own, code, halo.edge_index), data.edge_index.shape[1])
-        loops = data.edge_index[0] == data.edge_index[1]
-        return mixer.weigh(logit, data.edge_index, loops, data.num_nodes, edges_in_use(data)), code.shape[1]
+        logit = edge_products(code[: data.x.num_nodes], code, halo.edge_index)
+        # only the edges whose logits are known here: what is NaN would make the gate's gradient NaN
+        edges, in_use = halo.take(data.edge_index.T).T, edges_in_use(data)
+        in_use = None if in_use is None else halo.take(in_use)
+        weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use)
+        return halo.put(weight, data.edge_index.shape[1]), code.shape[1]
 
     def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
         """Return the changes that travel, and their codes, encoded where they arrive."""

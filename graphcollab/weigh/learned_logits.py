@@ -75,13 +75,13 @@ class LearnedLogits(Weigher):
         logit, *moments = (data[name].clone() for name in self._names())
         state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
         self.optimizer.update([logit], [weight * (gradient - mean[receiver])], state, data.weigher_step)
-        if self.own == "largest":
-            largest = scatter(logit, receiver, dim_size=data.num_nodes, reduce="max")
-            logit = torch.where(sender == receiver, largest[receiver], logit)
         learned = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
-        data = copy.copy(data)
+        before, data = data, copy.copy(data)
         for name, value in zip(self._names(), (logit, *moments), strict=True):
-            data[name] = torch.where(learned, value, data[name])
+            data[name] = torch.where(learned, value, before[name])
+        if self.own == "largest":
+            largest = scatter(data.edge_logit, receiver, dim_size=data.num_nodes, reduce="max")
+            data.edge_logit = torch.where(learned & (sender == receiver), largest[receiver], data.edge_logit)
         data.weigher_step = data.weigher_step + 1
         return data
 

@@ -39,6 +39,12 @@ IRREGULAR = torch.tensor([[0, 1, 1, 1, 3, 4], [1, 2, 3, 4, 4, 5]])  # degrees fr
 ONE_WAY = torch.tensor([[0, 1, 2, 4], [1, 2, 3, 3]])  # two paths that end in node 3; nobody is heard by node 5
 ELASTIC = Attendance(drop=0.2, late=0.2, joins={5: 1}, leaves={0: 3})
 
+# Methods that deviate from their papers by default, in the paper's form.
+PAPER: dict[str, dict[str, Any]] = {
+    "l2c": {"decoupled": False, "own": "softmax"},
+    "meta_l2c": {"decoupled": False, "own": "softmax", "score": "product", "normalise": False},
+}
+
 Case = Callable[[], Result]
 
 
@@ -47,6 +53,9 @@ def cases() -> Iterator[tuple[str, Case]]:
     for name in methods.__all__:
         for kind, play in KINDS.items():
             yield f"{name}/{kind}", lambda name=name, play=play: play(name)
+    for name, form in PAPER.items():
+        yield f"{name}/paper", lambda name=name, form=form: play_quick(name, form)
+        yield f"{name}/paper elastic", lambda name=name, form=form: play_quick(name, form, attend=ELASTIC)
 
 
 def play(method: Any, scene: Scene, graph: Tensor | None = None, **settings: Any) -> Result:
@@ -166,4 +175,6 @@ def outcome(case: Callable[[], Result]) -> dict[str, Tensor]:
     found |= {
         f"mixer.{name.replace('/', ':')}": tensor.clone() for name, tensor in getattr(mixer, "tensors", {}).items()
     }
+    if getattr(mixer, "gate", None) is not None:
+        found["mixer.gate"] = mixer.gate.clone()
     return {name: value.contiguous() for name, value in found.items()}

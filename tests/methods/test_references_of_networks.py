@@ -6,6 +6,7 @@ A model is a dictionary of its parameters by name; forward passes, losses, optim
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -13,12 +14,16 @@ from torch.nn import functional as F
 
 from graphcollab.judge import Judge
 from graphcollab.methods import fedproto, mapl, meta_l2c, pfedsim
+from graphcollab.nn import Mixer
 from graphcollab.phases import Phases
+from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene
 from graphcollab.weigh import ClassifierSimilarity
+from tests.methods import plain_attention
 from tests.methods.plain import Plain
 
 SIZES, CLASSES = (8, 9, 7, 6), 3
+SPEC = ParamSpec.from_module(Scene.small().modules[0])
 STEP = {"steps": 2, "batch_size": 100, "lr": 0.3}
 
 
@@ -59,10 +64,11 @@ def sgd(model, loss, lr, steps, momentum=0.0):
 
 
 class Adam:
-    """Adam with weight decay in the gradient."""
+    """Adam with weight decay in the gradient, or beside the step."""
 
-    def __init__(self, lr, betas=(0.9, 0.999), decay=0.0):
-        self.lr, self.betas, self.decay, self.count, self.first, self.second = lr, betas, decay, 0, {}, {}
+    def __init__(self, lr, betas=(0.9, 0.999), decay=0.0, beside=0.0):
+        self.lr, self.betas, self.decay, self.beside = lr, betas, decay, beside
+        self.count, self.first, self.second = 0, {}, {}
 
     def step(self, model, step):
         (one, two), self.count, new = self.betas, self.count + 1, {}
@@ -71,7 +77,7 @@ class Adam:
             self.first[name] = one * self.first.get(name, 0) + (1 - one) * g
             self.second[name] = two * self.second.get(name, 0) + (1 - two) * g**2
             mean, square = self.first[name] / (1 - one**self.count), self.second[name] / (1 - two**self.count)
-            new[name] = value - self.lr * mean / (square.sqrt() + 1e-8)
+            new[name] = (1 - self.lr * self.beside) * value - self.lr * mean / (square.sqrt() + 1e-8)
         return new
 
 
@@ -170,29 +176,42 @@ def of_mapl(nodes, start, env, data, rounds=4, warmup=1, tau=0.5, eta=20.0):
 # Meta-L2C
 
 
-def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1):
-    """Equations 2 and 4 to 8: codes of filters, a softmax of their products, one step of Adam on the encoders."""
+def paper_weights(mixer, encoders, changes, heard, gate):
+    """Equations 4 to 8: codes of filters, a softmax of their products."""
+    codes = []
+    for change in changes:
+        code = []
+        for layer in ("backbone.1", "head"):
+            first, second = ((encoders[f"{layer}/weight{n}"], encoders[f"{layer}/bias{n}"]) for n in (1, 2))
+            for row, bias in zip(change[f"{layer}.weight"], change[f"{layer}.bias"], strict=True):
+                code.append(F.linear(F.linear(torch.cat([row, bias[None]]), *first).relu(), *second))
+        codes.append(torch.cat(code))
+    rows = []
+    for i in range(len(changes)):
+        known = sorted(heard[i])
+        found = torch.stack([codes[i] @ codes[j] for j in known]).softmax(0)
+        rows.append(dict(zip(known, found, strict=True)))
+    return rows
+
+
+def bounded_weights(mixer, encoders, changes, heard, gate):
+    """Cosines of layers' codes of normalised changes, and a gate for the own model."""
+    form = Mixer(mixer.widths, encoders, None, "cosine", True, "gate", torch.tensor([gate], dtype=torch.float64))
+    table = plain_attention.weights(form, torch.stack([flat(change) for change in changes]), SPEC, heard)
+    return [{j: table[i, j] for j in sorted(heard[i])} for i in range(len(changes))]
+
+
+def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1, weigh=bounded_weights, adam=None):
+    """Equations 2 and 6: changes are mixed, and the encoders take one step of Adam on the sum of validation losses."""
     encoders = {name: value.clone() for name, value in data.mixer.tensors.items()}  # as they were drawn
-    models, count, adam = [start] * len(nodes), len(nodes), Adam(0.01, decay=0.01)
+    models, count, adam = [start] * len(nodes), len(nodes), Adam(0.01, **(adam or {"beside": 0.01}))
     val = Plain(scene_of(mlp)).samples["val"]
     heard = [set(range(count)) for _ in nodes]
 
     def weights(encoders, changes):
-        codes = []
-        for change in changes:
-            code = []
-            for layer in ("backbone.1", "head"):
-                first, second = ((encoders[f"{layer}/weight{n}"], encoders[f"{layer}/bias{n}"]) for n in (1, 2))
-                for row, bias in zip(change[f"{layer}.weight"], change[f"{layer}.bias"], strict=True):
-                    code.append(F.linear(F.linear(torch.cat([row, bias[None]]), *first).relu(), *second))
-            codes.append(torch.cat(code))
-        rows = []
-        for i in range(count):
-            known = sorted(heard[i])
-            found = torch.stack([codes[i] @ codes[j] for j in known]).softmax(0)
-            rows.append(dict(zip(known, found, strict=True)))
-        return rows
+        return weigh(data.mixer, encoders, changes, heard, gate)
 
+    gate, lately = 0.0, 0.0
     for round_ in range(rounds):
         trained = [
             sgd(models[i], lambda m, x=x, y=y: F.cross_entropy(mlp(m, x), y), STEP["lr"], STEP["steps"])
@@ -214,11 +233,23 @@ def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1):
         rows = weights(encoders, changes)
         models = mixed(rows)
         encoders = adam.step(encoders, gradients(encoders, loss))
+
+        p = torch.tensor(1 / (1 + math.exp(5 - gate)), dtype=torch.float64, requires_grad=True)
+        there = p.item()
+        attention = [
+            {j: (w.item() - there * (i == j)) / (1 - there) for j, w in row.items()} for i, row in enumerate(rows)
+        ]
+        judged = mixed([{j: (1 - p) * a + p * (i == j) for j, a in row.items()} for i, row in enumerate(attention)])
+        total = sum(F.cross_entropy(mlp(model, x), y) for model, (x, y) in zip(judged, val, strict=True))
+        change = float(torch.autograd.grad(total, p)[0]) / float(total.detach())
+        lately = max(min(-change, lately + 0.1), 0.0)
+        gate += 0.3 * (lately if change <= 0 else -min(change, 3.0))
         if round_ == 1:
             for i in range(count):
                 others = sorted(heard[i] - {i}, key=lambda j, i=i: float(rows[i][j]))
                 heard[i] -= {*others[:dropped]}
-    return models, torch.cat([encoders[name].flatten() for name in data.mixer.tensors])
+    gates = [] if data.mixer.gate is None else [torch.tensor([gate], dtype=torch.float64)]
+    return models, torch.cat([encoders[name].flatten() for name in data.mixer.tensors] + gates)
 
 
 # pFedSim
@@ -254,6 +285,11 @@ def flat(tensors):
     return torch.cat([tensor.flatten() for tensor in tensors.values()])
 
 
+def encoders_and_gate(data):
+    gates = [] if data.mixer.gate is None else [data.mixer.gate]
+    return torch.cat([flat(data.mixer.tensors), *gates])
+
+
 def prototypes_and_heads(data):
     return torch.cat([data.prototypes[0].flatten(), data.x.part("head").flatten()])
 
@@ -267,11 +303,19 @@ def table_of(data):
 GRAPH = ClassifierSimilarity(lr=20.0)
 MAPL = {**STEP, "lr": 0.01, "augment": None, "warmup": 1, "graph": GRAPH}
 META = {**STEP, "weight_decay": 0.0, "drop_round": 1, "drop_count": 1}
+PAPER = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
 # method, its plain loops, rounds, the kind of model, and what is compared beside the models that nodes are judged by
 CASES = {
     "fedproto": (fedproto(**STEP, lam=0.7), of_fedproto, 3, latent, prototypes_and_heads),
     "mapl": (mapl(**MAPL), of_mapl, 4, latent, lambda data: table_of(data).flatten()),
-    "meta_l2c": (meta_l2c(**META), of_meta_l2c, 4, mlp, lambda data: flat(data.mixer.tensors)),
+    "meta_l2c": (meta_l2c(**META), of_meta_l2c, 4, mlp, encoders_and_gate),
+    "meta_l2c of the paper": (
+        meta_l2c(**META, **PAPER),
+        partial(of_meta_l2c, weigh=paper_weights, adam={"decay": 0.01}),
+        4,
+        mlp,
+        encoders_and_gate,
+    ),
     "pfedsim": (pfedsim(**STEP, warmup=1), of_pfedsim, 3, mlp, lambda data: torch.zeros(0)),
 }
 
@@ -314,6 +358,16 @@ def judged_after_mixing():
         (meta_l2c(**META, scale="mean"), "meta_l2c"),
         (meta_l2c(**META, variant="neighbors"), "meta_l2c"),
         (meta_l2c(**{**META, "drop_round": 2}), "meta_l2c"),
+        (meta_l2c(**META, decoupled=False), "meta_l2c"),
+        (meta_l2c(**META, normalise=False), "meta_l2c"),
+        (meta_l2c(**META, mixer_weight_decay=0.0), "meta_l2c"),
+        (meta_l2c(**META, **PAPER, scale="mean"), "meta_l2c of the paper"),
+        (meta_l2c(**META, **PAPER, variant="neighbors"), "meta_l2c of the paper"),
+        (meta_l2c(**{**META, "drop_round": 2}, **PAPER), "meta_l2c of the paper"),
+        (meta_l2c(**META, **{**PAPER, "normalise": True}), "meta_l2c of the paper"),
+        (meta_l2c(**META, **{**PAPER, "score": "scaled"}), "meta_l2c of the paper"),
+        (meta_l2c(**META, **{**PAPER, "own": "largest"}), "meta_l2c of the paper"),
+        (meta_l2c(**META, **{**PAPER, "decoupled": True}), "meta_l2c of the paper"),
         (judged_after_mixing(), "pfedsim"),
         (pfedsim(**STEP, warmup=1, cap=0.5), "pfedsim"),
     ],

@@ -6,22 +6,26 @@ from torch import nn
 
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.nn import Mixer
-from graphcollab.nn.filters import layers_of
 from graphcollab.stack import ParamSpec
+from tests.methods import plain_attention
 
 SPEC = ParamSpec.from_module(nn.Sequential(nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(3, 4)))
 
 
-def test_a_filter_is_a_row_of_the_weight_with_its_bias():
-    widths = {
-        layer: (channels, sum(w for _, w in pieces)) for layer, (channels, pieces) in layers_of(SPEC, "all").items()
-    }
-    assert widths == {"0": (3, 9), "1": (3, 2), "3": (4, 4)}
+def normal(*shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def drawn(**form):
+    """A mixer in double precision whose temperature has learned something: exp(0.4)."""
+    mixer = Mixer.create(SPEC, seed=3, **form).to(torch.float64)
+    known = {"temperature": torch.tensor(0.04).double()} if "temperature" in mixer.tensors else {}
+    return mixer.with_tensors({**mixer.tensors, **known})
 
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_encoding_equals_the_networks_applied_filter_by_filter(bias):
-    mixer = Mixer.create(SPEC, hidden=10, out=5, bias=bias, seed=3)
+    mixer = Mixer.create(SPEC, hidden=10, out=5, bias=bias, seed=3, score="product", normalise=False)
     changes = torch.randn(6, SPEC.num_parameters, generator=torch.Generator().manual_seed(0))
     codes = mixer.encode(changes, SPEC)
     assert codes.shape == (6, 5 * (3 + 3 + 4))
@@ -36,6 +40,18 @@ def test_encoding_equals_the_networks_applied_filter_by_filter(bias):
             rows = zip(views[f"{layer}.weight"], views[f"{layer}.bias"], strict=True)
             expected += [second(torch.relu(first(torch.cat([w.flatten(), b[None]])))) for w, b in rows]
     torch.testing.assert_close(codes, torch.cat(expected).view(6, -1))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
+def test_inner_products_are_the_logits_of_plain_loops(score, normalise, bias):
+    mixer = drawn(score=score, normalise=normalise, bias=bias)
+    changes = normal(3, SPEC.num_parameters, seed=0) * torch.tensor([[1.0], [5.0], [0.2]], dtype=torch.float64)
+    codes = mixer.encode(changes, SPEC)
+    plain = [plain_attention.codes(mixer, change, SPEC) for change in changes]
+    expected = [[plain_attention.logit(mixer, one, other) for other in plain] for one in plain]
+    torch.testing.assert_close(codes @ codes.T, torch.tensor(expected))
 
 
 def test_encoders_are_shared_by_filters():
@@ -83,68 +99,18 @@ def test_layers_that_are_not_there_are_named():
         mixer.check(ParamSpec.from_module(nn.Sequential(nn.Linear(2, 2))))
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_save_and_load(tmp_path, bias):
-    mixer = Mixer.create(SPEC, bias=bias, seed=5)
-    again = Mixer.load(mixer.save(tmp_path / "deep" / "mixer.safetensors"))
-    assert again.widths == mixer.widths
-    assert all(torch.equal(again.tensors[name], tensor) for name, tensor in mixer.tensors.items())
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["mixer.safetensors"]
-    assert again.num_parameters == sum(10 * w + 50 + 15 * bias for w in (9, 2, 4))
+@pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
+def test_without_biases_a_model_that_has_not_changed_is_encoded_as_zero(score):
+    mixer = Mixer.create(SPEC, bias=False, score=score)
+    assert mixer.encode(torch.zeros(2, SPEC.num_parameters), SPEC).tolist() == [[0.0] * 50] * 2
 
 
-def test_the_file_has_the_mode_of_any_other(tmp_path):
-    (tmp_path / "other").write_text("")
-    saved = Mixer.create(SPEC).save(tmp_path / "mixer.safetensors")
-    assert saved.stat().st_mode == (tmp_path / "other").stat().st_mode
-
-
-def _other(name, tensor):
-    return lambda tensors: {**tensors, name: tensor}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: {n: v for n, v in t.items() if n != "0/weight2"}, "0/weight2 is missing"),
-        (lambda t: {n: v for n, v in t.items() if n != "0/bias2"}, "0/bias2 is missing"),
-        (_other("0/weight2", torch.zeros(5, 3)), r"0/weight2 must be \[5, 10\], got \[5, 3\]"),
-        (_other("0/weight1", torch.zeros(9)), r"0/weight1 must be a matrix, got \[9\]"),
-        (_other("0/bias1", torch.zeros(4)), r"0/bias1 must be \[10\], got \[4\]"),
-        (_other("0/weight2", torch.zeros(2, 10)), r"0/bias2 must be \[2\], got \[5\]"),
-        (_other("0/weight2", torch.zeros(5, 10).long()), r"0/weight2 must hold real numbers, got torch.int64"),
-        (_other("strange/weight1", torch.zeros(1)), "strange/weight1 belongs to no encoder"),
-    ],
-)
-def test_load_names_the_tensor_that_does_not_fit(tmp_path, change, message):
-    mixer = Mixer.create(SPEC)
-    path = mixer.with_tensors(change(mixer.tensors)).save(tmp_path / "mixer.safetensors")
-    with pytest.raises(ValueError, match=f"is damaged: {message}"):
-        Mixer.load(path)
-
-
-def test_load_refuses_deep_json(tmp_path):
-    from safetensors.torch import save_file
-
-    mixer = Mixer.create(SPEC)
-    deep = "[" * 100_000 + "]" * 100_000
-    save_file(dict(mixer.tensors), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": deep})
-    with pytest.raises(ValueError, match="is damaged"):
-        Mixer.load(tmp_path / "a")
-
-
-def test_load_refuses(tmp_path):
-    from safetensors.torch import save_file
-
-    with pytest.raises(FileNotFoundError, match="there is no mixer at"):
-        Mixer.load(tmp_path / "none")
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(ValueError, match="is not a safetensors file"):
-        Mixer.load(tmp_path / "text")
-    save_file({"a": torch.zeros(1)}, tmp_path / "other")
-    with pytest.raises(ValueError, match="is not a mixer"):
-        Mixer.load(tmp_path / "other")
-
-
-def test_without_biases_a_model_that_has_not_changed_is_encoded_as_zero():
-    assert not Mixer.create(SPEC, bias=False).encode(torch.zeros(2, SPEC.num_parameters), SPEC).any()
+def test_there_is_a_temperature_with_cosines_and_a_gate_where_one_is_learned():
+    for score in ("cosine", "scaled", "product"):
+        for own in ("gate", "largest", "softmax"):
+            mixer = Mixer.create(SPEC, score=score, own=own)
+            assert ("temperature" in mixer.tensors, mixer.gate is not None) == (score == "cosine", own == "gate")
+    start = Mixer.create(SPEC)
+    assert (float(start.tensors["temperature"]), start.gate.tolist()) == (0.0, [0.0])
+    paper = Mixer.create(SPEC, score="product", own="softmax")
+    assert all(torch.equal(start.tensors[name], tensor) for name, tensor in paper.tensors.items()), "one draw for all"

@@ -9,6 +9,7 @@ from graphcollab import join, meta_l2c, run
 from graphcollab.nn import Mixer
 from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene, differences
+from tests.methods import plain_attention
 
 SPEC = ParamSpec.from_module(torch.nn.Linear(3, 2))
 PARTS = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])  # and node 4, which is alone
@@ -87,8 +88,8 @@ def test_newcomers_join_one_part(result):
     alone = join(result, new, allowed=NOBODY, finetune=0).stacks.part("all")
     changes = torch.cat([result.data.x.part("all")[[2, 3]], alone])
     changes = changes - result.data.x_init.part("all")[:1]
-    code = result.data.mixer.of(2).encode(changes, result.data.x.specs[0])
-    assert there.edge_weight.tolist() == pytest.approx((code @ code[2]).softmax(0).tolist())
+    expected = plain_attention.weights(result.data.mixer.of(2), changes, result.data.x.specs[0])[2]
+    assert there.edge_weight.tolist() == pytest.approx(expected.tolist())
 
 
 def test_newcomers_use_the_only_mixer_for_everybody():
@@ -98,8 +99,9 @@ def test_newcomers_use_the_only_mixer_for_everybody():
     told = join(one, scene.tasks.select([5]), finetune=0)
     start, mixer = one.data.x_init.part("all")[:1], one.data.mixer.of()
     alone = join(one, scene.tasks.select([5]), allowed=NOBODY, finetune=0).stacks.part("all")
-    code = mixer.encode(torch.cat([one.data.x.part("all"), alone]) - start, one.data.x.specs[0])
-    assert told.edge_weight.tolist() == pytest.approx((code @ code[5]).softmax(0).tolist())
+    changes = torch.cat([one.data.x.part("all"), alone]) - start
+    expected = plain_attention.weights(mixer, changes, one.data.x.specs[0])[5]
+    assert told.edge_weight.tolist() == pytest.approx(expected.tolist())
 
 
 def test_a_run_goes_on_with_several(result, tmp_path):

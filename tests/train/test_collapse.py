@@ -33,7 +33,7 @@ ALONE, UNIFORM = "own model only", "uniform weights"
 class Given(Weigher):
     """Weights that are said to be learned: the own model's, and of the others j + 1/tilt shares from a round on."""
 
-    own: float = 0.5
+    own: float = 1 / 6
     tilt: float = 0.0
     until: int = 100
     others: int = 6
@@ -83,7 +83,7 @@ def test_uniform_weights():
     [finding] = result.history.findings
     assert (finding.round, finding.kind, finding.nodes) == (7, UNIFORM, (0, 1, 2, 3, 4, 5))
     assert told == [finding.text]
-    for part in ("at 6 of 6 nodes", "at least 1.0000", "own model has 0.500", "amounts to averaging over all"):
+    for part in ("at 6 of 6 nodes", "at least 1.0000", "own model has 0.167", "amounts to averaging over all"):
         assert part in finding.text
 
 
@@ -112,7 +112,7 @@ def test_one_neighbour_alone_is_not_uniform_but_may_be_unheard():
 
 def test_nodes_without_neighbours_do_not_count():
     edges = torch.tensor([[0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]])  # nodes 3 to 5 are alone
-    result, _ = play(averaging(), graph=edges)
+    result, _ = play(averaging(own=1 / 3), graph=edges)
     assert [finding.nodes for finding in result.history.findings] == [(0, 1, 2)]
     result, _ = play(averaging(own=1.0), graph=edges)
     assert [finding.nodes for finding in result.history.findings] == [(0, 1, 2)]
@@ -121,7 +121,14 @@ def test_nodes_without_neighbours_do_not_count():
 def test_nodes_that_are_not_there_do_not_count():
     """Those that are away have all weight themselves, and so have those that hear nobody."""
     assert kinds(averaging(own=0.3, tilt=1.0), attend=Attendance(drop=0.8)) == []
-    assert kinds(averaging(), attend=Attendance(drop=0.3)) == [UNIFORM]
+    assert kinds(averaging(), attend=Attendance(drop=0.3)) == [UNIFORM]  # what they leave is the own model's
+    assert kinds(averaging(own=0.5), attend=Attendance(drop=0.3)) == []
+
+
+def test_a_node_that_gives_itself_more_is_not_averaging():
+    """Of six weights, five alike: the entropy of all is 0.988 with an own weight of 0.25, and 0.9996 with 0.18."""
+    assert kinds(averaging(own=0.5)) == kinds(averaging(own=0.25)) == kinds(averaging(own=0.05)) == []
+    assert kinds(averaging(own=0.18)) == [UNIFORM]
 
 
 def test_weights_that_are_not_learned_may_be_what_they_are():
@@ -186,13 +193,15 @@ def test_logs_hold_what_was_found_at_the_end(tmp_path):
 
 
 def test_methods_that_learn():
-    """Adam moves no logit at a step of 0; large weight decay leaves none of the encoders."""
-    still = {"epochs": 1, "batch_size": 4, "mixer_lr": 0.0, "drop_round": None}
+    """Adam moves no logit at a step of 0; large weight decay, in the paper's form, leaves none of the encoders."""
+    still = {"epochs": 1, "batch_size": 4, "mixer_lr": 0.0}
     assert kinds(l2c(**still), rounds=20) == [UNIFORM]
     assert kinds(l2c(**still), rounds=19) == []
-    shrinking = meta_l2c(epochs=1, batch_size=4, drop_round=None, mixer_lr=0.1, mixer_weight_decay=1e3)
+    form = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
+    shrinking = meta_l2c(epochs=1, batch_size=4, mixer_lr=0.1, mixer_weight_decay=1e3, **form)
     assert kinds(shrinking, rounds=20) == [UNIFORM]
-    assert kinds(l2c(epochs=1, batch_size=4, drop_round=None), rounds=20) == []
+    assert kinds(l2c(epochs=1, batch_size=4), rounds=20) == []
+    assert kinds(meta_l2c(epochs=1, batch_size=4), rounds=20) == []
 
 
 @pytest.mark.filterwarnings("ignore:given:RuntimeWarning")

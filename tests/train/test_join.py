@@ -10,6 +10,7 @@ from graphcollab.method import NonFiniteLossError
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
+from tests.methods import plain_attention
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
@@ -22,12 +23,37 @@ def make():
 def joined():
     tasks = Scene.small(torch.float32).tasks
     old, new = tasks.select(range(4)), replace(tasks.select([4, 5]), names=("dora", "emil"))
-    result = run(meta_l2c(**QUICK), old, make, rounds=3, seed=2)
+    result = run(meta_l2c(**QUICK, mixer_lr=0.03), old, make, rounds=3, seed=2)
+    assert abs(float(result.data.mixer.tensors["temperature"])) > 0.01
+    assert abs(float(result.data.mixer.gate)) > 0.01
     before = [t.clone() for t in (result.data.x.tensors[0], *result.data.mixer.tensors.values())]
     told = join(result, new, warmup=2, finetune=0)
     after = [result.data.x.tensors[0], *result.data.mixer.tensors.values()]
     assert differences(before, after) == [], "old nodes and their mixer stay as they are"
     return result, new, told
+
+
+def weights_of_the_first(joined, senders):
+    """The weights of the first newcomer, node 4, if it hears some nodes, itself the last of them, in plain loops."""
+    result, new, _ = joined
+    alone = run(local(**QUICK), new, result.modules[0], rounds=2, seed=2)
+    changes = torch.cat([result.data.x.tensors[0], alone.data.x.tensors[0]]) - result.data.x_init.tensors[0][0]
+    return plain_attention.weights(result.data.mixer, changes[senders], result.data.x.specs[0])[-1]
+
+
+def test_the_mixers_gate_and_temperature_are_used(joined):
+    """With p = σ(-5 + 5) half is the own model's, and near temperature 0 the rest is even."""
+    result, new, _ = joined
+    there = result.data.mixer
+    cold = there.with_tensors({**there.tensors, "temperature": torch.tensor(-2.0)})
+    result.data.mixer = replace(cold, gate=torch.tensor([5.0], dtype=torch.float64))
+    try:
+        told = join(result, new, warmup=2, finetune=0)
+    finally:
+        result.data.mixer = there
+    own = told.edge_index[0] >= 4
+    assert told.edge_weight[own].tolist() == pytest.approx([0.6, 0.6], abs=1e-6)
+    assert told.edge_weight[~own].tolist() == pytest.approx([0.1] * 8, abs=1e-6)
 
 
 def test_model_is_the_attention_weighted_sum_of_changes(joined):
@@ -37,10 +63,9 @@ def test_model_is_the_attention_weighted_sum_of_changes(joined):
     alone = run(local(**QUICK), new, result.modules[0], rounds=2, seed=2)
     assert torch.equal(alone.data.x_init.tensors[0][0], start)
     changes = torch.cat([result.data.x.tensors[0], alone.data.x.tensors[0]]) - start
-    code = result.data.mixer.encode(changes, result.data.x.specs[0])
     for k in range(2):
         senders = [0, 1, 2, 3, 4 + k]
-        weight = (code[senders] @ code[4 + k]).softmax(0)
+        weight = plain_attention.weights(result.data.mixer, changes[senders], result.data.x.specs[0])[4]
         mine = told.edge_index[1] == k
         assert told.edge_index[0, mine].sort().values.tolist() == senders
         order = told.edge_index[0, mine].argsort()
@@ -88,11 +113,10 @@ def test_the_mixer_of_the_phase_that_played_last_counts(joined):
 
 
 def test_only_allowed_edges_are_used(joined):
-    result, new, told = joined
+    result, new, _ = joined
     some = join(result, new, allowed=torch.tensor([[3, 0], [0, 0]]), warmup=2, finetune=0)
     assert some.edge_index.tolist() == [[0, 3, 4, 5], [0, 0, 0, 1]]
-    every = told.edge_weight[(told.edge_index[1] == 0) & torch.isin(told.edge_index[0], torch.tensor([0, 3, 4]))]
-    assert some.edge_weight[:3].tolist() == pytest.approx((every / every.sum()).tolist())
+    assert some.edge_weight[:3].tolist() == pytest.approx(weights_of_the_first(joined, [0, 3, 4]).tolist())
     assert float(some.edge_weight[3]) == 1.0
     for allowed, message in [
         (torch.tensor([[4], [0]]), "old nodes from 0 to 3 and new ones from 0 to 1"),
@@ -123,7 +147,7 @@ def test_bad_input(joined):
     with pytest.raises(ValueError, match=r"labels from .* to 4, MLP has outputs for 0 to 2"):
         join(result, other)
     huge = new.pools["train"].inputs.clone()
-    huge[new.splits["train"].of(1)] = 1e30
+    huge[new.splits["train"].of(1)] *= 1e30
     with pytest.raises(NonFiniteLossError, match=r"^emil: loss is not finite"):
         join(result, replace(new, pools={"train": replace(new.pools["train"], inputs=huge)}))
 

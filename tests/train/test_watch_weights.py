@@ -125,6 +125,27 @@ def test_what_a_weigher_says():
             play(averaging(norm=wrong), rounds=1)
 
 
+def test_what_attention_says():
+    """Codes have length √e^(10 t) for the temperature's parameter t; what decays is what was there a round ago."""
+    scene = Scene.small(torch.float32)
+    before, result = (
+        run(methods.meta_l2c(**QUICK), scene.tasks, scene.modules, rounds=rounds, callbacks=[WatchWeights()])
+        for rounds in (3, 4)
+    )
+    layers = {f"weigher/layer_share/{layer}" for layer in ("backbone.1", "head")}
+    told = {*layers, "weigher/code_norm", "weigher/force/gradient", "weigher/force/decay"}
+    assert {name for name in result.history.values if name.startswith("weigher/")} == told
+    # what is kept of the last round was made by the encoders after it, and the forces by its step
+    norm = math.exp(5 * float(result.data.mixer.tensors["temperature"]))
+    assert result.history.last("weigher/code_norm").tolist() == pytest.approx([norm] * 6, rel=1e-5)
+    shares = torch.stack([result.history.last(name) for name in sorted(layers)])
+    assert shares.sum(0).tolist() == pytest.approx([1.0] * 6)
+    assert float(shares.min()) > 0
+    size = math.sqrt(sum(float(tensor.square().sum()) for tensor in before.data.mixer.tensors.values()))
+    assert result.history.last("weigher/force/decay").tolist() == pytest.approx([0.01 * size] * 6, rel=1e-5)
+    assert (result.history.last("weigher/force/gradient") > 0).all()
+
+
 def test_nothing_is_kept_where_models_do_not_travel_along_edges():
     assert not {*play(methods.fedavg(**QUICK)).values} & WATCHED
     late = play(Phases(methods.fedavg(**QUICK), 2, averaging()))

@@ -1,26 +1,41 @@
 from __future__ import annotations
 
+import copy
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.engine import SGD, Adam
+from graphcollab.engine import SGD, Adam, AdamW
 from graphcollab.exchange import Exchange
 from graphcollab.nn import Mixer
 from graphcollab.plane import Plane
+from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Env
 from graphcollab.weigh import ChannelAttention
+from tests.methods import plain_attention
 
 SPEC = ParamSpec.from_module(nn.Linear(2, 3))
 ENV = Env(None, Plane(), 0)
 NODE = torch.arange(4)
 EDGES = torch.cartesian_prod(NODE, NODE).flip(1).T
+PAPER = {"score": "product", "normalise": False, "own": "softmax"}
+FORMS = [{}, PAPER, {"own": "largest"}, {"own": "softmax"}, {"score": "scaled"}, {"normalise": False, "bias": False}]
 
 
 def normal(*shape, seed):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def learned(**form):
+    """A mixer whose temperature and gate have learned something."""
+    mixer = Mixer.create(SPEC, seed=9, **form)
+    numbers = {"temperature": torch.tensor(0.08)}
+    mixer = mixer.with_tensors({name: numbers.get(name, tensor) for name, tensor in mixer.tensors.items()})
+    return mixer.with_gates(torch.tensor([4.0], dtype=torch.float64))
 
 
 def graph(x, weigh):
@@ -29,39 +44,145 @@ def graph(x, weigh):
     data.x = Stacks.single(SPEC, x)
     data.trains = data.serves = torch.ones(4, dtype=torch.bool)
     data.isolated = torch.zeros(4, dtype=torch.bool)
+    data.val_loss = torch.tensor([1.0, 2.0, 0.5, 1.5], dtype=torch.float64)
     return weigh.init(data, ENV)
 
 
-def test_identical_changes_weigh_the_same():
-    weigh = ChannelAttention()
+@pytest.mark.parametrize(("own", "gate"), [("softmax", 0.0), ("largest", 0.0), ("gate", 1 / (1 + math.exp(5)))])
+def test_identical_changes_weigh_the_same(own, gate):
+    weigh = ChannelAttention(own=own)
     data = weigh(graph(normal(1, 9, seed=0).expand(4, 9).contiguous(), weigh), ENV)
-    torch.testing.assert_close(data.edge_weight, torch.full((16,), 0.25, dtype=torch.float64))
+    expected = gate * torch.eye(4).double() + (1 - gate) / 4
+    torch.testing.assert_close(data.edge_weight, expected.flatten())
 
 
-def test_weights_are_the_softmax_of_inner_products():
-    weigh = ChannelAttention()
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_weights_are_those_of_plain_loops(form):
+    weigh = ChannelAttention(pretrained=learned(**form))
     data = weigh(graph(normal(4, 9, seed=1), weigh), ENV)
-    code = data.mixer.encode(data.x.part("all"), SPEC)
-    expected = (code @ code.T).softmax(1)  # [receiver, sender]
+    expected = plain_attention.weights(data.mixer, data.x.part("all"), SPEC)  # [receiver, sender]
+    torch.testing.assert_close(data.edge_weight, expected[EDGES[1], EDGES[0]])
+    drawn = ChannelAttention(**form)
+    data = drawn(graph(normal(4, 9, seed=1), drawn), ENV)
+    assert data.mixer.form == learned(**form).form
+    expected = plain_attention.weights(data.mixer, data.x.part("all"), SPEC)
     torch.testing.assert_close(data.edge_weight, expected[EDGES[1], EDGES[0]])
 
 
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize(("scale", "share"), [("sum", 1.0), ("mean", 0.25)])
-def test_encoders_learn_from_the_loss_of_the_mixed_models(scale, share):
-    """The step equals autograd through encoder, softmax and exchange, with the updates held fixed."""
-    weigh, exchange = ChannelAttention(optimizer=SGD(lr=1.0), scale=scale), Exchange("x_start", "update")
+def test_encoders_learn_from_the_loss_of_the_mixed_models(scale, share, form):
+    """The step of every parameter equals autograd through plain loops and the exchange, with the updates held fixed."""
+    weigh = ChannelAttention(optimizer=SGD(lr=1.0), scale=scale, pretrained=learned(**form))
+    exchange = Exchange("x_start", "update")
     before = weigh(graph(normal(4, 9, seed=2), weigh), ENV)
     target, update = normal(4, 9, seed=3), before.x.part("all")
     data = exchange(before, ENV)
     cotangent = data.x.part("all") - target  # of ½‖x - target‖² at every node
     after = weigh.learn(data, ENV, exchange.weight_gradient(data, ENV, cotangent))
     params = {name: tensor.clone().requires_grad_() for name, tensor in before.mixer.tensors.items()}
-    code = before.mixer.with_tensors(params).encode(update, SPEC)
-    mixed = (code @ code.T).softmax(1) @ update
+    mixed = plain_attention.weights(before.mixer.with_tensors(params), update, SPEC) @ update
     (share * 0.5 * (mixed - target).square().sum()).backward()
     for name, param in params.items():
         torch.testing.assert_close(before.mixer.tensors[name] - after.mixer.tensors[name], param.grad, msg=name)
+    assert "temperature" not in params or float(params["temperature"].grad.abs()) > 1e-3
     assert after.mixer_step == 1
+
+
+def steps(optimizer, scale, size, count=5):
+    """How far the encoders get from gradients of a size, with the loss summed over nodes, or averaged."""
+    weigh = ChannelAttention(optimizer=optimizer, scale=scale)
+    data = Exchange("x_start", "update")(weigh(graph(normal(4, 9, seed=2), weigh), ENV), ENV)
+    start = data.mixer.tensors
+    for k in range(count):
+        data = weigh.learn(data, ENV, size * normal(16, seed=k))
+    return torch.cat([(data.mixer.tensors[name] - start[name]).flatten() for name in start])
+
+
+def test_what_decays_does_not_depend_on_the_scale():
+    """Adam's step does not depend on the gradient's scale, and decay beside it does not either; coupled decay does."""
+    sums, means = (steps(ChannelAttention().optimizer, scale, 1.0) for scale in ("sum", "mean"))
+    assert float(sums.abs().max()) > 0.03
+    torch.testing.assert_close(sums, means, rtol=0, atol=1e-5)
+    sums, means = (steps(AdamW(lr=0.01, weight_decay=0.0), scale, 1.0) for scale in ("sum", "mean"))
+    torch.testing.assert_close(sums, means, rtol=0, atol=1e-5)
+    sums, means = (steps(Adam(lr=0.01, weight_decay=0.01), scale, 1e-2) for scale in ("sum", "mean"))
+    assert float((sums - means).abs().max()) > 0.01
+
+
+def two_nodes(weigh, edges=((0, 1, 0, 1), (0, 0, 1, 1))):
+    """Nodes that have changed alike, so that each gives itself p + (1 - p) / 2."""
+    edges, nodes = torch.tensor(edges), int(max(edges[1])) + 1
+    data = Data(num_nodes=nodes, edge_index=edges, node_id=torch.arange(nodes))
+    data.bytes_sent, data.isolated = torch.zeros(nodes).double(), torch.zeros(nodes, dtype=torch.bool)
+    data.trains, data.serves = ~data.isolated, ~data.isolated
+    others = edges[:, edges[0] != edges[1]]
+    data.allowed = Relation(others, torch.ones(others.shape[1]), (nodes, nodes))
+    data.x_init = Stacks.single(SPEC, torch.zeros(nodes, 9, dtype=torch.float64))
+    data.x = data.x_local = Stacks.single(SPEC, torch.ones(nodes, 9, dtype=torch.float64))
+    return weigh(weigh.init(data, ENV), ENV)
+
+
+def taught(weigh, data, gradient, loss):
+    """A round's gradients ∂L_i/∂w_ij, and losses."""
+    data = copy.copy(weigh(data, ENV))
+    data.val_loss = torch.tensor(loss, dtype=torch.float64)
+    return weigh.learn(data, ENV, torch.tensor(gradient, dtype=torch.float64))
+
+
+def test_gates_by_hand():
+    """Node 0's ∂L/∂w are 1 for itself and 3 for node 1, node 1's 0.2 for node 0 and 0.4 for itself; losses 4 and 1.
+
+    Attention is even, so ∂L/∂p is 1 - 2 = -1 and 0.4 - 0.3 = 0.1: of the losses, r = -0.9 / 5 = -0.18. In the first
+    round the benefit is no more than 0.1, in the second it is 0.18. Log-odds move by 30 · 0.01 times it. Then the
+    gradients are turned round: r = 0.18 closes the gate by as much at once, and 100 times as large by no more than 3.
+    """
+    weigh = ChannelAttention()
+    data = two_nodes(weigh)
+    gate, there = 0.0, [1.0, 3.0, 0.2, 0.4]
+    for factor, moved, benefit in (
+        (1.0, 0.1, 0.1),
+        (1.0, 0.18, 0.18),
+        (0.5, 0.09, 0.09),
+        (1.0, 0.18, 0.18),
+        (-1.0, -0.18, 0.0),
+        (1.0, 0.1, 0.1),
+        (-100.0, -3.0, 0.0),
+    ):
+        data = taught(weigh, data, [factor * number for number in there], [4.0, 1.0])
+        gate += 0.3 * moved
+        assert data.mixer.gate.tolist() == pytest.approx([gate])
+        assert data.mixer_benefit.tolist() == pytest.approx([benefit], abs=1e-12)
+    p = 1 / (1 + math.exp(5 - gate))
+    assert weigh(data, ENV).edge_weight.tolist() == pytest.approx([(1 + p) / 2, (1 - p) / 2, (1 - p) / 2, (1 + p) / 2])
+
+
+def test_gates_move_as_far_whatever_is_open_already_and_however_losses_are_counted():
+    """∂L/∂p does not depend on p, nor on whether losses are summed; it does on the optimiser's step."""
+    for gate, scale in ((0.0, "sum"), (4.0, "sum"), (8.0, "mean")):
+        mixer = Mixer.create(SPEC).with_gates(torch.tensor([gate], dtype=torch.float64))
+        weigh = ChannelAttention(optimizer=AdamW(lr=0.02), pretrained=mixer, scale=scale)
+        data = taught(weigh, two_nodes(weigh), [-1.0, -3.0, -0.2, -0.4], [4.0, 1.0])
+        assert data.mixer.gate.tolist() == pytest.approx([gate - 0.6 * 0.18])
+
+
+def test_every_part_of_the_graph_moves_its_own_gate():
+    """Nodes 0 and 1 as above, 2 and 3 the other way, with losses half as large; node 4 is alone."""
+    weigh = ChannelAttention()
+    data = two_nodes(weigh, ((0, 1, 0, 1, 2, 3, 2, 3, 4), (0, 0, 1, 1, 2, 2, 3, 3, 4)))
+    data = taught(weigh, data, [1.0, 3.0, 0.2, 0.4, -1.0, -3.0, -0.2, -0.4, 7.0], [4.0, 1.0, 2.0, -0.5, 9.0])
+    assert data.mixer.gate.tolist() == pytest.approx([0.03, -0.3 * 0.36])
+    assert data.mixer_benefit.tolist() == pytest.approx([0.1, 0.0])
+
+
+def test_nodes_at_rest_and_losses_of_zero_do_not_move_gates():
+    weigh = ChannelAttention()
+    data = two_nodes(weigh)
+    data.trains = data.serves = torch.tensor([False, True])
+    after = taught(weigh, data, [9.0, -9.0, 0.0, 0.5], [math.nan, 1.0])  # node 1 hears nobody: nothing can change
+    assert after.mixer.gate.tolist() == [0.0]
+    data = two_nodes(weigh)
+    assert taught(weigh, data, [1.0, 3.0, 0.2, 0.4], [0.0, 0.0]).mixer.gate.tolist() == [0.0]
 
 
 def test_state_of_the_optimizer_is_kept_per_encoder():
@@ -87,15 +208,30 @@ def test_bytes():
 
 
 def test_pretrained_and_frozen(tmp_path):
-    mixer = Mixer.create(SPEC, seed=9)
+    mixer = learned()
     path = mixer.save(tmp_path / "mixer.safetensors")
     for source in (mixer, path, str(path)):
         weigh = ChannelAttention(pretrained=source, frozen=True)
         data = graph(torch.zeros(4, 9, dtype=torch.float64), weigh)
         assert (weigh.learns, weigh.needs) == (False, ())
-        torch.testing.assert_close(data.mixer.tensors["model/weight1"], mixer.tensors["model/weight1"].double())
+        for name, tensor in mixer.tensors.items():
+            torch.testing.assert_close(data.mixer.tensors[name], tensor.double())
         assert "mixer_exp_avg" not in data
     assert ChannelAttention(pretrained=mixer).needs == ("val",)
+    paper = learned(**PAPER).save(tmp_path / "paper.safetensors")
+    assert graph(torch.zeros(4, 9), ChannelAttention(pretrained=paper, frozen=True)).mixer.form == PAPER
+
+
+def test_frozen_mixers_keep_their_temperature_and_gate():
+    mixer, x = learned(), normal(4, 9, seed=1)
+    cold = mixer.with_tensors({**mixer.tensors, "temperature": torch.tensor(0.0)})
+    weights = []
+    for one in (mixer, cold, mixer.with_gates(torch.tensor([-4.0]))):
+        weigh = ChannelAttention(pretrained=one, frozen=True)
+        weights.append(weigh(graph(x, weigh), ENV).edge_weight)
+        expected = plain_attention.weights(one.to(torch.float64), x, SPEC)
+        torch.testing.assert_close(weights[-1], expected[EDGES[1], EDGES[0]])
+    assert all(float((weights[0] - other).abs().max()) > 0.02 for other in weights[1:])
 
 
 def test_refusals():
@@ -106,6 +242,12 @@ def test_refusals():
     other = ChannelAttention(pretrained=Mixer.create(ParamSpec.from_module(nn.Linear(5, 3))))
     with pytest.raises(ValueError, match="layer 'model' has filters of 3 numbers"):
         graph(torch.zeros(4, 9, dtype=torch.float64), other)
+    for name, value in (("score", "tanh"), ("own", "none")):
+        with pytest.raises(ValueError, match=f"{name} must be .*, got {value!r}"):
+            ChannelAttention(**{name: value})
+    bare = Data(num_nodes=4, edge_index=EDGES[:, EDGES[0] != 3], x=Stacks.single(SPEC, torch.zeros(4, 9)))
+    with pytest.raises(ValueError, match=r"give every node an edge to itself, prepare=WithSelfLoops\(\)"):
+        ChannelAttention().init(bare, ENV)
 
 
 def test_nodes_at_rest_send_nothing_and_weigh_nothing():
@@ -114,10 +256,9 @@ def test_nodes_at_rest_send_nothing_and_weigh_nothing():
     data.trains = data.serves = torch.tensor([True, True, False, True])
     after = weigh(data, ENV)
     assert after.bytes_sent.tolist() == [4.0 * 9 * 2] * 2 + [0.0] + [4.0 * 9 * 2]
-    code = data.mixer.encode(data.x.part("all"), SPEC)
-    work = torch.tensor([0, 1, 3])
-    expected = torch.eye(4, dtype=torch.float64)
-    expected[work[:, None], work] = (code[work] @ code[work].T).softmax(1)
+    heard = [[1, 3], [0, 3], [], [0, 1]]
+    expected = plain_attention.weights(data.mixer, data.x.part("all"), SPEC, heard)
+    assert expected[2].tolist() == [0.0, 0.0, 1.0, 0.0]
     torch.testing.assert_close(after.edge_weight, expected[EDGES[1], EDGES[0]])
 
 
@@ -134,3 +275,40 @@ def test_isolated_nodes_neither_pay_nor_count(scale, share):
     assert (after.bytes_sent - data.bytes_sent).tolist() == pytest.approx([reduced, reduced, 0.0, reduced])
     for name, tensor in data.mixer.tensors.items():
         torch.testing.assert_close(tensor - after.mixer.tensors[name], share * (tensor - full.mixer.tensors[name]))
+
+
+@pytest.mark.parametrize("form", [{}, PAPER], ids=str)
+def test_what_attention_says_of_itself(form):
+    """Norms of codes, layers' shares in the logits of those that are heard, and what pulls at the encoders."""
+    spec = ParamSpec.from_module(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
+    weigh, x = ChannelAttention(optimizer=AdamW(lr=0.5, weight_decay=0.02), **form), normal(4, 13, seed=1)
+    data = Data(num_nodes=4, edge_index=EDGES[:, EDGES.sum(0) != 5])  # 2 and 3 do not hear each other
+    data.node_id, data.bytes_sent, data.isolated = NODE, torch.zeros(4).double(), torch.zeros(4, dtype=torch.bool)
+    data.trains, data.serves, data.val_loss = ~data.isolated, ~data.isolated, torch.ones(4).double()
+    data.x_init = data.x_start = Stacks.single(spec, torch.zeros(4, 13, dtype=torch.float64))
+    data.x = Stacks.single(spec, x)
+    data = weigh(weigh.init(data, ENV), ENV)
+    mixer = data.mixer
+    data = Exchange("x_start", "update")(data, ENV)
+    assert {*weigh.inspect(data, ENV)} == {"code_norm", "layer_share/0", "layer_share/1"}  # nothing is learned yet
+    gradient = normal(14, seed=5)
+    found = weigh.inspect(weigh.learn(data, ENV, gradient).update({"mixer": mixer}), ENV)
+
+    codes = [plain_attention.codes(mixer, change, spec) for change in x]
+    if not form:  # vectors of length 1, each of L = 2 layers half
+        codes = [{name: code / code.norm() / math.sqrt(2) for name, code in one.items()} for one in codes]
+        assert found["code_norm"].tolist() == pytest.approx([1.0] * 4)
+    norms = [math.sqrt(sum(float(code @ code) for code in one.values())) for one in codes]
+    assert found["code_norm"].tolist() == pytest.approx(norms)
+    heard = [[1, 2, 3], [0, 2, 3], [0, 1], [0, 1]]
+    for i, others in enumerate(heard):
+        sizes = {name: sum(abs(float(codes[i][name] @ codes[j][name])) for j in others) for name in ("0", "1")}
+        for name, size in sizes.items():
+            assert float(found[f"layer_share/{name}"][i]) == pytest.approx(size / sum(sizes.values()))
+    params = {name: tensor.clone().requires_grad_() for name, tensor in mixer.tensors.items()}
+    weights = plain_attention.weights(mixer.with_tensors(params), x, spec, heard)
+    (weights[data.edge_index[1], data.edge_index[0]] @ gradient).backward()
+    pull = math.sqrt(sum(float(param.grad.square().sum()) for param in params.values()))
+    size = math.sqrt(sum(float(tensor.square().sum()) for tensor in mixer.tensors.values()))
+    assert float(found["force/gradient"]) == pytest.approx(pull)
+    assert float(found["force/decay"]) == pytest.approx(0.02 * size)

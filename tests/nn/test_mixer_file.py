@@ -1,0 +1,182 @@
+"""Files of mixers, of every format so far."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from graphcollab.nn import Mixer
+from graphcollab.stack import ParamSpec
+from tests.methods import plain_attention
+
+SPEC = ParamSpec.from_module(nn.Sequential(nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(3, 4)))
+WIDTHS = '{"0": 9, "1": 2, "3": 4}'
+
+
+def in_file():
+    """What a file holds of a mixer as it is drawn."""
+    return {**Mixer.create(SPEC).tensors, "gate": torch.zeros(())}
+
+
+def written(form, tensors, path):
+    """Write a file of the second format without the library's code."""
+    form = json.dumps({"score": "cosine", "normalise": True, "own": "gate"} | form)
+    save_file(tensors, path, {"format": "graphcollab-mixer-2", "widths": WIDTHS, "form": form})
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
+@pytest.mark.parametrize("own", ["gate", "largest", "softmax"])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_save_and_load(tmp_path, bias, score, own, normalise):
+    mixer = Mixer.create(SPEC, bias=bias, seed=5, score=score, own=own, normalise=normalise)
+    learned = {"temperature": torch.tensor(0.25)}
+    mixer = mixer.with_tensors({name: learned.get(name, tensor) for name, tensor in mixer.tensors.items()})
+    mixer = mixer.with_gates(torch.tensor([-1.7], dtype=torch.float64))
+    again = Mixer.load(mixer.save(tmp_path / "deep" / "mixer.safetensors"))
+    assert (again.widths, again.score, again.normalise, again.own) == (mixer.widths, score, normalise, own)
+    assert again.tensors.keys() == mixer.tensors.keys()
+    assert again.gate is mixer.gate is None if own != "gate" else torch.equal(again.gate, mixer.gate)
+    assert all(torch.equal(again.tensors[name], tensor) for name, tensor in mixer.tensors.items())
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["mixer.safetensors"]
+    more = (score == "cosine") + (own == "gate")
+    assert again.num_parameters == sum(10 * w + 50 + 15 * bias for w in (9, 2, 4)) + more
+
+
+def test_a_file_by_hand(tmp_path):
+    tensors = in_file() | {"temperature": torch.tensor(0.25), "gate": torch.tensor(1.5)}
+    written({}, tensors, tmp_path / "a")
+    mixer = Mixer.load(tmp_path / "a")
+    assert (mixer.widths, mixer.group) == ({"0": 9, "1": 2, "3": 4}, None)
+    assert mixer.form == {"score": "cosine", "normalise": True, "own": "gate"}
+    assert (float(mixer.tensors["temperature"]), mixer.gate.tolist(), mixer.gate.dtype) == (0.25, [1.5], torch.float64)
+    assert torch.equal(mixer.tensors["0/weight1"], tensors["0/weight1"])
+
+
+def test_the_file_has_the_mode_of_any_other(tmp_path):
+    (tmp_path / "other").write_text("")
+    saved = Mixer.create(SPEC).save(tmp_path / "mixer.safetensors")
+    assert saved.stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def _other(name, tensor):
+    return lambda tensors: {**tensors, name: tensor}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: {n: v for n, v in t.items() if n != "0/weight2"}, "0/weight2 is missing"),
+        (lambda t: {n: v for n, v in t.items() if n != "0/bias2"}, "0/bias2 is missing"),
+        (_other("0/weight2", torch.zeros(5, 3)), r"0/weight2 must be \[5, 10\], got \[5, 3\]"),
+        (_other("0/weight1", torch.zeros(9)), r"0/weight1 must be a matrix, got \[9\]"),
+        (_other("0/bias1", torch.zeros(4)), r"0/bias1 must be \[10\], got \[4\]"),
+        (_other("0/weight2", torch.zeros(2, 10)), r"0/bias2 must be \[2\], got \[5\]"),
+        (_other("0/weight2", torch.zeros(5, 10).long()), r"0/weight2 must hold real numbers, got torch.int64"),
+        (_other("strange/weight1", torch.zeros(1)), "strange/weight1 belongs to no encoder"),
+        (lambda t: {n: v for n, v in t.items() if n != "temperature"}, "temperature is missing"),
+        (lambda t: {n: v for n, v in t.items() if n != "gate"}, "gate is missing"),
+        (_other("temperature", torch.zeros(1)), r"temperature must be \[\], got \[1\]"),
+        (_other("gate", torch.zeros(2, 2)), r"gate must be \[\], got \[2, 2\]"),
+        (_other("gate", torch.zeros((), dtype=torch.int64)), r"gate must hold real numbers, got torch.int64"),
+    ],
+)
+def test_load_names_the_tensor_that_does_not_fit(tmp_path, change, message):
+    written({}, change(in_file()), tmp_path / "a")
+    with pytest.raises(ValueError, match=f"is damaged: {message}"):
+        Mixer.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [({"score": "product"}, "temperature"), ({"own": "softmax"}, "gate"), ({"own": "largest"}, "gate")],
+)
+def test_numbers_that_a_form_does_not_use_are_named(tmp_path, form, name):
+    written(form, in_file(), tmp_path / "a")
+    with pytest.raises(ValueError, match=f"is damaged: {name} belongs to no encoder"):
+        Mixer.load(tmp_path / "a")
+
+
+def test_load_refuses_deep_json(tmp_path):
+    mixer = Mixer.create(SPEC)
+    deep = "[" * 100_000 + "]" * 100_000
+    save_file(dict(mixer.tensors), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": deep})
+    with pytest.raises(ValueError, match="is damaged"):
+        Mixer.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (None, r"its description cannot be read \(KeyError\('form'\)\)"),
+        ("{", "its description cannot be read"),
+        ("7", "its description cannot be read"),
+        ('{"normalise": true, "own": "gate"}', "its score must be one of 'cosine', 'scaled', 'product', got None"),
+        ('{"score": "tanh", "normalise": true, "own": "gate"}', "its score must be one of .*, got 'tanh'"),
+        (
+            '{"score": "cosine", "normalise": "yes", "own": "gate"}',
+            "its normalise must be one of True, False, got 'yes'",
+        ),
+        ('{"score": "cosine", "normalise": 1, "own": "gate"}', "its normalise must be one of True, False, got 1"),
+        ('{"score": "cosine", "normalise": true, "own": []}', r"its own must be one of .*, got \[\]"),
+        ('{"score": "cosine", "normalise": true, "own": "gate", "more": 1}', "its form has 'more', which is not known"),
+    ],
+)
+def test_load_refuses_forms(tmp_path, form, message):
+    metadata = {"format": "graphcollab-mixer-2", "widths": WIDTHS} | ({} if form is None else {"form": form})
+    save_file(in_file(), tmp_path / "a", metadata)
+    with pytest.raises(ValueError, match=f"is damaged: {message}"):
+        Mixer.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_files_of_the_first_format_compute_what_they_did(tmp_path, bias):
+    """Inner products of raw changes, and a softmax in which the own model is one among others."""
+    old = Mixer.create(SPEC, bias=bias, seed=7, score="product", own="softmax", normalise=False)
+    save_file(dict(old.tensors), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": WIDTHS})
+    mixer = Mixer.load(tmp_path / "a").to(torch.float64)
+    assert (mixer.score, mixer.normalise, mixer.own) == ("product", False, "softmax")
+    change = torch.randn(3, SPEC.num_parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    code = mixer.encode(change, SPEC)
+    node = torch.arange(3)
+    edges = torch.cartesian_prod(node, node).flip(1).T
+    found = mixer.weigh((code @ code.T)[edges[1], edges[0]], edges, edges[0] == edges[1], 3).view(3, 3)
+    of = [plain_attention.codes(mixer, one, SPEC) for one in change]
+    products = torch.tensor([[sum(float(a[layer] @ b[layer]) for layer in a) for b in of] for a in of])
+    torch.testing.assert_close(found, products.double().softmax(1), rtol=1e-6, atol=1e-6)
+    assert float((found[0] - found[1]).abs().max()) > 1e-3
+    assert Mixer.load(mixer.save(tmp_path / "b")).form == mixer.form  # and stay so in files of this format
+
+
+def test_the_first_format_has_neither_temperature_nor_gate(tmp_path):
+    save_file(in_file(), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": WIDTHS})
+    with pytest.raises(ValueError, match="is damaged: gate belongs to no encoder"):
+        Mixer.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("graphcollab-mixer-3", "its format is 'graphcollab-mixer-3', written by a newer graphcollab: update"),
+        ("graphcollab-latent-1", "its format is 'graphcollab-latent-1'$"),
+    ],
+)
+def test_formats_that_are_not_known_are_refused_by_name(tmp_path, name, message):
+    save_file(dict(Mixer.create(SPEC).tensors), tmp_path / "a", {"format": name, "widths": WIDTHS, "form": "{}"})
+    with pytest.raises(ValueError, match=r"is not a mixer \(graphcollab-mixer-1 or graphcollab-mixer-2\); " + message):
+        Mixer.load(tmp_path / "a")
+
+
+def test_load_refuses(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no mixer at"):
+        Mixer.load(tmp_path / "none")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="is not a safetensors file"):
+        Mixer.load(tmp_path / "text")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other")
+    with pytest.raises(ValueError, match="is not a mixer"):
+        Mixer.load(tmp_path / "other")
