@@ -23,6 +23,7 @@ __all__ = ["note_dropped", "report_collapse"]
 
 ALONE, SINGLE, UNIFORM = "own model only", "one model only", "uniform weights"
 OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
+ONE_HOT = 0.1  # the entropy of weights of which one is 0.99 is 0.02 among 100, 0.05 among 4
 EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbours, and by 10 % among 100
 EQUAL = 1 - 1e-9  # the evenness of weights that differ by a ten-thousandth: which are the smallest means nothing
 SHARE = 0.9  # of the nodes: a few of them may have reasons of their own
@@ -94,7 +95,7 @@ def _alone(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding
 def _single(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding | None:
     """Return what is to be said if almost all nodes that hear several others give one model, whosever, all weight."""
     judged, own = spread.neighbors > 1, spread.own >= OWN
-    single = own | (spread.largest >= OWN)
+    single = own | ((spread.largest >= OWN) & (spread.entropy <= ONE_HOT))  # pulls may be 1 from several
     if not _most(single, judged):
         return None
     text = (

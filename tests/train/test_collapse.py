@@ -78,6 +78,16 @@ def test_all_weight_on_the_own_model():
     assert result.summary()["findings"] == [finding.text]
 
 
+def test_all_weight_on_one_other_model():
+    """Of two who are heard, the second has a million times the weight: five nodes copy it, and it copies the first."""
+    result, told = play(averaging(own=0.0, others=2, tilt=1e6))
+    [finding] = result.history.findings
+    assert (finding.round, finding.kind, finding.nodes) == (7, "one model only", (0, 1, 2, 3, 4, 5))
+    assert told == [finding.text]
+    assert "at least 0.99 at 6 of 6 nodes, which is another's at 6 of them" in told[0]
+    assert kinds(averaging(own=0.0, others=2, tilt=10.0)) == []  # 11/12 at most
+
+
 def test_uniform_weights():
     result, told = play(averaging())
     [finding] = result.history.findings
