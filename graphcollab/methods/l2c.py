@@ -10,6 +10,7 @@ from graphcollab.exchange import AlongEdges, Exchange
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.nn import Mixer
+from graphcollab.nn.mixer_file import Own, Score
 from graphcollab.piece import Rewiring
 from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import Buffers, Count, Natural, NonNegative, Share
@@ -84,9 +85,9 @@ def meta_l2c(
     mixer_weight_decay: NonNegative = 0.01,
     decoupled: bool = True,
     scale: Literal["sum", "mean"] = "sum",
-    score: Literal["cosine", "scaled", "product"] = "cosine",
+    score: Score = "cosine",
     normalise: bool = True,
-    own: Literal["gate", "largest", "softmax"] = "gate",
+    own: Own = "gate",
     hidden: Count = 10,
     out: Count = 5,
     bias: bool = True,
@@ -111,9 +112,10 @@ def meta_l2c(
 
     - Changes are normalised per layer (``normalise``), and logits are mean cosines of layers' codes times a temperature
       that is learned (``score``), in place of inner products without a bound.
-    - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart (``own``).
-    - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``), and the validation
-      losses are summed over nodes, not averaged (``scale``).
+    - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart, and
+      half at least where not all hear each other (``own``).
+    - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``). The
+      validation losses are summed over nodes (``scale``), which makes a difference with coupled decay only.
 
     The paper's form is ``score="product", normalise=False, own="softmax", decoupled=False, scale="mean",
     mixer_lr=0.1``.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -14,10 +14,10 @@ from torch.nn import functional as F
 
 from graphcollab.device import beside, pick
 from graphcollab.keyed import keyed_seed
-from graphcollab.nn.attend import attend
+from graphcollab.nn.attend import attend, raise_own
 from graphcollab.nn.filters import filter_widths, layers_of, root_mean_square
 from graphcollab.nn.groups import groups_of_newcomers
-from graphcollab.nn.mixer_file import read_mixer, write_mixer
+from graphcollab.nn.mixer_file import Form, Own, Score, misform, read_mixer, write_mixer
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Mixer"]
@@ -25,10 +25,8 @@ __all__ = ["Mixer"]
 _MIXER_STREAM = 106
 SPEED = 10.0  # the temperature's logarithm moves ten times as fast as a weight of the encoders: about 0.1 at lr 0.01
 SHUT = -5.0  # a gate's log-odds at the start: 0.7 % of the weight goes to the own model before anything is learned
+HALF = 0.5  # with it no eigenvalue of the weights is negative, whatever the graph (Gershgorin)
 ODDS = (-10.0, 5.0)  # the lowest and highest log-odds, from which a gate can still come back
-
-Score: TypeAlias = Literal["cosine", "scaled", "product"]
-Own: TypeAlias = Literal["gate", "largest", "softmax"]
 
 
 @dataclass(frozen=True)
@@ -52,20 +50,19 @@ class Mixer:
       learned, 1 at first. ``"scaled"``: inner products over √d for codes of length d. ``"product"``: the paper's.
     - ``normalise=True`` (default): a layer's change is divided by its root mean square before it is encoded, so that
       neither a layer nor a late round counts more because its numbers are larger. False is the paper's.
-    - ``own="gate"`` (default): a node gives its own model as much as the most alike of those it hears, which keeps the
-      exchange of updates from diverging, and beyond that a share p apart from the softmax: w ← (1 − p) w + p. All
-      nodes learn p together, from by how much of the validation loss it would change (`ChannelAttention`).
+    - ``own="gate"`` (default): a node gives its own model as much as the most alike of those it hears, and beyond that
+      a share p apart from the softmax: w ← (1 − p) w + p. All nodes learn p together, from by how much of the
+      validation loss it would change (`ChannelAttention`). Where not all hear each other, the own model gets half at
+      least: along few edges, an exchange of updates diverges with less.
       ``"largest"``: without p. ``"softmax"``: the own model is one among others, as in the paper.
-
-    Parts of the graph that are not connected train encoders of their own: groups of nodes.
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
         tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``weight2`` [out, hidden],
             and where they have biases ``bias1`` and ``bias2``; ``temperature``, 0-d, of cosines; with groups every
             name begins with ``<group>/``.
-        group: Every node's group, [K], on the CPU; -1 of a node that is alone, whose code is 0. None: all nodes share
-            one.
+        group: Every node's group, [K], on the CPU, where parts of the graph that are not connected have encoders of
+            their own; -1 of a node that is alone, whose code is 0. None: all nodes share one.
         score: How alike two codes are: ``"cosine"``, ``"scaled"`` or ``"product"``.
         normalise: Divide a layer's change by its root mean square.
         own: What the own model gets: ``"gate"``, ``"largest"`` or ``"softmax"``.
@@ -77,8 +74,6 @@ class Mixer:
         >>> mixer = Mixer.create(spec, seed=0)
         >>> mixer.encode(torch.zeros(7, 8), spec).shape
         torch.Size([7, 10])
-        >>> mixer.for_groups(torch.tensor([0, 1, 0, 1, -1])).encode(torch.zeros(5, 8), spec).shape
-        torch.Size([5, 10])
     """
 
     widths: Mapping[str, int]
@@ -90,6 +85,8 @@ class Mixer:
     gate: Tensor | None = None
 
     def __post_init__(self) -> None:
+        if problem := misform(self.form):
+            raise ValueError(f"a mixer's form: {problem}")
         if self.own == "gate" and self.gate is None:  # which has not moved yet
             object.__setattr__(self, "gate", torch.zeros(self.num_groups, dtype=torch.float64))
 
@@ -102,9 +99,7 @@ class Mixer:
         out: int = 5,
         bias: bool = True,
         seed: int = 0,
-        score: Score = "cosine",
-        normalise: bool = True,
-        own: Own = "gate",
+        **form: Unpack[Form],
     ) -> Mixer:
         """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
         generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)
@@ -116,12 +111,12 @@ class Mixer:
             for name, size in sizes.items():
                 bound = 1 / math.sqrt(width if name.endswith("1") else hidden)
                 tensors[f"{layer}/{name}"] = (torch.rand(size, generator=generator) * 2 - 1) * bound
-        if score == "cosine":
+        if form.get("score", cls.score) == "cosine":
             tensors["temperature"] = torch.zeros(())
-        return cls(widths, tensors, None, score, normalise, own)
+        return cls(widths, tensors, **form)
 
     @property
-    def form(self) -> dict[str, Any]:
+    def form(self) -> Form:
         """What is computed with the encoders."""
         return {"score": self.score, "normalise": self.normalise, "own": self.own}
 
@@ -174,7 +169,13 @@ class Mixer:
         return whole / whole.shape[1] ** 0.25 if self.score == "scaled" else whole
 
     def weigh(
-        self, logit: Tensor, edge_index: Tensor, own: Tensor, num_nodes: int, in_use: Tensor | None = None
+        self,
+        logit: Tensor,
+        edge_index: Tensor,
+        own: Tensor,
+        num_nodes: int,
+        in_use: Tensor | None = None,
+        sparse: Tensor | None = None,
     ) -> Tensor:
         """Return the weights that receivers give, [E], on the CPU.
 
@@ -184,13 +185,16 @@ class Mixer:
             own: Which edges lead from a node to itself, [E].
             num_nodes: Number of receivers.
             in_use: Which edges are in use, [E]; others weigh nothing. Default: all.
+            sparse: Receivers whose own models get half at least, [num_nodes], but under ``"softmax"``. Default: none.
         """
-        receiver = edge_index[1]
-        weight = attend(logit, receiver, own, num_nodes, in_use, raised=self.own != "softmax")
-        if self.gate is None:
+        receiver, kind = edge_index[1], logit.dtype
+        weight = attend(logit, receiver, own, num_nodes, in_use, level=self.own != "softmax")
+        if self.gate is not None:
+            group = torch.zeros_like(receiver) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
+            weight = weight + self.shares().to(kind)[group] * (own.to(kind) - weight)
+        if self.own == "softmax" or sparse is None:
             return weight
-        group = torch.zeros_like(receiver) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
-        return weight + self.shares().to(weight.dtype)[group] * (own.to(weight.dtype) - weight)
+        return raise_own(weight, receiver, own, HALF * sparse.to(kind))
 
     def shares(self) -> Tensor:
         """Return what goes to own models apart from the softmax, of every group, [number of groups]."""
@@ -244,12 +248,7 @@ class Mixer:
     def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> Mixer:
         """Return the mixer of these nodes and of others who hear them: of every newcomer, that of those it hears.
 
-        Args:
-            edge_index: Edges from these nodes (then the newcomers) to newcomers, who are numbered from 0, [2, E].
-            names: Names of all nodes.
-
-        Raises:
-            ValueError: If a newcomer hears nodes of different groups, or one that is alone.
+        Arguments and errors are those of `groups_of_newcomers`.
         """
         if self.group is None:
             return self

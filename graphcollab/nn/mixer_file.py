@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -13,11 +13,23 @@ from torch import Tensor
 
 from graphcollab.files import write_whole
 
-__all__ = ["FORMS", "read_mixer", "write_mixer"]
+__all__ = ["FORMS", "Form", "Own", "Score", "misform", "read_mixer", "write_mixer"]
+
+Score: TypeAlias = Literal["cosine", "scaled", "product"]
+Own: TypeAlias = Literal["gate", "largest", "softmax"]
+
+
+class Form(TypedDict, total=False):
+    """What is computed with encoders; see `Mixer`."""
+
+    score: Score
+    normalise: bool
+    own: Own
+
 
 FORMATS = ("graphcollab-mixer-1", "graphcollab-mixer-2")
-FORMS = {"score": ("cosine", "scaled", "product"), "own": ("gate", "largest", "softmax"), "normalise": (True, False)}
-FIRST = {"score": "product", "own": "softmax", "normalise": False}  # what mixers of the first format compute
+FORMS = {"score": get_args(Score), "own": get_args(Own), "normalise": (True, False)}
+FIRST: Form = {"score": "product", "own": "softmax", "normalise": False}  # what mixers of the first format compute
 
 
 def write_mixer(
@@ -28,7 +40,7 @@ def write_mixer(
     return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, metadata))
 
 
-def read_mixer(path: str | Path) -> tuple[dict[str, int], dict[str, Any], dict[str, Tensor]]:
+def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor]]:
     """Return widths, form and tensors of a file of any format so far.
 
     Raises:
@@ -53,12 +65,12 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], dict[str, Any], dict[s
         form = dict(FIRST) if found == FORMATS[0] else dict(json.loads(metadata["form"]))
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
-    if problem := _misform(form) or _misfit(widths, form, tensors):
+    if problem := misform(form) or _misfit(widths, form, tensors):
         raise ValueError(f"{path} is damaged: {problem}")
-    return widths, form, tensors
+    return widths, cast(Form, form), tensors
 
 
-def _misform(form: Mapping[str, Any]) -> str | None:
+def misform(form: Mapping[str, Any]) -> str | None:
     """Say what the description of the form lacks or has wrong."""
     for name, allowed in FORMS.items():
         if type(form.get(name)) is not type(allowed[0]) or form[name] not in allowed:

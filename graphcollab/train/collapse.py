@@ -49,7 +49,7 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
 
 def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Keep a finding if neighbours were dropped after a round whose weights did not tell them apart."""
-    if "last_graph" not in data or (spread := _spread(method, data, env)) is None:  # no edges have changed
+    if "last_graph" not in data or (spread := _spread(method, data, env, 1)) is None:  # no edges have changed
         return
     fewer = _heard(data, data.edge_index) < _heard(data, last_graph(data)[0])
     if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, EQUAL)) is not None:
@@ -57,10 +57,10 @@ def note_dropped(method: Method | Phases, data: Data, env: Env, history: History
         history.findings.append(replace(found, text=text))
 
 
-def _spread(method: Method | Phases, data: Data, env: Env) -> WeightSpread | None:
-    """Return how weights were spread in the last exchange, if they were learned, and for some rounds."""
+def _spread(method: Method | Phases, data: Data, env: Env, rounds: int = ROUNDS) -> WeightSpread | None:
+    """Return how weights were spread in the last exchange, if they were learned, and for so many rounds."""
     last = method.last(data.round)
-    if _played(method, data) < ROUNDS or not _learned(method, last):
+    if _played(method, data) < rounds or not _learned(method, last):
         return None
     then = copy.copy(data)
     then.round, (then.edge_index, then.edge_weight) = data.round - 1, last_graph(data)

@@ -42,9 +42,9 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 class Finding:
     """What was found wrong with some nodes, by position, after a round, and (``text``) what to do about it.
 
-    Its kind is ``"own model only"`` or ``"uniform weights"``, which every run looks for at its end where weights are
-    learned, and a round that drops neighbours too; or, where `HealthCheck` is a callback, ``"never sampled"`` or
-    ``"cluster death"``.
+    Its kind is ``"own model only"``, ``"one model only"`` or ``"uniform weights"``, which every run looks for at its
+    end where weights are learned, and a round that drops neighbours too; or, where `HealthCheck` is a callback,
+    ``"never sampled"`` or ``"cluster death"``.
     """
 
     round: int

@@ -42,13 +42,15 @@ class WatchWeights(Callback):
         self.whole, self.now = history.weighing, dict(history.weighing)
 
     def after_learning(self, method: Method, data: Data, env: Env) -> None:
+        nothing = torch.full((data.num_nodes,), torch.nan, dtype=torch.float64)
         if (spread := spread_in_round(method.exchange, data)) is None:
+            self.now = dict.fromkeys(self.now, nothing)
             return
         found = {"own_weight": spread.own, "weight_entropy": spread.entropy, "largest_weight": spread.largest}
         found |= {f"weigher/{name}": value for name, value in _inspected(method.weigh, data, env).items()}
         for name, value in found.items():
-            old = self.now.get(name, torch.full((data.num_nodes,), torch.nan, dtype=torch.float64))
-            self.now[name] = torch.where(spread.neighbors > 0, value, old)
+            self.now[name] = torch.where(spread.neighbors > 0, value, self.now.get(name, nothing))
+        self.now |= dict.fromkeys(self.now.keys() - found.keys(), nothing)  # said by the weigher of another phase
 
     def on_round(self, data: Data, history: History) -> None:
         history.weighing.update(self.now)  # now that the round is whole

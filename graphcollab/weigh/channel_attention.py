@@ -18,8 +18,9 @@ from graphcollab.control.at_work import crossing_edges, edges_in_use
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
+from graphcollab.nn.mixer_file import Form, Own, Score
 from graphcollab.ops import edge_products
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field, Origin, Weigher
 from graphcollab.settings import Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
@@ -48,7 +49,8 @@ class ChannelAttention(Weigher):
 
     The share p that goes to own models apart from the softmax begins at 0.7 %. Its log-odds are not moved by the
     optimiser but, at lr 0.01, by 0.3 r, where r is by how much of the sum of the validation losses the losses would
-    fall if p rose (to first order, per unit of p), no more than 0.1 above that of the round before.
+    fall if p rose (to first order, per unit of p), no more than 0.1 above that of the round before. Where they
+    would rise instead, it acts at once. Losses count by their absolute values.
 
     Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
     alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
@@ -63,7 +65,8 @@ class ChannelAttention(Weigher):
             force does not depend on the gradient's, on K or on ``scale``. The paper's is Adam, lr 0.1, weight decay
             0.01 (coupled).
         scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
-            coupled weight decay wins over the gradient and weights stay uniform. See docs/reproduction.md.
+            coupled weight decay wins over the gradient and weights stay uniform. With decoupled decay it makes no
+            difference to Adam. See docs/reproduction.md.
         score: How alike two codes are; see `Mixer`.
         normalise: Divide a layer's change by its root mean square before it is encoded.
         own: What the own model gets; see `Mixer`.
@@ -88,6 +91,7 @@ class ChannelAttention(Weigher):
         ),
         Field("mixer_forces", "replicated", "norms of the encoders' gradient and of their decay, [2]", "round"),
     )
+    origin: ClassVar[Origin] = "learned"  # by these nodes or, where it is frozen, by others
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
@@ -97,9 +101,9 @@ class ChannelAttention(Weigher):
     bias: bool = True
     optimizer: RowOptimizer = field(default_factory=lambda: AdamW(lr=0.01, weight_decay=0.01))
     scale: Literal["sum", "mean"] = "sum"
-    score: Literal["cosine", "scaled", "product"] = "cosine"
+    score: Score = "cosine"
     normalise: bool = True
-    own: Literal["gate", "largest", "softmax"] = "gate"
+    own: Own = "gate"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
 
@@ -133,10 +137,12 @@ class ChannelAttention(Weigher):
     def init(self, data: Data, env: Env) -> Data:
         spec = data.x.specs[0]
         if (mixer := self._pretrained()) is None:
-            sizes = self.hidden, self.out, self.bias
-            mixer = Mixer.create(spec, self.part, *sizes, env.seed, self.score, self.normalise, self.own)
+            form: Form = {"score": self.score, "normalise": self.normalise, "own": self.own}
+            mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed, **form)
         else:
             mixer.check(spec, self.part)
+            if mixer.group is not None:
+                raise ValueError("pretrained holds the encoders of several parts of a graph: give one, Mixer.of(node)")
         if mixer.own == "gate" and len(data.edge_index[0][data.edge_index[0] == data.edge_index[1]]) < data.num_nodes:
             raise ValueError(
                 "a share goes to the own model: give every node an edge to itself, prepare=WithSelfLoops()"
@@ -261,7 +267,7 @@ class ChannelAttention(Weigher):
         # only the edges whose logits are known here: what is NaN would make the gate's gradient NaN
         edges, in_use = halo.take(data.edge_index.T).T, edges_in_use(data)
         in_use = None if in_use is None else halo.take(in_use)
-        weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use)
+        weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use, _in_sparse(data))
         return halo.put(weight, data.edge_index.shape[1]), code.shape[1]
 
     def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
@@ -269,3 +275,11 @@ class ChannelAttention(Weigher):
         change = data.x.part(self.part) - data.x_init.part(self.part)
         halo = env.plane.halo(change, data.edge_index)
         return halo, mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
+
+
+def _in_sparse(data: Data) -> Tensor:
+    """Return which nodes are in a component in which not all hear each other, [K]."""
+    (sender, receiver), part, there = data.edge_index, components(data), ~data.isolated
+    size = torch.bincount(part[there], minlength=data.num_nodes)[part]
+    heard = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes)
+    return torch.isin(part, part[there & (heard < size - 1)])

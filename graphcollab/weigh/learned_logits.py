@@ -37,8 +37,9 @@ class LearnedLogits(Weigher):
         optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
             decay takes over once validation gradients are small, and makes all weights uniform again.
         own: ``"largest"`` (default): after every step, a node's own logit is raised to the largest of its row, a
-            deviation: a node that follows others more than itself follows updates which nothing corrects at its own
-            model, and models drift apart. ``"softmax"``: the paper's; the own model is one among others.
+            deviation: of two nodes that follow each other more than themselves, each follows updates which nothing
+            corrects at its own model, and their models drift apart. ``"softmax"``: the paper's; the own model is one
+            among others.
 
     Shapes:
         Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight``

@@ -43,8 +43,11 @@ def logit(mixer, one, other):
     return product / math.sqrt(sum(len(code) for code in one.values())) if mixer.score == "scaled" else product
 
 
-def row(mixer, logits, i):
-    """The weights of a node that hears others, and itself, with these logits: {node: weight}."""
+def row(mixer, logits, i, sparse=False):
+    """The weights of a node that hears others, and itself, with these logits: {node: weight}.
+
+    In a sparse graph the own model gets half at least, at the others' cost.
+    """
     logits = dict(logits)
     if mixer.own != "softmax":
         others = [value for j, value in logits.items() if j != i]
@@ -54,16 +57,18 @@ def row(mixer, logits, i):
     if mixer.own == "gate":
         p = 1 / (1 + math.exp(5 - float(mixer.gate)))
         weights = {j: (1 - p) * weight + (p if j == i else 0) for j, weight in weights.items()}
+    if sparse and mixer.own != "softmax" and weights[i] < 0.5:
+        weights = {j: 0 * weight + 0.5 if j == i else 0.5 * weight / (1 - weights[i]) for j, weight in weights.items()}
     return weights
 
 
-def weights(mixer, changes, spec, heard=None):
+def weights(mixer, changes, spec, heard=None, sparse=False):
     """What every node gives every node, [receiver, sender], of changes [K, P]; ``heard``: whom each hears, or all."""
     count = len(changes)
     table = [[torch.zeros((), dtype=changes.dtype) for _ in range(count)] for _ in range(count)]
     for i in range(count):
         listened = range(count) if heard is None else sorted({*heard[i], i})
         of = {j: codes(mixer, changes[j], spec) for j in listened}
-        for j, weight in row(mixer, {j: logit(mixer, of[i], of[j]) for j in listened}, i).items():
+        for j, weight in row(mixer, {j: logit(mixer, of[i], of[j]) for j in listened}, i, sparse).items():
             table[i][j] = weight
     return torch.stack([torch.stack(some) for some in table])

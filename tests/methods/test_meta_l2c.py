@@ -8,6 +8,7 @@ import torch
 
 from graphcollab.engine import SGD, AdamW
 from graphcollab.methods import meta_l2c
+from graphcollab.nn import Mixer
 from graphcollab.testing import Scene
 from tests.methods import plain_attention
 
@@ -88,3 +89,24 @@ def test_the_papers_form_is_said_in_settings():
     assert (type(paper.weigh.optimizer).__name__, paper.weigh.optimizer.lr) == ("Adam", 0.1)
     assert "ApplyTransform" not in repr(method.rewire)  # nothing is dropped
     assert meta_l2c(drop_round=10).rewire.at == 10
+
+
+@pytest.mark.parametrize("settings", [{}, {"mixer_lr": 0.0}, {"own": "largest"}, {"mixer_lr": 0.1}])
+def test_neighbours_in_a_ring_that_want_the_opposite_do_not_drift_apart(points, settings):
+    """Losses are ½(x ∓ 1)²; with equal weights of a third the difference of neighbours grows by a sixth every round."""
+    targets = [[[1.0 + 0.01 * k]] if k % 2 else [[-1.0 + 0.013 * k]] for k in range(6)]
+    node = torch.arange(6)
+    ring = torch.stack([torch.cat([node - 1, node + 1]) % 6, node.repeat(2)]).tolist()
+    method = meta_l2c(epochs=1, lr=0.5, weight_decay=0.0, **settings)
+    data, env = points(targets, targets, edges=ring).begin(method)
+    for _ in range(100):
+        data = method.play(data, env)
+        own = data.edge_weight[data.edge_index[0] == data.edge_index[1]]
+        assert float(own.min()) > 0.5 - 1e-6
+    assert float(data.x.part("all").abs().max()) < 1.1
+
+
+def test_a_mixer_of_several_groups_is_not_one_to_begin_with():
+    mixer = Mixer.create(Scene.small().begin(meta_l2c())[0].x.specs[0]).for_groups(torch.tensor([0, 0, 1, 1, 1, 1]))
+    with pytest.raises(ValueError, match=r"pretrained holds the encoders of several parts .* Mixer.of\(node\)"):
+        Scene.small().begin(meta_l2c(pretrained=mixer))

@@ -197,7 +197,8 @@ def paper_weights(mixer, encoders, changes, heard, gate):
 def bounded_weights(mixer, encoders, changes, heard, gate):
     """Cosines of layers' codes of normalised changes, and a gate for the own model."""
     form = Mixer(mixer.widths, encoders, None, "cosine", True, "gate", torch.tensor([gate], dtype=torch.float64))
-    table = plain_attention.weights(form, torch.stack([flat(change) for change in changes]), SPEC, heard)
+    sparse = any(len(others) < len(changes) for others in heard)
+    table = plain_attention.weights(form, torch.stack([flat(change) for change in changes]), SPEC, heard, sparse)
     return [{j: table[i, j] for j in sorted(heard[i])} for i in range(len(changes))]
 
 

@@ -245,3 +245,25 @@ def test_weights_do_not_depend_on_the_length_of_codes():
     both = Mixer({"0": 4, "1": 4}, tensors)
     one, two = mixer.encode(change, once), both.encode(change.repeat(1, 2), twice)
     torch.testing.assert_close(two @ two.T, one @ one.T)
+
+
+@pytest.mark.parametrize(
+    ("own", "gate", "expected"),
+    [
+        ("largest", 0.0, [1 / 2, 1 / 3, 1 / 6]),  # of 0.4, 0.4 and 0.2
+        ("gate", 5.0, [0.7, 0.2, 0.1]),  # p = 0.5 is enough
+        ("softmax", 0.0, numbers(5.0, LN2, 0.0).softmax(0).tolist()),
+    ],
+)
+def test_own_models_get_half_at_least_in_sparse_graphs(own, gate, expected):
+    mixer = drawn(own=own, gate=gate) if own == "gate" else drawn(own=own)
+    sparse = torch.tensor([True, True, False])
+    weight = mixer.weigh(LOGIT, EDGES, OWN, 3, sparse=sparse)
+    assert weight[:3].tolist() == pytest.approx(expected)
+    assert float(weight[3]) == 1.0  # who hears nobody
+    torch.testing.assert_close(weight[4:], mixer.weigh(LOGIT, EDGES, OWN, 3)[4:])
+
+
+def test_a_form_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="its score must be one of 'cosine', 'scaled', 'product', got 'cosin'"):
+        Mixer.create(SPEC, score="cosin")

@@ -146,6 +146,19 @@ def test_what_attention_says():
     assert (result.history.last("weigher/force/gradient") > 0).all()
 
 
+def test_what_another_phase_has_said_is_not_said_again():
+    scene = Scene.small(torch.float32)
+    phases = Phases(methods.meta_l2c(**QUICK), 2, methods.l2c(**QUICK))
+    history = run(phases, scene.tasks, scene.modules, rounds=4, callbacks=[WatchWeights()]).history
+    said = history.table("weigher/force/gradient")
+    assert said[:2].isfinite().all()
+    assert said[2:].isnan().all()
+    assert history.table("own_weight").isfinite().all()
+    served = Phases(methods.meta_l2c(**QUICK), 2, methods.fedavg(**QUICK))
+    history = run(served, scene.tasks, scene.modules, rounds=3, callbacks=[WatchWeights()]).history
+    assert history.table("own_weight")[2].isnan().all()
+
+
 def test_nothing_is_kept_where_models_do_not_travel_along_edges():
     assert not {*play(methods.fedavg(**QUICK)).values} & WATCHED
     late = play(Phases(methods.fedavg(**QUICK), 2, averaging()))

@@ -250,6 +250,25 @@ def test_refusals():
         ChannelAttention().init(bare, ENV)
 
 
+def test_where_not_all_hear_each_other():
+    """Two pairs are whole; an edge that is dropped makes its component sparse; nodes left behind do not count."""
+    from graphcollab.weigh.channel_attention import _in_sparse
+
+    weigh = ChannelAttention()
+    data = graph(normal(4, 9, seed=8), weigh)
+    assert _in_sparse(data).tolist() == [False] * 4
+    data.edge_index = EDGES[:, (EDGES[0] != 3) | (EDGES[1] == 3)]  # nobody hears node 3
+    assert _in_sparse(data).tolist() == [True] * 4
+    data.isolated = torch.tensor([False, False, False, True])
+    assert _in_sparse(data).tolist() == [False] * 4
+    pairs = torch.tensor([[1, 0, 3, 2], [0, 1, 2, 3]])
+    data.isolated, data.edge_index = torch.zeros(4, dtype=torch.bool), pairs
+    data.allowed, data.component = pairs, torch.tensor([0, 0, 1, 1])
+    assert _in_sparse(data).tolist() == [False] * 4
+    data.edge_index = pairs[:, 1:]  # node 0 hears nobody any more
+    assert _in_sparse(data).tolist() == [True, True, False, False]
+
+
 def test_nodes_at_rest_send_nothing_and_weigh_nothing():
     weigh = ChannelAttention()
     data = graph(normal(4, 9, seed=8), weigh)
@@ -306,7 +325,7 @@ def test_what_attention_says_of_itself(form):
         for name, size in sizes.items():
             assert float(found[f"layer_share/{name}"][i]) == pytest.approx(size / sum(sizes.values()))
     params = {name: tensor.clone().requires_grad_() for name, tensor in mixer.tensors.items()}
-    weights = plain_attention.weights(mixer.with_tensors(params), x, spec, heard)
+    weights = plain_attention.weights(mixer.with_tensors(params), x, spec, heard, sparse=True)
     (weights[data.edge_index[1], data.edge_index[0]] @ gradient).backward()
     pull = math.sqrt(sum(float(param.grad.square().sum()) for param in params.values()))
     size = math.sqrt(sum(float(tensor.square().sum()) for tensor in mixer.tensors.values()))
