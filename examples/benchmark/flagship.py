@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import inspect
 import json
 import math
 import multiprocessing
@@ -72,8 +71,6 @@ class Contender:
             for pair in call.keywords
         }
         make = get_method(name)
-        if "drop_round" in inspect.signature(make).parameters:
-            values = {"drop_round": None, **values}
         fixed = {key: value for key, value in values.items() if not isinstance(value, list)}
         made = cls(text, fixed, {key: value for key, value in values.items() if isinstance(value, list)})
         make(**fixed, **{key: value[0] for key, value in made.grid.items()})  # a wrong setting is refused here
