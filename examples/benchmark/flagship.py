@@ -11,7 +11,7 @@ was stopped by Ctrl-C or killed.
 
 Two tables at the end have a row for every setting, with 95 % t-intervals of the paired differences over seeds: one is
 of validation data, to choose by, the other of test data. The weights of the last round are described by what nodes give
-to their own model, and by their entropy over ln K: 1 where all models count alike, 0 where one does.
+to their own model, and by their entropy: 1 where all models count alike, 0 where one does.
 """
 
 # ci: --seeds 1 --rounds 2 --checkpoint $OUT/flagship --json $OUT/flagship.json
@@ -39,7 +39,7 @@ from graphcollab import compare, report
 from graphcollab.files import write_whole
 from graphcollab.method import last_graph
 from graphcollab.methods import get_method
-from graphcollab.metrics import as_metric, paired_difference
+from graphcollab.metrics import as_metric, paired_difference, weight_spread
 from graphcollab.report._text import failures, mean_spread, number, text_table
 from graphcollab.train import Comparison, Result, Trial
 
@@ -95,19 +95,16 @@ class Outcome:
 
 
 def weights(result: Result) -> dict[str, float]:
-    """Return what nodes give to their own models in the last round, and the entropy of their weights over ln K.
+    """Return what nodes give to their own models in the last round, and the entropy of their weights.
 
     There is nothing of methods that do not weigh along edges.
     """
     edges, given = last_graph(result.data)
     if not len(given):
         return {}
-    sender, receiver = edges.cpu()
-    weight = given.detach().cpu().double()
-    nodes = torch.zeros(result.tasks.num_nodes, dtype=torch.float64)
-    own = nodes.index_add(0, receiver[sender == receiver], weight[sender == receiver])
-    entropy = nodes.index_add(0, receiver, -torch.xlogy(weight, weight)) / math.log(max(len(nodes), 2))
-    found = {"own": own.mean(), "lowest own": own.min(), "highest own": own.max(), "entropy": entropy.mean()}
+    spread = weight_spread(edges, given, result.tasks.num_nodes)
+    own = spread.own[spread.own.isfinite()]  # of nodes that hear others
+    found = {"own": own.mean(), "lowest own": own.min(), "highest own": own.max(), "entropy": spread.entropy.nanmean()}
     return {key: float(value) for key, value in found.items()}
 
 
