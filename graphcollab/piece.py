@@ -17,7 +17,7 @@ from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["TOLD", "Exchanger", "Field", "Judge", "Local", "Origin", "Piece", "Rewiring", "Stop", "Weigher"]
+__all__ = ["ALONE", "TOLD", "Exchanger", "Field", "Judge", "Local", "Origin", "Piece", "Rewiring", "Stop", "Weigher"]
 
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
@@ -53,6 +53,7 @@ class Field:
 
 
 TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is told all of them", "round")
+ALONE = Field("alone", "per_node", "mask: who also trains a model that hears nobody, to compare with")
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ WAITS = {
     "ifca": 3,  # for the losses of every centre
     "l2c": 3,  # for validation losses, and the gradient of every edge
     "local": 1,
-    "meta_l2c": 5,  # and for products of codes, twice
+    "meta_l2c": 7,  # and for products of codes, twice, and as two models are trained and validated
     "panm": 4,
     "pens": 2,  # for losses of met models
     "pfedgraph": 4,

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, Unpack
 
 from graphcollab.engine import Adam, AdamW, RowOptimizer
 from graphcollab.exchange import AlongEdges, Exchange
+from graphcollab.local import FitWithReference
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method
 from graphcollab.nn import Mixer
@@ -112,8 +113,10 @@ def meta_l2c(
 
     - Changes are normalised per layer (``normalise``), and logits are mean cosines of layers' codes times a temperature
       that is learned (``score``), in place of inner products without a bound.
-    - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart, and
-      half at least where not all hear each other (``own``).
+    - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart by
+      comparing with models that nodes train alone, and half at least where not all hear each other (``own``). So nodes
+      fall back on local training where others do not help. The second model makes local updates take twice as long,
+      until collaboration has clearly won; ``own="largest"`` goes without.
     - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``). The
       validation losses are summed over nodes (``scale``), which makes a difference with coupled decay only.
 
@@ -125,10 +128,11 @@ def meta_l2c(
         part: Part of the model that is compared and mixed.
     """
     encoders = _mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)
+    weigh = ChannelAttention(part, hidden, out, bias, encoders, scale, score, normalise, own, pretrained, frozen)
     return Method(
         "meta_l2c",
-        local=fit(training),
-        weigh=ChannelAttention(part, hidden, out, bias, encoders, scale, score, normalise, own, pretrained, frozen),
+        local=FitWithReference(fit(training)) if weigh.compares else fit(training),
+        weigh=weigh,
         exchange=_update_exchange(variant, part, buffers),
         rewire=_drop_weakest(drop_round, drop_fraction, drop_count),
         prepare=WithSelfLoops(),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Columns", "filter_widths", "layers_of", "root_mean_square"]
+__all__ = ["Columns", "filter_widths", "layers_of", "require_widths", "root_mean_square"]
 
 Columns = tuple[int, int]
 Layers = dict[str, tuple[int, list[Columns]]]
@@ -48,3 +49,18 @@ def root_mean_square(change: Tensor, channels: int, pieces: list[Columns]) -> Te
     squares = torch.stack([change[:, start : start + channels * width].square().sum(1) for start, width in pieces])
     mean = squares.sum(0) / (channels * sum(width for _, width in pieces))
     return mean.sqrt().clamp(min=torch.finfo(change.dtype).tiny)
+
+
+def require_widths(known: Mapping[str, int], spec: ParamSpec, part: str) -> None:
+    """Check that layers of which the filters' lengths are known are those of a part, and of the same lengths."""
+    wanted = filter_widths(spec, part)
+    for layer, width in wanted.items():
+        if layer not in known:
+            raise ValueError(f"the mixer has no encoder for layer {layer!r}; it knows {sorted(known)}")
+        if known[layer] != width:
+            raise ValueError(
+                f"layer {layer!r} has filters of {width} numbers, the mixer was trained on filters of "
+                f"{known[layer]}: it transfers between architectures whose filters have the same shape"
+            )
+    if unused := sorted(set(known) - set(wanted)):
+        raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")

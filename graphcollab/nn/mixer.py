@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from graphcollab.device import beside, pick
 from graphcollab.keyed import keyed_seed
 from graphcollab.nn.attend import attend, raise_own
-from graphcollab.nn.filters import filter_widths, layers_of, root_mean_square
+from graphcollab.nn.filters import filter_widths, layers_of, require_widths, root_mean_square
 from graphcollab.nn.groups import groups_of_newcomers
 from graphcollab.nn.mixer_file import Form, Own, Score, misform, read_mixer, write_mixer
 from graphcollab.stack import ParamSpec
@@ -24,9 +24,9 @@ __all__ = ["Mixer"]
 
 _MIXER_STREAM = 106
 SPEED = 10.0  # the temperature's logarithm moves ten times as fast as a weight of the encoders: about 0.1 at lr 0.01
-SHUT = -5.0  # a gate's log-odds at the start: 0.7 % of the weight goes to the own model before anything is learned
+SHUT = -4.0  # a gate's log-odds at the start: 1.8 % of the weight goes to the own model before anything is learned
 HALF = 0.5  # with it no eigenvalue of the weights is negative, whatever the graph (Gershgorin)
-ODDS = (-10.0, 5.0)  # the lowest and highest log-odds, from which a gate can still come back
+ODDS = (-6.0, 5.0)  # the lowest log-odds, at which a gate has closed for good, and the highest
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Mixer:
     - ``normalise=True`` (default): a layer's change is divided by its root mean square before it is encoded, so that
       neither a layer nor a late round counts more because its numbers are larger. False is the paper's.
     - ``own="gate"`` (default): a node gives its own model as much as the most alike of those it hears, and beyond that
-      a share p apart from the softmax: w ← (1 − p) w + p. All nodes learn p together, from by how much of the
-      validation loss it would change (`ChannelAttention`). Where not all hear each other, the own model gets half at
+      a share p apart from the softmax: w ← (1 − p) w + p. All nodes learn p together, by comparing with models that
+      they train alone (`ChannelAttention`). Where not all hear each other, the own model gets half at
       least: along few edges, an exchange of updates diverges with less.
       ``"largest"``: without p. ``"softmax"``: the own model is one among others, as in the paper.
 
@@ -66,8 +66,8 @@ class Mixer:
         score: How alike two codes are: ``"cosine"``, ``"scaled"`` or ``"product"``.
         normalise: Divide a layer's change by its root mean square.
         own: What the own model gets: ``"gate"``, ``"largest"`` or ``"softmax"``.
-        gate: How far the log-odds of the share for the own model have moved, of every group, [number of groups],
-            float64 on the CPU, where it has one.
+        gate: Log-odds of the share for the own model, of every group, [number of groups], float64 on the CPU, where it
+            has one. Default: -4.
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
@@ -88,7 +88,7 @@ class Mixer:
         if problem := misform(self.form):
             raise ValueError(f"a mixer's form: {problem}")
         if self.own == "gate" and self.gate is None:  # which has not moved yet
-            object.__setattr__(self, "gate", torch.zeros(self.num_groups, dtype=torch.float64))
+            object.__setattr__(self, "gate", torch.full((self.num_groups,), SHUT, dtype=torch.float64))
 
     @classmethod
     def create(
@@ -120,23 +120,21 @@ class Mixer:
         """What is computed with the encoders."""
         return {"score": self.score, "normalise": self.normalise, "own": self.own}
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with: its form, the sizes of the encoders, and whether they have biases."""
+        layer = next(iter(self.widths))
+        name = layer if self.group is None else f"{int(self.group.max())}/{layer}"
+        out, hidden = self.tensors[f"{name}/weight2"].shape
+        return {**self.form, "hidden": hidden, "out": out, "bias": f"{name}/bias1" in self.tensors}
+
     def check(self, spec: ParamSpec, part: str = "all") -> None:
         """Check that the encoders fit an architecture.
 
         Raises:
             ValueError: If a layer is missing or its filters have another length; the layer is named.
         """
-        wanted = filter_widths(spec, part)
-        for layer, width in wanted.items():
-            if layer not in self.widths:
-                raise ValueError(f"the mixer has no encoder for layer {layer!r}; it knows {sorted(self.widths)}")
-            if self.widths[layer] != width:
-                raise ValueError(
-                    f"layer {layer!r} has filters of {width} numbers, the mixer was trained on filters of "
-                    f"{self.widths[layer]}: it transfers between architectures whose filters have the same shape"
-                )
-        if unused := sorted(set(self.widths) - set(wanted)):
-            raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")
+        require_widths(self.widths, spec, part)
 
     def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
         """Encode changes of models [k, P_part] as [k, Σ_l out C_l], so that inner products of codes are logits.
@@ -198,12 +196,16 @@ class Mixer:
 
     def shares(self) -> Tensor:
         """Return what goes to own models apart from the softmax, of every group, [number of groups]."""
-        return torch.zeros(self.num_groups) if self.gate is None else torch.sigmoid(SHUT + self.gate)
+        return torch.zeros(self.num_groups) if self.gate is None else torch.sigmoid(self.gate)
 
     def with_gates(self, shift: Tensor) -> Mixer:
         """Move the log-odds of every group's share for the own model by a shift, [number of groups]."""
-        moved = None if self.gate is None else (self.gate + shift).clamp(*(odds - SHUT for odds in ODDS))
-        return replace(self, gate=moved)
+        return self if self.gate is None else replace(self, gate=(self.gate + shift).clamp(*ODDS))
+
+    @property
+    def closed(self) -> Tensor:
+        """Which groups' gates are as far closed as they can be, [number of groups]."""
+        return torch.ones(self.num_groups, dtype=torch.bool) if self.gate is None else self.gate <= ODDS[0]
 
     @property
     def num_groups(self) -> int:

@@ -27,8 +27,9 @@ class Form(TypedDict, total=False):
     own: Own
 
 
-FORMATS = ("graphcollab-mixer-1", "graphcollab-mixer-2")
+FORMATS = ("graphcollab-mixer-1", "graphcollab-mixer-2", "graphcollab-mixer-3")
 FORMS = {"score": get_args(Score), "own": get_args(Own), "normalise": (True, False)}
+SECOND = -5.0  # log-odds of which mixers of the second format tell how far their gate has moved
 FIRST: Form = {"score": "product", "own": "softmax", "normalise": False}  # what mixers of the first format compute
 
 
@@ -67,6 +68,8 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
         raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
     if problem := misform(form) or _misfit(widths, form, tensors):
         raise ValueError(f"{path} is damaged: {problem}")
+    if found == FORMATS[1] and "gate" in tensors:
+        tensors["gate"] = tensors["gate"] + SECOND
     return widths, cast(Form, form), tensors
 
 

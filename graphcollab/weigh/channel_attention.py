@@ -20,16 +20,13 @@ from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
 from graphcollab.nn.mixer_file import Form, Own, Score
 from graphcollab.ops import edge_products
-from graphcollab.piece import Field, Origin, Weigher
+from graphcollab.piece import ALONE, Field, Origin, Weigher
 from graphcollab.settings import Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
+from graphcollab.weigh.gates import against_alone, in_sparse, moved_gates
 
 __all__ = ["ChannelAttention"]
-
-GATE_SPEED = 30.0  # times the optimiser's step: at lr 0.01 log-odds move by 0.3 of the loss's relative change
-RISE = 0.1  # by which the benefit that opens gates may grow from one round to the next
-LARGEST = 3.0  # relative harm that counts, so that an outlier closes gates by 0.9 in log-odds at most
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,16 @@ class ChannelAttention(Weigher):
     closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing and
     weigh nothing.
 
-    The share p that goes to own models apart from the softmax begins at 0.7 %. Its log-odds are not moved by the
-    optimiser but, at lr 0.01, by 0.3 r, where r is by how much of the sum of the validation losses the losses would
-    fall if p rose (to first order, per unit of p), no more than 0.1 above that of the round before. Where they
-    would rise instead, it acts at once. Losses count by their absolute values.
+    The share p that goes to own models apart from the softmax begins at 1.8 %. It is learned by comparing with models
+    that nodes train alone (`graphcollab.local.FitWithReference`): in round t of learning, its log-odds move by
+
+    .. math::
+        \eta t \log \frac{\sum_i L_i(x_i)}{\sum_i L_i(x_i^{alone})}
+
+    of validation losses L, with η the optimiser's step. The gradient for p says something else: what would help in the
+    next round. Own models always do in the first rounds, and later the more slowly a node learns, the better it looks.
+    A node whose reference has diverged does not count, and neither do those at rest. Where p has come down to 0.25 %,
+    references are trained no more. The logarithm is log(1 + (L - L') / |L'|), and no larger than 3 in size.
 
     Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
     alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
@@ -70,7 +73,8 @@ class ChannelAttention(Weigher):
         score: How alike two codes are; see `Mixer`.
         normalise: Divide a layer's change by its root mean square before it is encoded.
         own: What the own model gets; see `Mixer`.
-        pretrained: A `Mixer`, or its file, to start from; it brings its own sizes and form.
+        pretrained: A `Mixer`, or its file, to start from; it brings its own sizes and form, and others than the
+            defaults must not be given beside it.
         frozen: Use pretrained encoders as they are; nodes then need no validation samples.
 
     Shapes:
@@ -78,17 +82,15 @@ class ChannelAttention(Weigher):
         optimiser; writes ``edge_weight`` [E].
 
     Raises:
-        ValueError: If frozen encoders are asked for without pretrained ones, or encoders are trained and edges given
-            that go one way only, without a path back.
+        ValueError: If frozen encoders are asked for without pretrained ones, settings are given that pretrained ones
+            bring along, or encoders are trained and edges given that go one way only, without a path back.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("mixer", "replicated", "encoders: a `Mixer`, of every component its own", "run"),
         Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
-        Field(
-            "mixer_benefit", "scalar", "what own models have lately helped, of every component, [number of components]"
-        ),
+        ALONE,
         Field("mixer_forces", "replicated", "norms of the encoders' gradient and of their decay, [2]", "round"),
     )
     origin: ClassVar[Origin] = "learned"  # by these nodes or, where it is frozen, by others
@@ -111,10 +113,17 @@ class ChannelAttention(Weigher):
         super().__post_init__()
         if self.frozen and self.pretrained is None:
             raise ValueError("frozen encoders must have been trained: give `pretrained`, a Mixer or its file")
+        if (mixer := self._pretrained()) is not None:
+            self._take_form(mixer)
 
     @property
     def learns(self) -> bool:
         return not self.frozen
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares mixed models with models that nodes train alone, which the local slot must then have."""
+        return self.learns and self.own == "gate"
 
     @property
     def beyond_edges(self) -> bool:
@@ -133,6 +142,17 @@ class ChannelAttention(Weigher):
 
     def _pretrained(self) -> Mixer | None:
         return Mixer.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
+
+    def _take_form(self, mixer: Mixer) -> None:
+        """Take over the settings of pretrained encoders, and refuse others that were given beside them."""
+        for name, theirs in mixer.settings.items():
+            given, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if given not in (theirs, usual):
+                raise ValueError(
+                    f"{name}={given!r} was given beside pretrained encoders, which have {name}={theirs!r}: leave it "
+                    "out, since they bring their own settings"
+                )
+            object.__setattr__(self, name, theirs)
 
     def init(self, data: Data, env: Env) -> Data:
         spec = data.x.specs[0]
@@ -155,7 +175,12 @@ class ChannelAttention(Weigher):
             nothing = {name: torch.zeros_like(tensor) for name, tensor in data.mixer.tensors.items()}
             for slot in self.optimizer.slots:
                 data[f"mixer_{slot}"] = data.mixer.with_tensors(nothing)
-        data.mixer_step, data.mixer_benefit = 0, torch.zeros(data.mixer.num_groups, dtype=torch.float64)
+            if self.compares and ALONE.name not in data:
+                raise ValueError(
+                    "the share of the own model is learned by comparing with models that nodes train alone: give "
+                    "local=FitWithReference(Fit(...)), or choose own='largest'"
+                )
+        data.mixer_step = 0
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -187,11 +212,11 @@ class ChannelAttention(Weigher):
         params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
         mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
         weight, _ = self._attend(mixer, before, env)
-        group = torch.zeros_like(data.node_id) if data.mixer.group is None else data.mixer.group
+        group = _groups(data)
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
         gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
-        gated, benefit = self._with_gates(data, env, gradient, group, members)
+        gated, alone = moved_gates(data, group, members, self.optimizer.lr)
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
         known = env.plane.known(data.edge_index[1])
@@ -205,38 +230,20 @@ class ChannelAttention(Weigher):
         data = env.plane.charge(data, members, share * data.mixer.num_parameters)
         for name, tensors in (("mixer", params), *((f"mixer_{slot}", many) for slot, many in state.items())):
             data[name] = gated.with_tensors(dict(zip(names, tensors, strict=True)))
-        data.mixer_step, data.mixer_benefit = data.mixer_step + 1, benefit
+        data.mixer_step = data.mixer_step + 1
+        if alone is not None:
+            data.alone = alone
         data.mixer_forces = torch.stack([pull, self.optimizer.weight_decay * size])
         return data
-
-    def _with_gates(
-        self, data: Data, env: Env, gradient: Tensor, group: Tensor, members: Tensor
-    ) -> tuple[Mixer, Tensor]:
-        """Move the gates by what a larger share for the own model would change of the validation losses.
-
-        With w = (1 - p) a + p, ∂L_i/∂p is by how much the own model's ∂L_i/∂w exceeds the mean over a. Its sum over a
-        component, over the sum of the losses, has no unit. A benefit opens the gate as far as it has lasted, since in
-        the first rounds own models help in every run, also where they overfit later; a harm closes it at once.
-        """
-        if data.mixer.gate is None:
-            return data.mixer, data.mixer_benefit
-        (sender, receiver), nodes, shares = data.edge_index, data.num_nodes, data.mixer.shares()
-        own = scatter(gradient.masked_fill(sender != receiver, 0), receiver, dim_size=nodes)
-        mean = scatter(data.edge_weight * gradient, receiver, dim_size=nodes)
-        beyond = ((own - mean) / (1 - shares[group])).double()
-        mine, nothing = members[env.plane.known(members)], beyond.new_zeros(len(shares))
-        change = env.plane.reduce(nothing.index_add(0, group[mine], beyond[mine]))
-        loss = nothing.index_add(0, group[members], data.val_loss[members].double().abs())
-        relative = torch.where(loss > 0, change / loss, 0)
-        benefit = torch.minimum(-relative, data.mixer_benefit + RISE).clamp(min=0)
-        step = torch.where(relative > 0, -relative.clamp(max=LARGEST), benefit)
-        return data.mixer.with_gates(GATE_SPEED * self.optimizer.lr * step), benefit
 
     def inspect(self, data: Data, env: Env) -> Mapping[str, Tensor]:
         """Return what attention looks like from inside.
 
         - ``code_norm`` [K]: norm of every node's code; with cosines it is the square root of the temperature.
         - ``layer_share/…`` [K]: each layer's share in the logits of those a node hears, by their absolute values.
+        - ``own_apart`` [K]: what a node gives its own model apart from the softmax, where that is learned.
+        - ``against_alone`` [K]: the logarithm of a node's validation loss over that of the model that it trains alone:
+          above 0 it would do better by itself. NaN where it trains none.
         - ``force/gradient``, ``force/decay`` []: norms of the validation losses' gradient and of weight decay,
           λ‖φ‖, on the encoders, where they learn. Both are before Adam's scaling.
         """
@@ -256,6 +263,9 @@ class ChannelAttention(Weigher):
         norm = code[: data.x.num_nodes].norm(dim=1).cpu()
         found = {"code_norm": env.plane.here(norm, data.num_nodes)}
         found |= {f"layer_share/{name}": part / total for name, part in zip(layers, parts, strict=True)}
+        if self.compares:
+            found["own_apart"] = data.mixer.shares()[_groups(data)]
+            found["against_alone"] = against_alone(data.val_loss, data.alone_loss)
         if "mixer_forces" in data:
             found |= {"force/gradient": data.mixer_forces[0], "force/decay": data.mixer_forces[1]}
         return found
@@ -267,7 +277,7 @@ class ChannelAttention(Weigher):
         # only the edges whose logits are known here: what is NaN would make the gate's gradient NaN
         edges, in_use = halo.take(data.edge_index.T).T, edges_in_use(data)
         in_use = None if in_use is None else halo.take(in_use)
-        weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use, _in_sparse(data))
+        weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use, in_sparse(data))
         return halo.put(weight, data.edge_index.shape[1]), code.shape[1]
 
     def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
@@ -277,9 +287,6 @@ class ChannelAttention(Weigher):
         return halo, mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
 
 
-def _in_sparse(data: Data) -> Tensor:
-    """Return which nodes are in a component in which not all hear each other, [K]."""
-    (sender, receiver), part, there = data.edge_index, components(data), ~data.isolated
-    size = torch.bincount(part[there], minlength=data.num_nodes)[part]
-    heard = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes)
-    return torch.isin(part, part[there & (heard < size - 1)])
+def _groups(data: Data) -> Tensor:
+    """Return whose encoders every node uses, [K]; -1 of nodes that are alone."""
+    return torch.zeros_like(data.node_id) if data.mixer.group is None else data.mixer.group

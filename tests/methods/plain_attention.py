@@ -55,7 +55,7 @@ def row(mixer, logits, i, sparse=False):
     total = sum(value.exp() for value in logits.values())
     weights = {j: value.exp() / total for j, value in logits.items()}
     if mixer.own == "gate":
-        p = 1 / (1 + math.exp(5 - float(mixer.gate)))
+        p = 1 / (1 + math.exp(-float(mixer.gate)))
         weights = {j: (1 - p) * weight + (p if j == i else 0) for j, weight in weights.items()}
     if sparse and mixer.own != "softmax" and weights[i] < 0.5:
         weights = {j: 0 * weight + 0.5 if j == i else 0.5 * weight / (1 - weights[i]) for j, weight in weights.items()}

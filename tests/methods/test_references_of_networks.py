@@ -212,7 +212,7 @@ def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1, weigh=bounded_weig
     def weights(encoders, changes):
         return weigh(data.mixer, encoders, changes, heard, gate)
 
-    gate, lately = 0.0, 0.0
+    gate, alone = -4.0, [start] * len(nodes)
     for round_ in range(rounds):
         trained = [
             sgd(models[i], lambda m, x=x, y=y: F.cross_entropy(mlp(m, x), y), STEP["lr"], STEP["steps"])
@@ -233,18 +233,17 @@ def of_meta_l2c(nodes, start, env, data, rounds=4, dropped=1, weigh=bounded_weig
 
         rows = weights(encoders, changes)
         models = mixed(rows)
+        alone = [
+            sgd(model, lambda m, x=x, y=y: F.cross_entropy(mlp(m, x), y), STEP["lr"], STEP["steps"])
+            for model, (x, y) in zip(alone, nodes, strict=True)
+        ]
         encoders = adam.step(encoders, gradients(encoders, loss))
 
-        p = torch.tensor(1 / (1 + math.exp(5 - gate)), dtype=torch.float64, requires_grad=True)
-        there = p.item()
-        attention = [
-            {j: (w.item() - there * (i == j)) / (1 - there) for j, w in row.items()} for i, row in enumerate(rows)
+        losses = [
+            sum(float(F.cross_entropy(mlp(model, x), y)) for model, (x, y) in zip(those, val, strict=True))
+            for those in (models, alone)
         ]
-        judged = mixed([{j: (1 - p) * a + p * (i == j) for j, a in row.items()} for i, row in enumerate(attention)])
-        total = sum(F.cross_entropy(mlp(model, x), y) for model, (x, y) in zip(judged, val, strict=True))
-        change = float(torch.autograd.grad(total, p)[0]) / float(total.detach())
-        lately = max(min(-change, lately + 0.1), 0.0)
-        gate += 0.3 * (lately if change <= 0 else -min(change, 3.0))
+        gate += 0.01 * (round_ + 1) * math.log(losses[0] / losses[1])
         if round_ == 1:
             for i in range(count):
                 others = sorted(heard[i] - {i}, key=lambda j, i=i: float(rows[i][j]))

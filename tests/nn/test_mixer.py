@@ -111,6 +111,6 @@ def test_there_is_a_temperature_with_cosines_and_a_gate_where_one_is_learned():
             mixer = Mixer.create(SPEC, score=score, own=own)
             assert ("temperature" in mixer.tensors, mixer.gate is not None) == (score == "cosine", own == "gate")
     start = Mixer.create(SPEC)
-    assert (float(start.tensors["temperature"]), start.gate.tolist()) == (0.0, [0.0])
+    assert (float(start.tensors["temperature"]), start.gate.tolist()) == (0.0, [-4.0])
     paper = Mixer.create(SPEC, score="product", own="softmax")
     assert all(torch.equal(start.tensors[name], tensor) for name, tensor in paper.tensors.items()), "one draw for all"

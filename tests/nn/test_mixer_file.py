@@ -22,10 +22,10 @@ def in_file():
     return {**Mixer.create(SPEC).tensors, "gate": torch.zeros(())}
 
 
-def written(form, tensors, path):
-    """Write a file of the second format without the library's code."""
+def written(form, tensors, path, version=3):
+    """Write a file without the library's code."""
     form = json.dumps({"score": "cosine", "normalise": True, "own": "gate"} | form)
-    save_file(tensors, path, {"format": "graphcollab-mixer-2", "widths": WIDTHS, "form": form})
+    save_file(tensors, path, {"format": f"graphcollab-mixer-{version}", "widths": WIDTHS, "form": form})
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -152,6 +152,16 @@ def test_files_of_the_first_format_compute_what_they_did(tmp_path, bias):
     assert Mixer.load(mixer.save(tmp_path / "b")).form == mixer.form  # and stay so in files of this format
 
 
+def test_the_second_format_tells_how_far_the_gate_has_moved_from_minus_five(tmp_path):
+    for gate, expected in ((0.0, -5.0), (7.5, 2.5)):
+        written({}, in_file() | {"gate": torch.tensor(gate)}, tmp_path / "a", version=2)
+        mixer = Mixer.load(tmp_path / "a")
+        assert mixer.gate.tolist() == [expected]
+        assert Mixer.load(mixer.save(tmp_path / "b")).gate.tolist() == [expected]
+    written({"own": "largest"}, {n: t for n, t in in_file().items() if n != "gate"}, tmp_path / "a", version=2)
+    assert Mixer.load(tmp_path / "a").gate is None
+
+
 def test_the_first_format_has_neither_temperature_nor_gate(tmp_path):
     save_file(in_file(), tmp_path / "a", {"format": "graphcollab-mixer-1", "widths": WIDTHS})
     with pytest.raises(ValueError, match="is damaged: gate belongs to no encoder"):
@@ -161,13 +171,16 @@ def test_the_first_format_has_neither_temperature_nor_gate(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("graphcollab-mixer-3", "its format is 'graphcollab-mixer-3', written by a newer graphcollab: update"),
+        ("graphcollab-mixer-4", "its format is 'graphcollab-mixer-4', written by a newer graphcollab: update"),
         ("graphcollab-latent-1", "its format is 'graphcollab-latent-1'$"),
     ],
 )
 def test_formats_that_are_not_known_are_refused_by_name(tmp_path, name, message):
     save_file(dict(Mixer.create(SPEC).tensors), tmp_path / "a", {"format": name, "widths": WIDTHS, "form": "{}"})
-    with pytest.raises(ValueError, match=r"is not a mixer \(graphcollab-mixer-1 or graphcollab-mixer-2\); " + message):
+    with pytest.raises(
+        ValueError,
+        match=r"is not a mixer \(graphcollab-mixer-1 or graphcollab-mixer-2 or graphcollab-mixer-3\); " + message,
+    ):
         Mixer.load(tmp_path / "a")
 
 

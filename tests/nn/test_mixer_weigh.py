@@ -27,12 +27,12 @@ def normal(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def drawn(temperature=0.0, gate=0.0, **form):
+def drawn(temperature=0.0, gate=-4.0, **form):
     """A mixer in double precision with these learned numbers, if its form has them."""
     mixer = Mixer.create(SPEC, seed=1, **form).to(torch.float64)
     learned = {"temperature": numbers(temperature)[0]}
     mixer = mixer.with_tensors({name: learned.get(name, value) for name, value in mixer.tensors.items()})
-    return mixer.with_gates(numbers(gate))
+    return replace(mixer, gate=None if mixer.gate is None else numbers(gate))
 
 
 def both_of(one, other, group):
@@ -59,7 +59,7 @@ OWN = EDGES[0] == EDGES[1]
     ("own", "expected"),
     [
         ("largest", [0.4, 0.4, 0.2, 1.0, 0.5, 0.5]),
-        ("gate", [0.7, 0.2, 0.1, 1.0, 0.25, 0.75]),  # with p = σ(-5 + 5) = 0.5
+        ("gate", [0.7, 0.2, 0.1, 1.0, 0.25, 0.75]),  # with p = σ(0) = 0.5
         (
             "softmax",
             [
@@ -74,31 +74,33 @@ OWN = EDGES[0] == EDGES[1]
     ],
 )
 def test_weights_by_hand(own, expected):
-    weight = drawn(own=own, gate=5.0).weigh(LOGIT, EDGES, OWN, 3)
+    weight = drawn(own=own, gate=0.0).weigh(LOGIT, EDGES, OWN, 3)
     assert weight.tolist() == pytest.approx(expected)
     assert float(weight[3]) == 1.0  # who hears nobody keeps everything, exactly
 
 
 def test_at_first_the_gate_is_almost_shut():
-    """σ(-5) = 0.00669."""
-    p = 1 / (1 + math.exp(5))
+    """σ(-4) = 0.018."""
+    p = 1 / (1 + math.exp(4))
     assert drawn().weigh(LOGIT, EDGES, OWN, 3)[:3].tolist() == pytest.approx(
         [0.4 * (1 - p) + p, 0.4 * (1 - p), 0.2 * (1 - p)]
     )
-    p = 1 / (1 + math.exp(4))
-    assert float(drawn(gate=1.0).weigh(LOGIT, EDGES, OWN, 3)[1]) == pytest.approx(0.4 * (1 - p))
+    p = 1 / (1 + math.exp(3))
+    assert float(drawn(gate=-3.0).weigh(LOGIT, EDGES, OWN, 3)[1]) == pytest.approx(0.4 * (1 - p))
 
 
 def test_gates_stay_where_they_can_come_back_from():
-    """Log-odds of p from -10 to 5, in every group; without a gate nothing goes to own models."""
+    """Log-odds of p from -6, where it is closed, to 5, in every group; without one nothing goes to own models."""
     gates = both_of(drawn(), drawn(), [0, 1])
     p = lambda odds: 1 / (1 + math.exp(-odds))  # noqa: E731
-    assert gates.shares().tolist() == pytest.approx([p(-5), p(-5)])
+    assert gates.shares().tolist() == pytest.approx([p(-4), p(-4)])
     moved = gates.with_gates(numbers(2.0, -1.0))
-    assert moved.shares().tolist() == pytest.approx([p(-3), p(-6)])
-    assert moved.with_gates(numbers(1.0, -1.0)).shares().tolist() == pytest.approx([p(-2), p(-7)])
-    assert moved.with_gates(numbers(100.0, -100.0)).shares().tolist() == pytest.approx([p(5), p(-10)])
-    assert [float(moved.of(node).gate) for node in (0, 1)] == [2.0, -1.0]
+    assert moved.shares().tolist() == pytest.approx([p(-2), p(-5)])
+    assert moved.with_gates(numbers(1.0, -0.5)).shares().tolist() == pytest.approx([p(-1), p(-5.5)])
+    ends = moved.with_gates(numbers(100.0, -100.0))
+    assert ends.shares().tolist() == pytest.approx([p(5), p(-6)])
+    assert [mixer.closed.tolist() for mixer in (gates, moved, ends)] == [[False] * 2, [False] * 2, [False, True]]
+    assert [float(moved.of(node).gate) for node in (0, 1)] == [-2.0, -5.0]
     assert drawn(gate=2.0).for_groups(torch.tensor([0, 1])).gate.tolist() == [2.0, 2.0]
     for own in ("largest", "softmax"):
         bare = drawn(own=own)
@@ -118,7 +120,7 @@ def test_gates_stay_where_they_can_come_back_from():
 def test_edges_that_are_not_in_use_weigh_nothing(own, expected):
     """Node 1, the best neighbour of node 0, is at rest."""
     in_use = OWN | (EDGES[0] != 1)
-    weight = drawn(own=own, gate=5.0).weigh(LOGIT, EDGES, OWN, 3, in_use)
+    weight = drawn(own=own, gate=0.0).weigh(LOGIT, EDGES, OWN, 3, in_use)
     assert weight.tolist() == pytest.approx(expected)
     assert weight[[1, 4]].tolist() == [0.0, 0.0]
     assert weight[[3, 5]].tolist() == [1.0, 1.0]  # node 2 hears nobody now
@@ -142,9 +144,9 @@ def test_rows_are_those_of_plain_loops_and_sum_to_one(score, normalise, own):
 
 
 def test_every_group_has_its_own_gate_and_temperature():
-    """Nodes 0 and 1 have p = 1/2, nodes 2 and 3 have p = σ(-5 + 6) and e² times the cosines; 4 is alone."""
+    """Nodes 0 and 1 have p = 1/2, nodes 2 and 3 have p = σ(1) and e² times the cosines; 4 is alone."""
     edges = torch.tensor([[0, 1, 0, 1, 2, 3, 2, 3, 4], [0, 0, 1, 1, 2, 2, 3, 3, 4]])
-    both = both_of(drawn(0.0, 5.0), drawn(0.2, 6.0), [0, 0, 1, 1, -1])
+    both = both_of(drawn(0.0, 0.0), drawn(0.2, 1.0), [0, 0, 1, 1, -1])
     weight = of(both, normal(5, SPEC.num_parameters), edges)
     p = 1 / (1 + math.exp(-1))
     assert weight.tolist() == pytest.approx(
@@ -155,7 +157,7 @@ def test_every_group_has_its_own_gate_and_temperature():
 
 
 def test_newcomers_use_the_gate_of_those_they_hear():
-    known = both_of(drawn(0.0, 5.0), drawn(0.2, 6.0), [1, 0, 0, -1])
+    known = both_of(drawn(0.0, 0.0), drawn(0.2, 1.0), [1, 0, 0, -1])
     # newcomers 4, 5 and 6: one hears node 1, one node 0, one nobody
     edges = torch.tensor([[1, 4, 0, 5, 6], [0, 0, 1, 1, 2]])
     both = known.with_newcomers(edges, [f"node {k}" for k in range(7)])
@@ -217,7 +219,7 @@ def test_nobody_has_changed():
     for bias in (False, True):
         for own in ("gate", "largest", "softmax"):
             weight = of(drawn(own=own, bias=bias), torch.zeros(3, SPEC.num_parameters, dtype=torch.float64))
-            p = 1 / (1 + math.exp(5)) if own == "gate" else 0.0
+            p = 1 / (1 + math.exp(4)) if own == "gate" else 0.0
             expected = torch.eye(3).double() * p + (1 - p) / 3
             torch.testing.assert_close(weight.view(3, 3), expected)
 
@@ -251,7 +253,7 @@ def test_weights_do_not_depend_on_the_length_of_codes():
     ("own", "gate", "expected"),
     [
         ("largest", 0.0, [1 / 2, 1 / 3, 1 / 6]),  # of 0.4, 0.4 and 0.2
-        ("gate", 5.0, [0.7, 0.2, 0.1]),  # p = 0.5 is enough
+        ("gate", 0.0, [0.7, 0.2, 0.1]),  # p = 0.5 is enough
         ("softmax", 0.0, numbers(5.0, LN2, 0.0).softmax(0).tolist()),
     ],
 )

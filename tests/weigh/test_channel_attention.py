@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,12 +17,14 @@ from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Env
 from graphcollab.weigh import ChannelAttention
+from graphcollab.weigh.gates import in_sparse
 from tests.methods import plain_attention
 
 SPEC = ParamSpec.from_module(nn.Linear(2, 3))
 ENV = Env(None, Plane(), 0)
 NODE = torch.arange(4)
 EDGES = torch.cartesian_prod(NODE, NODE).flip(1).T
+LN2 = math.log(2)
 PAPER = {"score": "product", "normalise": False, "own": "softmax"}
 FORMS = [{}, PAPER, {"own": "largest"}, {"own": "softmax"}, {"score": "scaled"}, {"normalise": False, "bias": False}]
 
@@ -35,7 +38,7 @@ def learned(**form):
     mixer = Mixer.create(SPEC, seed=9, **form)
     numbers = {"temperature": torch.tensor(0.08)}
     mixer = mixer.with_tensors({name: numbers.get(name, tensor) for name, tensor in mixer.tensors.items()})
-    return mixer.with_gates(torch.tensor([4.0], dtype=torch.float64))
+    return mixer.with_gates(torch.tensor([3.0], dtype=torch.float64))
 
 
 def graph(x, weigh):
@@ -44,11 +47,12 @@ def graph(x, weigh):
     data.x = Stacks.single(SPEC, x)
     data.trains = data.serves = torch.ones(4, dtype=torch.bool)
     data.isolated = torch.zeros(4, dtype=torch.bool)
-    data.val_loss = torch.tensor([1.0, 2.0, 0.5, 1.5], dtype=torch.float64)
+    data.val_loss = data.alone_loss = torch.tensor([1.0, 2.0, 0.5, 1.5], dtype=torch.float64)
+    data.alone = data.trains
     return weigh.init(data, ENV)
 
 
-@pytest.mark.parametrize(("own", "gate"), [("softmax", 0.0), ("largest", 0.0), ("gate", 1 / (1 + math.exp(5)))])
+@pytest.mark.parametrize(("own", "gate"), [("softmax", 0.0), ("largest", 0.0), ("gate", 1 / (1 + math.exp(4)))])
 def test_identical_changes_weigh_the_same(own, gate):
     weigh = ChannelAttention(own=own)
     data = weigh(graph(normal(1, 9, seed=0).expand(4, 9).contiguous(), weigh), ENV)
@@ -115,7 +119,7 @@ def two_nodes(weigh, edges=((0, 1, 0, 1), (0, 0, 1, 1))):
     edges, nodes = torch.tensor(edges), int(max(edges[1])) + 1
     data = Data(num_nodes=nodes, edge_index=edges, node_id=torch.arange(nodes))
     data.bytes_sent, data.isolated = torch.zeros(nodes).double(), torch.zeros(nodes, dtype=torch.bool)
-    data.trains, data.serves = ~data.isolated, ~data.isolated
+    data.trains = data.serves = data.alone = ~data.isolated
     others = edges[:, edges[0] != edges[1]]
     data.allowed = Relation(others, torch.ones(others.shape[1]), (nodes, nodes))
     data.x_init = Stacks.single(SPEC, torch.zeros(nodes, 9, dtype=torch.float64))
@@ -123,66 +127,90 @@ def two_nodes(weigh, edges=((0, 1, 0, 1), (0, 0, 1, 1))):
     return weigh(weigh.init(data, ENV), ENV)
 
 
-def taught(weigh, data, gradient, loss):
-    """A round's gradients ∂L_i/∂w_ij, and losses."""
+def taught(weigh, data, mixed, alone):
+    """A round's validation losses, of mixed models and of those that hear nobody."""
     data = copy.copy(weigh(data, ENV))
-    data.val_loss = torch.tensor(loss, dtype=torch.float64)
-    return weigh.learn(data, ENV, torch.tensor(gradient, dtype=torch.float64))
+    data.val_loss, data.alone_loss = torch.tensor(mixed, dtype=torch.float64), torch.tensor(alone, dtype=torch.float64)
+    return weigh.learn(data, ENV, torch.zeros(data.edge_index.shape[1], dtype=torch.float64))
 
 
 def test_gates_by_hand():
-    """Node 0's ∂L/∂w are 1 for itself and 3 for node 1, node 1's 0.2 for node 0 and 0.4 for itself; losses 4 and 1.
-
-    Attention is even, so ∂L/∂p is 1 - 2 = -1 and 0.4 - 0.3 = 0.1: of the losses, r = -0.9 / 5 = -0.18. In the first
-    round the benefit is no more than 0.1, in the second it is 0.18. Log-odds move by 30 · 0.01 times it. Then the
-    gradients are turned round: r = 0.18 closes the gate by as much at once, and 100 times as large by no more than 3.
-    """
+    """In round t, log-odds move by 0.01 t log(mixed / alone), the logarithm of a ratio between 1/20.1 and 20.1."""
     weigh = ChannelAttention()
     data = two_nodes(weigh)
-    gate, there = 0.0, [1.0, 3.0, 0.2, 0.4]
-    for factor, moved, benefit in (
-        (1.0, 0.1, 0.1),
-        (1.0, 0.18, 0.18),
-        (0.5, 0.09, 0.09),
-        (1.0, 0.18, 0.18),
-        (-1.0, -0.18, 0.0),
-        (1.0, 0.1, 0.1),
-        (-100.0, -3.0, 0.0),
+    gate = -4.0
+    for mixed, alone, moved in (
+        ([4.0, 1.0], [1.5, 0.5], 0.01 * math.log(5 / 2)),
+        ([1.0, 0.5], [2.0, 1.0], -0.02 * math.log(2)),
+        ([2.0, 1.0], [2.0, 1.0], 0.0),
+        ([500.0, 1.0], [1.0, 1.0], 0.04 * 3),
+        ([0.001, 0.001], [1.0, 1.0], -0.05 * 3),
+        ([1.0, 1.0], [0.0, 0.0], 0.06 * 3),  # models that are perfect alone
+        ([0.0, 0.0], [0.0, 0.0], 0.0),
+        ([-3.0, 1.0], [-2.0, -2.0], 0.08 * math.log(1 + 2 / 4)),  # losses may be negative: from -4 to -2
+        ([-8.0, 0.0], [-3.0, -1.0], -0.09 * 3),  # from -4 to -8
     ):
-        data = taught(weigh, data, [factor * number for number in there], [4.0, 1.0])
-        gate += 0.3 * moved
+        data = taught(weigh, data, mixed, alone)
+        gate += moved
         assert data.mixer.gate.tolist() == pytest.approx([gate])
-        assert data.mixer_benefit.tolist() == pytest.approx([benefit], abs=1e-12)
-    p = 1 / (1 + math.exp(5 - gate))
+        assert data.alone.tolist() == [True, True]
+    p = 1 / (1 + math.exp(-gate))
     assert weigh(data, ENV).edge_weight.tolist() == pytest.approx([(1 + p) / 2, (1 - p) / 2, (1 - p) / 2, (1 + p) / 2])
 
 
 def test_gates_move_as_far_whatever_is_open_already_and_however_losses_are_counted():
-    """∂L/∂p does not depend on p, nor on whether losses are summed; it does on the optimiser's step."""
-    for gate, scale in ((0.0, "sum"), (4.0, "sum"), (8.0, "mean")):
-        mixer = Mixer.create(SPEC).with_gates(torch.tensor([gate], dtype=torch.float64))
+    for gate, scale in ((-4.0, "sum"), (0.0, "sum"), (4.0, "mean")):
+        mixer = replace(Mixer.create(SPEC), gate=torch.tensor([gate], dtype=torch.float64))
         weigh = ChannelAttention(optimizer=AdamW(lr=0.02), pretrained=mixer, scale=scale)
-        data = taught(weigh, two_nodes(weigh), [-1.0, -3.0, -0.2, -0.4], [4.0, 1.0])
-        assert data.mixer.gate.tolist() == pytest.approx([gate - 0.6 * 0.18])
+        data = taught(weigh, two_nodes(weigh), [4.0, 1.0], [1.5, 0.5])
+        assert data.mixer.gate.tolist() == pytest.approx([gate + 0.02 * math.log(5 / 2)])
+
+
+def test_a_gate_that_has_closed_ends_the_comparison():
+    """From log-odds of -4 to -6, in steps of t log 2: after two of them 2.08."""
+    weigh = ChannelAttention(optimizer=AdamW(lr=1.0))
+    data = taught(weigh, two_nodes(weigh), [1.0, 1.0], [2.0, 2.0])
+    assert data.mixer.gate.tolist() == pytest.approx([-4 - math.log(2)])
+    assert data.alone.tolist() == [True, True]
+    data = taught(weigh, data, [1.0, 1.0], [2.0, 2.0])
+    assert data.mixer.gate.tolist() == [-6.0]
+    assert data.alone.tolist() == [False, False]
+    data = taught(weigh, data, [9.0, 9.0], [math.nan, math.nan])
+    assert data.mixer.gate.tolist() == [-6.0]
+    assert data.mixer.shares().tolist() == pytest.approx([1 / (1 + math.exp(6))])
 
 
 def test_every_part_of_the_graph_moves_its_own_gate():
-    """Nodes 0 and 1 as above, 2 and 3 the other way, with losses half as large; node 4 is alone."""
-    weigh = ChannelAttention()
+    """Nodes 0 and 1 as above, 2 and 3 the other way; node 4 is alone."""
+    weigh = ChannelAttention(optimizer=AdamW(lr=0.1))
     data = two_nodes(weigh, ((0, 1, 0, 1, 2, 3, 2, 3, 4), (0, 0, 1, 1, 2, 2, 3, 3, 4)))
-    data = taught(weigh, data, [1.0, 3.0, 0.2, 0.4, -1.0, -3.0, -0.2, -0.4, 7.0], [4.0, 1.0, 2.0, -0.5, 9.0])
-    assert data.mixer.gate.tolist() == pytest.approx([0.03, -0.3 * 0.36])
-    assert data.mixer_benefit.tolist() == pytest.approx([0.1, 0.0])
+    data = taught(weigh, data, [4.0, 1.0, 1e-9, 1e-9, 9.0], [1.5, 0.5, 1.0, 3.0, 1.0])
+    assert data.mixer.gate.tolist() == pytest.approx([-4 + 0.1 * math.log(5 / 2), -4.3])
+    for _ in range(3):
+        data = taught(weigh, data, [2.0, 2.0, 1e-9, 1e-9, 9.0], [2.0, 2.0, 1.0, 3.0, 1.0])
+    assert data.mixer.gate.tolist() == pytest.approx([-4 + 0.1 * math.log(5 / 2), -6.0])
+    assert data.alone.tolist() == [True, True, False, False, False]
 
 
-def test_nodes_at_rest_and_losses_of_zero_do_not_move_gates():
+def test_nodes_at_rest_and_those_that_do_not_compare_do_not_move_gates():
     weigh = ChannelAttention()
     data = two_nodes(weigh)
     data.trains = data.serves = torch.tensor([False, True])
-    after = taught(weigh, data, [9.0, -9.0, 0.0, 0.5], [math.nan, 1.0])  # node 1 hears nobody: nothing can change
-    assert after.mixer.gate.tolist() == [0.0]
-    data = two_nodes(weigh)
-    assert taught(weigh, data, [1.0, 3.0, 0.2, 0.4], [0.0, 0.0]).mixer.gate.tolist() == [0.0]
+    after = taught(weigh, data, [math.nan, 3.0], [math.nan, 1.0])
+    assert after.mixer.gate.tolist() == pytest.approx([-4 + 0.01 * math.log(3)])
+    after = taught(weigh, two_nodes(weigh), [9.0, 3.0], [math.nan, 1.0])  # the reference of node 0 has diverged
+    assert after.mixer.gate.tolist() == pytest.approx([-4 + 0.01 * math.log(3)])
+    assert taught(weigh, two_nodes(weigh), [9.0, 3.0], [math.nan, math.nan]).mixer.gate.tolist() == [-4.0]
+
+
+def test_gates_need_models_to_compare_with():
+    weigh = ChannelAttention()
+    data = graph(normal(4, 9, seed=1), weigh)
+    del data.alone
+    with pytest.raises(ValueError, match=r"give local=FitWithReference\(Fit\(...\)\), or choose own='largest'"):
+        weigh.init(data, ENV)
+    for other in (ChannelAttention(own="largest"), ChannelAttention(pretrained=learned(), frozen=True)):
+        other.init(data, ENV)
 
 
 def test_state_of_the_optimizer_is_kept_per_encoder():
@@ -222,11 +250,29 @@ def test_pretrained_and_frozen(tmp_path):
     assert graph(torch.zeros(4, 9), ChannelAttention(pretrained=paper, frozen=True)).mixer.form == PAPER
 
 
+def test_pretrained_encoders_bring_their_settings(tmp_path):
+    paper = Mixer.create(SPEC, hidden=6, out=3, bias=False, **PAPER)
+    for source in (paper, paper.save(tmp_path / "paper.safetensors")):
+        weigh = ChannelAttention(pretrained=source, frozen=True)
+        found = {name: getattr(weigh, name) for name in ("hidden", "out", "bias", *PAPER)}
+        assert found == {"hidden": 6, "out": 3, "bias": False, **PAPER}
+        assert not ChannelAttention(pretrained=source, hidden=6, own="softmax").compares
+        for name, given, theirs in (
+            ("hidden", 7, 6),
+            ("own", "largest", "'softmax'"),
+            ("score", "scaled", "'product'"),
+        ):
+            with pytest.raises(ValueError, match=f"{name}={given!r} was given beside .*, which have {name}={theirs}"):
+                ChannelAttention(pretrained=source, **{name: given})
+    grouped = Mixer.create(SPEC, hidden=6).for_groups(torch.tensor([0, 1]))
+    assert (grouped.settings["hidden"], grouped.settings["bias"]) == (6, True)
+
+
 def test_frozen_mixers_keep_their_temperature_and_gate():
     mixer, x = learned(), normal(4, 9, seed=1)
     cold = mixer.with_tensors({**mixer.tensors, "temperature": torch.tensor(0.0)})
     weights = []
-    for one in (mixer, cold, mixer.with_gates(torch.tensor([-4.0]))):
+    for one in (mixer, cold, mixer.with_gates(torch.tensor([-3.0]))):
         weigh = ChannelAttention(pretrained=one, frozen=True)
         weights.append(weigh(graph(x, weigh), ENV).edge_weight)
         expected = plain_attention.weights(one.to(torch.float64), x, SPEC)
@@ -252,21 +298,19 @@ def test_refusals():
 
 def test_where_not_all_hear_each_other():
     """Two pairs are whole; an edge that is dropped makes its component sparse; nodes left behind do not count."""
-    from graphcollab.weigh.channel_attention import _in_sparse
-
     weigh = ChannelAttention()
     data = graph(normal(4, 9, seed=8), weigh)
-    assert _in_sparse(data).tolist() == [False] * 4
+    assert in_sparse(data).tolist() == [False] * 4
     data.edge_index = EDGES[:, (EDGES[0] != 3) | (EDGES[1] == 3)]  # nobody hears node 3
-    assert _in_sparse(data).tolist() == [True] * 4
+    assert in_sparse(data).tolist() == [True] * 4
     data.isolated = torch.tensor([False, False, False, True])
-    assert _in_sparse(data).tolist() == [False] * 4
+    assert in_sparse(data).tolist() == [False] * 4
     pairs = torch.tensor([[1, 0, 3, 2], [0, 1, 2, 3]])
     data.isolated, data.edge_index = torch.zeros(4, dtype=torch.bool), pairs
     data.allowed, data.component = pairs, torch.tensor([0, 0, 1, 1])
-    assert _in_sparse(data).tolist() == [False] * 4
+    assert in_sparse(data).tolist() == [False] * 4
     data.edge_index = pairs[:, 1:]  # node 0 hears nobody any more
-    assert _in_sparse(data).tolist() == [True, True, False, False]
+    assert in_sparse(data).tolist() == [True, True, False, False]
 
 
 def test_nodes_at_rest_send_nothing_and_weigh_nothing():
@@ -303,13 +347,16 @@ def test_what_attention_says_of_itself(form):
     weigh, x = ChannelAttention(optimizer=AdamW(lr=0.5, weight_decay=0.02), **form), normal(4, 13, seed=1)
     data = Data(num_nodes=4, edge_index=EDGES[:, EDGES.sum(0) != 5])  # 2 and 3 do not hear each other
     data.node_id, data.bytes_sent, data.isolated = NODE, torch.zeros(4).double(), torch.zeros(4, dtype=torch.bool)
-    data.trains, data.serves, data.val_loss = ~data.isolated, ~data.isolated, torch.ones(4).double()
+    data.trains = data.serves = data.alone = ~data.isolated
+    data.val_loss = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    data.alone_loss = torch.tensor([1.0, 1.0, 6.0, math.nan], dtype=torch.float64)
     data.x_init = data.x_start = Stacks.single(spec, torch.zeros(4, 13, dtype=torch.float64))
     data.x = Stacks.single(spec, x)
     data = weigh(weigh.init(data, ENV), ENV)
     mixer = data.mixer
     data = Exchange("x_start", "update")(data, ENV)
-    assert {*weigh.inspect(data, ENV)} == {"code_norm", "layer_share/0", "layer_share/1"}  # nothing is learned yet
+    said = {"code_norm", "layer_share/0", "layer_share/1"} | ({"own_apart", "against_alone"} if not form else set())
+    assert {*weigh.inspect(data, ENV)} == said  # nothing is learned yet
     gradient = normal(14, seed=5)
     found = weigh.inspect(weigh.learn(data, ENV, gradient).update({"mixer": mixer}), ENV)
 
@@ -317,6 +364,8 @@ def test_what_attention_says_of_itself(form):
     if not form:  # vectors of length 1, each of L = 2 layers half
         codes = [{name: code / code.norm() / math.sqrt(2) for name, code in one.items()} for one in codes]
         assert found["code_norm"].tolist() == pytest.approx([1.0] * 4)
+        assert found["own_apart"].tolist() == pytest.approx([1 / (1 + math.exp(4))] * 4)
+        assert found["against_alone"].tolist() == pytest.approx([0.0, LN2, -LN2, math.nan], nan_ok=True)
     norms = [math.sqrt(sum(float(code @ code) for code in one.values())) for one in codes]
     assert found["code_norm"].tolist() == pytest.approx(norms)
     heard = [[1, 2, 3], [0, 2, 3], [0, 1], [0, 1]]
