@@ -14,7 +14,7 @@ from graphcollab.settings import Count, Real, Seed, checked
 
 __all__ = ["bootstrap", "percentile_interval"]
 
-_STREAM = 131
+_STREAM = 161
 LARGE = 2**22  # numbers in the outputs of the resamples that are judged at a time
 
 
@@ -62,8 +62,8 @@ def percentile_interval(values: Tensor, confidence: Annotated[float, Real(above=
     Resamples without a value are left out; where fewer than half have one, neither has the interval (NaN).
 
     Example:
-        >>> percentile_interval(torch.arange(101.0)[None], 0.9)
-        tensor([[ 5., 95.]], dtype=torch.float64)
+        >>> percentile_interval(torch.arange(101.0), 0.5).tolist()
+        [25.0, 75.0]
     """
     flat = values.double().reshape(-1, values.shape[-1])
     out = torch.full((len(flat), 2), torch.nan, dtype=torch.float64)
