@@ -1,6 +1,7 @@
 """How well nodes do, how evenly, and whether the learned graph shows the structure of the tasks."""
 
 from graphcollab.metrics.as_metric import METRICS, as_metric
+from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
 from graphcollab.metrics.classification import accuracy, auc
 from graphcollab.metrics.errors import mae, mse, r2, rmse
 from graphcollab.metrics.metric import Metric
@@ -15,7 +16,7 @@ from graphcollab.metrics.recovery import (
     recovery_auc,
     weight_by_overlap,
 )
-from graphcollab.metrics.scores import score_rows
+from graphcollab.metrics.scores import Scores, as_metrics, score_nodes, score_rows
 from graphcollab.metrics.statistics import PairedDifference, paired_difference, summarize
 from graphcollab.metrics.traffic import (
     cluster_traffic,
@@ -30,11 +31,14 @@ __all__ = [
     "METRICS",
     "Metric",
     "PairedDifference",
+    "Scores",
     "WeightSpread",
     "accuracy",
     "adjusted_rand_index",
     "as_metric",
+    "as_metrics",
     "auc",
+    "bootstrap",
     "brier",
     "class_overlap",
     "cluster_traffic",
@@ -49,10 +53,12 @@ __all__ = [
     "never_sampled",
     "node_latents",
     "paired_difference",
+    "percentile_interval",
     "r2",
     "recovered_clusters",
     "recovery_auc",
     "rmse",
+    "score_nodes",
     "score_rows",
     "server_graph",
     "similarity_by_cluster",
