@@ -1,6 +1,7 @@
 """graphcollab: collaborative learning of personalised models and of the graph that says who listens to whom."""
 
 from graphcollab._version import __version__ as __version__
+from graphcollab.benefit import benefit
 from graphcollab.datasets import load_dataset
 from graphcollab.method import Method
 from graphcollab.methods import *  # noqa: F403 - the methods list themselves
@@ -30,6 +31,7 @@ __all__ = [
     "Mixer",
     "Phases",
     "Tasks",
+    "benefit",
     "build_model",
     "compare",
     "concept_shift",
