@@ -1,8 +1,13 @@
 """How well nodes do, how evenly, and whether the learned graph shows the structure of the tasks."""
 
-from graphcollab.metrics.metric import METRICS, Metric, accuracy, as_metric, auc, mae, mse, score_rows
+from graphcollab.metrics.as_metric import METRICS, as_metric
+from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
+from graphcollab.metrics.classification import accuracy, auc
+from graphcollab.metrics.errors import mae, mse, r2, rmse
+from graphcollab.metrics.metric import Metric
 from graphcollab.metrics.mixture_bound import label_distance, mixture_bound
 from graphcollab.metrics.node_latents import node_latents
+from graphcollab.metrics.probabilities import brier, ece, log_loss
 from graphcollab.metrics.recovery import (
     adjusted_rand_index,
     class_overlap,
@@ -11,6 +16,7 @@ from graphcollab.metrics.recovery import (
     recovery_auc,
     weight_by_overlap,
 )
+from graphcollab.metrics.scores import Scores, as_metrics, score_nodes, score_rows
 from graphcollab.metrics.statistics import PairedDifference, paired_difference, summarize
 from graphcollab.metrics.traffic import (
     cluster_traffic,
@@ -25,24 +31,34 @@ __all__ = [
     "METRICS",
     "Metric",
     "PairedDifference",
+    "Scores",
     "WeightSpread",
     "accuracy",
     "adjusted_rand_index",
     "as_metric",
+    "as_metrics",
     "auc",
+    "bootstrap",
+    "brier",
     "class_overlap",
     "cluster_traffic",
     "contact_counts",
+    "ece",
     "in_cluster_share",
     "label_distance",
+    "log_loss",
     "mae",
     "mixture_bound",
     "mse",
     "never_sampled",
     "node_latents",
     "paired_difference",
+    "percentile_interval",
+    "r2",
     "recovered_clusters",
     "recovery_auc",
+    "rmse",
+    "score_nodes",
     "score_rows",
     "server_graph",
     "similarity_by_cluster",

@@ -18,7 +18,9 @@ __all__ = ["TaskFields", "Tasks"]
 
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
 AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
-AnyMetric: TypeAlias = Literal["accuracy", "mse", "mae", "auc"] | Callable[..., Any]
+AnyMetric: TypeAlias = (
+    Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"] | Callable[..., Any]
+)
 Part: TypeAlias = Annotated[float, Real(least=0, below=1)]
 
 
@@ -41,9 +43,9 @@ class Tasks:
         names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
         loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's
             batch.
-        metric: ``"accuracy"``, ``"mse"``, ``"mae"``, ``"auc"``, or a function ``(outputs, targets) -> number`` of one
-            node's samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have, or a
-            ``graphcollab.metrics.Metric``.
+        metric: A name from ``graphcollab.metrics.METRICS``, such as ``"accuracy"``, ``"auc"``, ``"brier"`` or
+            ``"mae"``, a ``graphcollab.metrics.Metric``, or a function ``(outputs, targets) -> number`` of one node's
+            samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
 

@@ -20,7 +20,8 @@ from torch_geometric.utils import to_networkx
 from graphcollab.engine.modules import copy_module
 from graphcollab.files import write_whole
 from graphcollab.method import Method, last_graph
-from graphcollab.metrics import summarize
+from graphcollab.metrics import Scores, as_metrics, score_nodes, summarize
+from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -257,6 +258,19 @@ class Result:
         if self.history.findings:
             found["findings"] = [finding.text for finding in self.history.findings]
         return {**found, "missing": MISSING[of]} if MISSING[of] else found
+
+    def scores(self, metrics: AnyMetrics = None, split: str = "test") -> Scores:
+        """Return one metric or several of every node's model on its samples of a split, from one pass of predictions.
+
+        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, and means are over the
+        others.
+
+        Args:
+            metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
+            split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
+        """
+        engine = self.env.engine
+        return score_nodes(engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
 
     def save_mixer(self, path: str | Path, node: int | str | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.

@@ -20,6 +20,7 @@ from graphcollab.checks import warn
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
+from graphcollab.metrics.scores import not_defined
 from graphcollab.phases import Phases
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
@@ -152,14 +153,8 @@ class Session:
         if self._told or not nodes:
             return
         self._told = True
-        metric, count = self.metric, len(self.history.names)
-        shown = ", ".join(nodes[:5]) + (", …" if len(nodes) > 5 else "")
-        splits = ", ".join(split for split, names in found.items() if names)
-        warn(
-            f"{metric.name} is not defined for {len(nodes)} of {count} nodes ({shown}; split {splits})"
-            f"{': ' + metric.undefined if metric.undefined else ''}. They are left out of means, which are over "
-            f"{count - max(map(len, found.values()))} of {count} nodes; summaries and tables say so"
-        )
+        count, splits = len(self.history.names), ", ".join(split for split, names in found.items() if names)
+        warn(not_defined(self.metric, nodes, count, splits, count - max(map(len, found.values()))))
 
 
 @contextmanager

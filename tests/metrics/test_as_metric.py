@@ -22,7 +22,7 @@ def test_known_metrics() -> None:
     assert as_metric(mse) is mse
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("Accuracy", "accuracy"), ("rmse", "mse"), ("roc_auc", "auc")])
+@pytest.mark.parametrize(("name", "nearest"), [("Accuracy", "accuracy"), ("rmsee", "rmse"), ("roc_auc", "auc")])
 def test_the_nearest_name_is_suggested(name: str, nearest: str) -> None:
     with pytest.raises(ValueError, match=f"unknown metric '{name}'; did you mean '{nearest}'"):
         as_metric(name)

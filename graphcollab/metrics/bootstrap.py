@@ -1,0 +1,74 @@
+"""How certain a metric is, given the samples it was taken on: the bootstrap."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.keyed import keyed_uniform
+from graphcollab.metrics.metric import Metric
+from graphcollab.settings import Count, Real, Seed, checked
+
+__all__ = ["bootstrap", "percentile_interval"]
+
+_STREAM = 161
+LARGE = 2**22  # numbers in the outputs of the resamples that are judged at a time
+
+
+@checked
+def bootstrap(
+    metric: Metric, outputs: Tensor, targets: Tensor, resamples: Count = 1000, seed: Seed = 0, node_id: int = 0
+) -> Tensor:
+    """Return a metric of one node's resampled samples: n of its n samples, drawn with replacement.
+
+    The draw is a function of ``seed``, ``node_id`` and n alone. So two models that are judged on the same samples are
+    judged on the same resamples, and the differences of what is returned are those of a paired bootstrap.
+
+    Args:
+        metric: The metric.
+        outputs: What the model makes of the samples, [n, ...].
+        targets: [n, ...].
+        resamples: B.
+        seed: Seed of the draw.
+        node_id: Identity of the node.
+
+    Returns:
+        [B], float64, NaN where a resample has no value (an AUC of one class).
+
+    Example:
+        >>> from graphcollab.metrics import accuracy
+        >>> found = bootstrap(accuracy, torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1, 1, 1, 1]))
+        >>> round(float(found.mean()), 1), sorted(set(found.tolist()))
+        (0.5, [0.0, 0.25, 0.5, 0.75, 1.0])
+    """
+    n = len(targets)
+    if n == 0:
+        return torch.full((resamples,), torch.nan, dtype=torch.float64)
+    at_a_time = max(LARGE // max(outputs.numel(), 1), 1)
+    found = []
+    for some in torch.arange(resamples).split(at_a_time):
+        drawn = (keyed_uniform(seed, _STREAM, node_id, some[:, None], torch.arange(n)) * n).long()  # [b, n]
+        drawn = drawn.to(outputs.device)
+        found.append(metric(outputs[drawn], targets[drawn]).cpu())
+    return torch.cat(found)
+
+
+def percentile_interval(values: Tensor, confidence: Annotated[float, Real(above=0, below=1)] = 0.95) -> Tensor:
+    """Return the ends of percentile intervals, [..., 2], of bootstrapped values [..., B].
+
+    Resamples without a value are left out; where fewer than half have one, neither has the interval (NaN).
+
+    Example:
+        >>> percentile_interval(torch.arange(101.0), 0.5).tolist()
+        [25.0, 75.0]
+    """
+    flat = values.double().reshape(-1, values.shape[-1])
+    out = torch.full((len(flat), 2), torch.nan, dtype=torch.float64)
+    enough = (2 * (~flat.isnan()).sum(1) >= flat.shape[1]).nonzero().flatten()
+    if len(enough):
+        ends = [(1 - confidence) / 2, (1 + confidence) / 2]
+        out[enough] = torch.as_tensor(np.nanquantile(flat[enough].numpy(), ends, axis=1)).T
+    return out.reshape(*values.shape[:-1], 2)

@@ -1,0 +1,139 @@
+"""The loss and the metrics of every node's model, on the node's own samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphcollab.checks import warn
+from graphcollab.device import beside
+from graphcollab.engine import Engine, Rows
+from graphcollab.metrics.as_metric import as_metric
+from graphcollab.metrics.metric import Metric
+from graphcollab.stack import Stacks
+
+__all__ = ["AnyMetrics", "Scores", "as_metrics", "not_defined", "score_all", "score_nodes", "score_rows"]
+
+AnyMetrics: TypeAlias = Annotated[
+    str | Metric | Callable[..., Any] | Sequence[str | Metric | Callable[..., Any]] | None,
+    "a metric (a name, a Metric or a function), several of them, or None for the tasks' own",
+]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Metrics of every node's model on the node's own samples of one split.
+
+    Args:
+        names: Names of the nodes.
+        split: Name of the split.
+        sizes: How many samples every node has in it, [K].
+        loss: The task's loss, [K]; infinite where a model has diverged, NaN where a node has no samples.
+        values: For every metric its values, [K], by its name; NaN where a node has none.
+        metrics: The metrics.
+    """
+
+    names: tuple[str, ...]
+    split: str
+    sizes: Tensor
+    loss: Tensor = field(repr=False)
+    values: Mapping[str, Tensor]
+    metrics: tuple[Metric, ...] = field(repr=False)
+
+    def __getitem__(self, metric: str) -> Tensor:
+        """Return a metric of all nodes, [K]; a KeyError names those there are."""
+        if metric not in self.values:
+            raise KeyError(f"there are no scores of {metric!r}; there are some of {', '.join(self.values)}")
+        return self.values[metric]
+
+    def mean(self, metric: str, weighted: bool = False) -> float:
+        """Return a metric's mean over the nodes that have a value: all alike, or weighted by their samples.
+
+        It is NaN if a model has diverged: what the others reach is no result then.
+        """
+        values = self[metric]
+        known = ~values.isnan()
+        if not bool(known.any()) or bool(torch.isinf(self.loss).any()):
+            return math.nan
+        weight = self.sizes[known].double() if weighted else torch.ones(int(known.sum()), dtype=torch.float64)
+        return float((weight * values[known]).sum() / weight.sum())
+
+    def nodes(self, metric: str) -> int:
+        """Return over how many nodes a metric's mean is."""
+        return int((~self[metric].isnan()).sum())
+
+    def undefined(self, metric: str) -> list[str]:
+        """Return the nodes whose metric is not defined although they have samples, by name."""
+        missing = self[metric].isnan() & self.loss.isfinite()
+        return [self.names[k] for k in missing.nonzero().flatten().tolist()]
+
+
+def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
+    """Return one metric or several as a tuple; a ValueError says so where there is none, or two have one name."""
+    if metrics is None:
+        metrics = default
+    many: Any = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
+    made = tuple(map(as_metric, many))
+    names = [one.name for one in made]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"metrics must be one or more, each of another name, got {names}")
+    return made
+
+
+def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric]) -> Scores:
+    """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
+
+    It is a ValueError if no node has samples of the split.
+    """
+    tasks = engine.tasks
+    sizes = tasks.sizes(split)
+    if int(sizes.sum()) == 0:
+        raise ValueError(f"no node has {split!r} samples; the splits are {', '.join(tasks.splits)}")
+    loss, values = score_all(engine, Rows.own(models), split, metrics)
+    by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}
+    scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics))
+    for metric in metrics:
+        if nodes := scores.undefined(metric.name):
+            warn(not_defined(metric, nodes, len(tasks.names), split, scores.nodes(metric.name)))
+    return scores
+
+
+def not_defined(metric: Metric, nodes: Sequence[str], count: int, split: str, left: int) -> str:
+    """Return what is to be said of nodes that have samples, but no value of a metric."""
+    shown = ", ".join(nodes[:5]) + (", …" if len(nodes) > 5 else "")
+    return (
+        f"{metric.name} is not defined for {len(nodes)} of {count} nodes ({shown}; split {split})"
+        f"{': ' + metric.undefined if metric.undefined else ''}. They are left out of means, which are over "
+        f"{left} of {count} nodes; summaries and tables say so"
+    )
+
+
+def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[Tensor, Tensor]:
+    """Return loss and metric of every row on a split of its node's data, [R] each, float64.
+
+    They are NaN where the node has no such samples. A model whose loss, or one of whose predictions, is not finite has
+    diverged: its loss is infinite and its metric NaN.
+    """
+    loss, values = score_all(engine, rows, split, (metric,))
+    return loss, values[0]
+
+
+def score_all(engine: Engine, rows: Rows, split: str, metrics: Sequence[Metric]) -> tuple[Tensor, Tensor]:
+    """Return the loss [R] and several metrics [M, R] of every row, from one pass of predictions; see `score_rows`."""
+    found = torch.full((1 + len(metrics), len(rows)), torch.nan, dtype=torch.float64, device=rows.source.device)
+    for chunk in engine.predict(rows, split):
+        losses = engine.losses_of(chunk).double()
+        finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
+        diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(losses))
+        values = [metric(chunk.outputs, chunk.targets, chunk.mask).to(found) for metric in metrics]
+        told = torch.stack(
+            [losses.masked_fill(diverged, torch.inf), *(v.masked_fill(diverged, torch.nan) for v in values)]
+        )
+        found[:, beside(chunk.rows, found)] = told
+    loss, *scores = found.cpu()
+    return loss, torch.stack(scores)
