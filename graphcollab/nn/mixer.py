@@ -26,7 +26,7 @@ _MIXER_STREAM = 106
 SPEED = 10.0  # the temperature's logarithm moves ten times as fast as a weight of the encoders: about 0.1 at lr 0.01
 SHUT = -4.0  # a gate's log-odds at the start: 1.8 % of the weight goes to the own model before anything is learned
 HALF = 0.5  # with it no eigenvalue of the weights is negative, whatever the graph (Gershgorin)
-ODDS = (-6.0, 5.0)  # the lowest log-odds, at which a gate has closed for good, and the highest
+ODDS = (-6.0, 5.0)  # the lowest log-odds, at which a gate is closed, and the highest
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Mixer:
     def settings(self) -> dict[str, Any]:
         """What it was made with: its form, the sizes of the encoders, and whether they have biases."""
         layer = next(iter(self.widths))
-        name = layer if self.group is None else f"{int(self.group.max())}/{layer}"
+        name = layer if self.group is None else f"0/{layer}"
         out, hidden = self.tensors[f"{name}/weight2"].shape
         return {**self.form, "hidden": hidden, "out": out, "bias": f"{name}/bias1" in self.tensors}
 
@@ -197,15 +197,6 @@ class Mixer:
     def shares(self) -> Tensor:
         """Return what goes to own models apart from the softmax, of every group, [number of groups]."""
         return torch.zeros(self.num_groups) if self.gate is None else torch.sigmoid(self.gate)
-
-    def with_gates(self, shift: Tensor) -> Mixer:
-        """Move the log-odds of every group's share for the own model by a shift, [number of groups]."""
-        return self if self.gate is None else replace(self, gate=(self.gate + shift).clamp(*ODDS))
-
-    @property
-    def closed(self) -> Tensor:
-        """Which groups' gates are as far closed as they can be, [number of groups]."""
-        return torch.ones(self.num_groups, dtype=torch.bool) if self.gate is None else self.gate <= ODDS[0]
 
     @property
     def num_groups(self) -> int:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from graphcollab.settings import Real, Seed, SettingError, check_setting, check_settings, checked
+from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors
+from graphcollab.tasks._sites import SAMPLES, divide, find_sites
 from graphcollab.tasks.samples import Pool, Split, hold_out
 
-__all__ = ["Samples", "TaskFields", "Tasks"]
+__all__ = ["TaskFields", "Tasks"]
 
-Samples = tuple[Any, Any] | list[Any] | Dataset[Any]
-"""A node's samples: a pair (inputs, targets) of arrays or tensors, or a torch ``Dataset`` of such pairs."""
-_OF_A_NODE = "a pair (inputs, targets) of arrays or tensors, or a torch Dataset of such pairs"
-Every: TypeAlias = Annotated[Sequence[Samples], f"{_OF_A_NODE}, for every node"]
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
 AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
 AnyMetric: TypeAlias = (
     Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"] | Callable[..., Any]
 )
+Part: TypeAlias = Annotated[float, Real(least=0, below=1)]
 
 
 class TaskFields(TypedDict, total=False):
@@ -34,30 +31,6 @@ class TaskFields(TypedDict, total=False):
     loss: AnyLoss
     metric: AnyMetric
     node_id: Tensor | None
-
-
-def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
-    """Turn a node's samples into two tensors: float32 inputs (whole numbers stay), int64 or float32 targets."""
-    if isinstance(samples, Dataset):
-        size = len(cast(Sized, samples))
-        if size == 0:
-            raise ValueError(f"{who} has an empty dataset: every node needs training samples")
-        pair = next(iter(DataLoader(samples, batch_size=size, generator=torch.Generator())))
-        if len(pair) != 2:
-            raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
-    else:
-        pair = samples
-    try:
-        inputs, targets = (torch.as_tensor(np.asarray(v) if isinstance(v, list) else v) for v in pair)
-        sizes = len(inputs), len(targets)
-    except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
-        raise SettingError(who, _OF_A_NODE, samples) from error
-    if sizes[0] != sizes[1]:
-        raise ValueError(f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
-    if inputs.is_floating_point() or inputs.dtype == torch.uint8:
-        inputs = inputs.float()
-    targets = targets.float() if targets.is_floating_point() else targets.long()
-    return inputs, targets
 
 
 @dataclass(frozen=True)
@@ -148,7 +121,7 @@ class Tasks:
         val: Every | None = None,
         test: Every | None = None,
         *,
-        val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
+        val_fraction: Part = 0.2,
         seed: Seed = 0,
         stratify: bool = True,
         cluster: Tensor | None = None,
@@ -157,37 +130,80 @@ class Tasks:
         """Build tasks from every node's own arrays or datasets.
 
         Args:
-            train: One pair (inputs, targets) or torch ``Dataset`` per node.
-            val: Validation samples per node. Default: ``val_fraction`` of the training samples, drawn at random.
+            train: One pair (inputs, targets) or torch ``Dataset`` per node. In a dict by name the order does not
+                matter: nodes are sorted by name, and what is random about a node follows from its name. In a list
+                it follows from the node's place, also where nodes have ``names``.
+            val: Validation samples per node, given like ``train``. Default: ``val_fraction`` of the training samples,
+                drawn at random.
             test: Test samples per node, if there are any.
             val_fraction: Share of training samples set aside for validation when ``val`` is not given.
             seed: Seed of that draw.
             stratify: Whether it holds out some of every class; see `hold_out`.
-            cluster: True cluster of every node where it is known, [K].
+            cluster: True cluster of every node where it is known, [K], in the order of ``train``.
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
         """
-        if not len(train):
-            raise ValueError("tasks need at least one node, got none")
-        pools, splits = {}, {}
-        named = kwargs.get("names")
-        given = () if named is None else tuple(map(str, named))
-        names = given or [f"node {k}" for k in range(len(train))]
-        if len(names) != len(train):
-            raise ValueError(f"{len(train)} nodes have {len(names)} names: one each is needed")
-        for name, samples in (("train", train), ("val", val), ("test", test)):
-            if samples is None:
-                continue
-            if len(samples) != len(train):
-                raise ValueError(f"{name!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
-            pairs = [_pair(s, f"{who} ({name})") for s, who in zip(samples, names, strict=True)]
-            shapes = {tuple(x.shape[1:]) for x, _ in pairs}
-            if len(shapes) > 1:
-                raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
-            bounds = torch.tensor([0, *(len(x) for x, _ in pairs)]).cumsum(0)
-            pools[name] = Pool(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
-            splits[name] = Split(name, torch.arange(int(bounds[-1])), bounds)
-        tasks = cls(pools, splits, **cast(Any, {**kwargs, "names": given, "cluster": cluster}))
+        pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
+        tasks = cls(pools, splits, **about)
         return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
+
+    @classmethod
+    @checked
+    def from_arrays(
+        cls,
+        inputs: Any,
+        targets: Any,
+        node: Any,
+        *,
+        split: Any = None,
+        val_fraction: Part = 0.2,
+        test_fraction: Part = 0.2,
+        stratify: bool = True,
+        seed: Seed = 0,
+        loss: AnyLoss = "cross_entropy",
+        metric: AnyMetric = "accuracy",
+    ) -> Tasks:
+        """Build tasks from flat arrays, with a column that says whose row it is.
+
+        Nodes are sorted by name, and what is random about a node follows from its name. So neither the order of nodes
+        nor how their rows are interleaved matters, only the order of a node's own rows. Arrays of float32 and int64 are
+        not copied.
+
+        Args:
+            inputs: Samples of all nodes, [N, ...].
+            targets: Class labels from 0, [N], or real values, [N] or [N, D].
+            node: The name of every row's node, [N]: strings or whole numbers.
+            split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
+            val_fraction: Share of a node's training rows set aside for validation, where ``split`` names none.
+            test_fraction: Share of a node's rows set aside for testing, where ``split`` is not given.
+            stratify: Whether some rows of every class are set aside; see `hold_out`.
+            seed: Seed of the draws.
+            loss: See `Tasks`.
+            metric: See `Tasks`.
+
+        Raises:
+            ValueError: If the lengths differ, a row has no name, another split or a value that is not finite, or a
+                node has too few rows. The message names row and site.
+
+        Example:
+            >>> x, y = torch.randn(20, 3), torch.arange(20) % 2
+            >>> tasks = Tasks.from_arrays(x, y, ["south"] * 12 + ["north"] * 8)
+            >>> tasks.names, tasks.sizes("train").tolist(), tasks.sizes("test").tolist()
+            (('north', 'south'), [5, 8], [2, 2])
+        """
+        x, y = to_tensors(inputs, targets)
+        sites = find_sites(node)
+        rows = len(sites.owner)
+        if not len(x) == len(y) == rows:
+            raise ValueError(
+                f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row"
+            )
+        sites.refuse_not_finite(
+            "inputs", x, "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
+        )
+        sites.refuse_not_finite("targets", y, "drop rows without a target")
+        labels = class_labels(y.cpu()) if stratify else None
+        splits = divide(sites, split, val_fraction, test_fraction, seed, labels)
+        return cls({SAMPLES: Pool(x, y)}, splits, sites.names, loss, metric, sites.node_id)
 
     @property
     def ids(self) -> Tensor:
@@ -233,9 +249,15 @@ class Tasks:
 
     @checked
     def hold_out(
-        self, fraction: Annotated[float, Real(least=0, below=1)] = 0.2, seed: Seed = 0, stratify: bool = True
+        self,
+        fraction: Part = 0.2,
+        seed: Seed = 0,
+        stratify: bool = True,
+        into: Literal["val", "test"] = "val",
     ) -> Tasks:
-        """Set a random share of every node's training samples aside for validation (at least one of two or more).
+        """Set a random share of every node's training samples aside for validation or testing.
+
+        At least one is set aside of two or more.
 
         Where samples have one label each, whole numbers or zeros and ones of any type, every class of a node is held
         out in proportion: at least one sample of each class that has several, as far as the node's total allows it, and
@@ -243,9 +265,9 @@ class Tasks:
         """
         split = self.splits["train"]
         targets = self.pools[split.pool].targets.cpu()
-        labels = _labels(targets) if stratify else None
-        train, val = hold_out(split, self.ids, fraction, seed, None if labels is None else labels[split.index])
-        return replace(self, splits={**self.splits, "train": train, "val": val})
+        labels = class_labels(targets) if stratify else None
+        train, held = hold_out(split, self.ids, fraction, seed, None if labels is None else labels[split.index], into)
+        return replace(self, splits={**self.splits, "train": train, into: held})
 
     def require(self, split: str, why: str) -> None:
         """Check that every node has samples in a split; else a ValueError names those that do not, and says why."""
@@ -271,13 +293,3 @@ class Tasks:
     def to(self, device: torch.device | str) -> Tasks:
         """Move all samples to a device; indices stay on the CPU."""
         return replace(self, pools={name: pool.to(device) for name, pool in self.pools.items()})
-
-
-def _labels(targets: Tensor) -> Tensor | None:
-    """Return class labels [N] of targets [N] or [N, 1]; None of other real values, or of several each."""
-    if targets.numel() != len(targets):
-        return None
-    values = targets.reshape(-1)
-    if not values.is_floating_point():
-        return values
-    return values.long() if bool(((values == 0) | (values == 1)).all()) else None

@@ -52,8 +52,9 @@ class ChannelAttention(Weigher):
 
     of validation losses L, with η the optimiser's step. The gradient for p says something else: what would help in the
     next round. Own models always do in the first rounds, and later the more slowly a node learns, the better it looks.
-    A node whose reference has diverged does not count, and neither do those at rest. Where p has come down to 0.25 %,
-    references are trained no more. The logarithm is log(1 + (L - L') / |L'|), and no larger than 3 in size.
+    The logarithm is no larger than 3 in size, and of sums L and L' that are not both positive it is
+    2 (L - L') / (|L| + |L'|); log-odds move by ½ a round at most. A node whose reference has diverged does not count,
+    and neither do those at rest. Where p has come down to 0.25 %, references are trained no more.
 
     Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
     alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
@@ -175,7 +176,7 @@ class ChannelAttention(Weigher):
             nothing = {name: torch.zeros_like(tensor) for name, tensor in data.mixer.tensors.items()}
             for slot in self.optimizer.slots:
                 data[f"mixer_{slot}"] = data.mixer.with_tensors(nothing)
-            if self.compares and ALONE.name not in data:
+            if self.compares and "x_alone" not in data:
                 raise ValueError(
                     "the share of the own model is learned by comparing with models that nodes train alone: give "
                     "local=FitWithReference(Fit(...)), or choose own='largest'"
@@ -225,9 +226,10 @@ class ChannelAttention(Weigher):
         pull, size = (torch.stack(torch._foreach_norm(some)).norm() for some in (grads, params))
         state = {s: [t.clone() for t in data[f"mixer_{s}"].tensors.values()] for s in self.optimizer.slots}
         self.optimizer.update(params, grads, state, data.mixer_step)
-        # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their parameters
+        # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their
+        # parameters and, in place of a gate's gradient, of two sums of losses
         share = 2 * (at_work[members].double() - 1) / at_work[members]
-        data = env.plane.charge(data, members, share * data.mixer.num_parameters)
+        data = env.plane.charge(data, members, share * (data.mixer.num_parameters + self.compares))
         for name, tensors in (("mixer", params), *((f"mixer_{slot}", many) for slot, many in state.items())):
             data[name] = gated.with_tensors(dict(zip(names, tensors, strict=True)))
         data.mixer_step = data.mixer_step + 1

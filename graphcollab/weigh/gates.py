@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,10 +10,12 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import components
 from graphcollab.nn import Mixer
+from graphcollab.nn.mixer import ODDS
 
 __all__ = ["against_alone", "in_sparse", "moved_gates"]
 
-LARGEST = 3.0  # logarithm of a ratio of losses that counts, so that an outlier does not open or close a gate by itself
+LARGEST = 3.0  # logarithm of a ratio of losses that counts
+FAST = 0.5  # by which log-odds move in a round at most, so that no single round opens or closes a gate
 
 
 def moved_gates(data: Data, group: Tensor, members: Tensor, lr: float) -> tuple[Mixer, Tensor | None]:
@@ -33,14 +35,16 @@ def moved_gates(data: Data, group: Tensor, members: Tensor, lr: float) -> tuple[
     mine = members[torch.isfinite(data.alone_loss[members])]
     nothing = torch.zeros(data.mixer.num_groups, dtype=torch.float64)
     mixed, alone = (nothing.index_add(0, group[mine], data[name][mine].double()) for name in ("val_loss", "alone_loss"))
-    gated = data.mixer.with_gates(lr * (data.mixer_step + 1) * against_alone(mixed, alone))
-    return gated, data.alone & (group >= 0) & ~gated.closed[group]
+    shift = lr * (data.mixer_step + 1) * against_alone(mixed, alone)
+    gates = (data.mixer.gate + shift.clamp(-FAST, FAST)).clamp(*ODDS)
+    return replace(data.mixer, gate=gates), data.alone & (group >= 0) & (gates > ODDS[0])[group]
 
 
 def against_alone(mixed: Tensor, alone: Tensor) -> Tensor:
-    """Return log(1 + (L - L') / |L'|), which of positive losses is the ratio's logarithm, no larger than 3 in size."""
-    beyond = torch.where(mixed == alone, 0, (mixed - alone) / alone.abs())
-    return beyond.clamp(min=math.expm1(-LARGEST)).log1p().clamp(max=LARGEST)
+    """Return log(L / L'), no larger than 3 in size; 2 (L - L') / (|L| + |L'|) of losses that are not both above 0."""
+    apart = torch.where(mixed == alone, 0, 2 * (mixed - alone) / (mixed.abs() + alone.abs()))
+    ratio = (mixed / alone).log().clamp(-LARGEST, LARGEST)
+    return torch.where((mixed > 0) & (alone > 0), ratio, apart)
 
 
 def in_sparse(data: Data) -> Tensor:

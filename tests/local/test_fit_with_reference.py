@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from graphcollab import local, meta_l2c, run
-from graphcollab.engine import SGD, Adam
+from graphcollab.engine import SGD, Adam, PrototypeDistance, Proximal
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit, FitWithReference
 from graphcollab.method import Method
+from graphcollab.phases import Phases
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import PeerWeights
@@ -55,6 +56,44 @@ def test_meta_l2c_trains_what_local_does():
     alone = run(local(**STEP, weight_decay=0.0), scene.tasks, scene.modules[0], **settings)
     assert torch.equal(mixed.data.x_alone.tensors[0], alone.data.x.tensors[0])
     assert mixed.data.alone_loss.tolist() == pytest.approx(alone.history.values["val_loss"][-1].tolist(), rel=1e-6)
+
+
+def test_references_have_their_own_anchor():
+    fit = Fit(epochs=2, batch_size=4, objective=Proximal(1.0))
+    data, alone = (play(method, [ALL, ALL])[-1] for method in (mixing(fit), Method("alone", fit)))
+    assert torch.equal(data.x_alone.tensors[0], alone.x.tensors[0])
+
+
+def test_references_go_on_after_local_training():
+    """Adam's state, which an earlier phase has left, is the reference's, too."""
+    fit = Fit(epochs=1, batch_size=4, optimizer=Adam(lr=0.01), keep_state=True)
+    alone = Method("alone", fit)
+    scene = Scene.small()
+    together, expected = (scene.play(Phases(alone, 2, second), rounds=4)[0] for second in (mixing(fit), alone))
+    assert torch.equal(together.x_alone.tensors[0], expected.x.tensors[0])
+
+
+@pytest.mark.parametrize("fit", [Fit(through="all"), Fit(objective=PrototypeDistance())], ids=["through", "reads"])
+def test_local_steps_that_hear_others_are_refused(fit):
+    with pytest.raises(
+        ValueError, match=r"a reference hears nobody, and this Fit (trains through='all'|reads proto.*): give"
+    ):
+        FitWithReference(fit)
+
+
+def test_all_that_is_kept_is_declared():
+    method = mixing(Fit(epochs=1, batch_size=4, optimizer=Adam(lr=0.01), keep_state=True))
+    data = play(method, [ALL])[-1]
+    kept = {name for name in data.to_dict() if name.startswith("alone")}
+    assert kept == {"alone", "alone_state", "alone_step", "alone_loss"}
+    assert kept <= {field.name for field in method.fields}
+
+
+def test_nodes_left_behind_train_none():
+    data, env = Scene.small().begin(Method("m", Fit(epochs=1, batch_size=4)))
+    data.isolated = torch.tensor([False, True, False, False, False, False])
+    found = FitWithReference(Fit(epochs=1, batch_size=4)).init(data, env)
+    assert found.alone.tolist() == [True, False, True, True, True, True]
 
 
 def test_losses_by_hand(points):

@@ -89,23 +89,15 @@ def test_at_first_the_gate_is_almost_shut():
     assert float(drawn(gate=-3.0).weigh(LOGIT, EDGES, OWN, 3)[1]) == pytest.approx(0.4 * (1 - p))
 
 
-def test_gates_stay_where_they_can_come_back_from():
-    """Log-odds of p from -6, where it is closed, to 5, in every group; without one nothing goes to own models."""
-    gates = both_of(drawn(), drawn(), [0, 1])
-    p = lambda odds: 1 / (1 + math.exp(-odds))  # noqa: E731
-    assert gates.shares().tolist() == pytest.approx([p(-4), p(-4)])
-    moved = gates.with_gates(numbers(2.0, -1.0))
-    assert moved.shares().tolist() == pytest.approx([p(-2), p(-5)])
-    assert moved.with_gates(numbers(1.0, -0.5)).shares().tolist() == pytest.approx([p(-1), p(-5.5)])
-    ends = moved.with_gates(numbers(100.0, -100.0))
-    assert ends.shares().tolist() == pytest.approx([p(5), p(-6)])
-    assert [mixer.closed.tolist() for mixer in (gates, moved, ends)] == [[False] * 2, [False] * 2, [False, True]]
-    assert [float(moved.of(node).gate) for node in (0, 1)] == [-2.0, -5.0]
+def test_every_group_has_a_gate_of_its_own():
+    """Without a gate nothing goes to own models."""
+    gates = both_of(drawn(), drawn(gate=-2.0), [0, 1])
+    assert gates.shares().tolist() == pytest.approx([1 / (1 + math.exp(4)), 1 / (1 + math.exp(2))])
+    assert [float(gates.of(node).gate) for node in (0, 1)] == [-4.0, -2.0]
     assert drawn(gate=2.0).for_groups(torch.tensor([0, 1])).gate.tolist() == [2.0, 2.0]
     for own in ("largest", "softmax"):
         bare = drawn(own=own)
         assert bare.gate is None
-        assert bare.with_gates(numbers(1.0)).gate is None
         assert bare.shares().tolist() == [0.0]
 
 

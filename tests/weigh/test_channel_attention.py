@@ -38,7 +38,7 @@ def learned(**form):
     mixer = Mixer.create(SPEC, seed=9, **form)
     numbers = {"temperature": torch.tensor(0.08)}
     mixer = mixer.with_tensors({name: numbers.get(name, tensor) for name, tensor in mixer.tensors.items()})
-    return mixer.with_gates(torch.tensor([3.0], dtype=torch.float64))
+    return mixer if mixer.gate is None else replace(mixer, gate=torch.tensor([-1.0], dtype=torch.float64))
 
 
 def graph(x, weigh):
@@ -48,7 +48,7 @@ def graph(x, weigh):
     data.trains = data.serves = torch.ones(4, dtype=torch.bool)
     data.isolated = torch.zeros(4, dtype=torch.bool)
     data.val_loss = data.alone_loss = torch.tensor([1.0, 2.0, 0.5, 1.5], dtype=torch.float64)
-    data.alone = data.trains
+    data.alone, data.x_alone = data.trains, data.x
     return weigh.init(data, ENV)
 
 
@@ -123,7 +123,7 @@ def two_nodes(weigh, edges=((0, 1, 0, 1), (0, 0, 1, 1))):
     others = edges[:, edges[0] != edges[1]]
     data.allowed = Relation(others, torch.ones(others.shape[1]), (nodes, nodes))
     data.x_init = Stacks.single(SPEC, torch.zeros(nodes, 9, dtype=torch.float64))
-    data.x = data.x_local = Stacks.single(SPEC, torch.ones(nodes, 9, dtype=torch.float64))
+    data.x = data.x_local = data.x_alone = Stacks.single(SPEC, torch.ones(nodes, 9, dtype=torch.float64))
     return weigh(weigh.init(data, ENV), ENV)
 
 
@@ -145,10 +145,11 @@ def test_gates_by_hand():
         ([2.0, 1.0], [2.0, 1.0], 0.0),
         ([500.0, 1.0], [1.0, 1.0], 0.04 * 3),
         ([0.001, 0.001], [1.0, 1.0], -0.05 * 3),
-        ([1.0, 1.0], [0.0, 0.0], 0.06 * 3),  # models that are perfect alone
+        ([1.0, 1.0], [0.0, 0.0], 0.06 * 2),  # models that are perfect alone
         ([0.0, 0.0], [0.0, 0.0], 0.0),
-        ([-3.0, 1.0], [-2.0, -2.0], 0.08 * math.log(1 + 2 / 4)),  # losses may be negative: from -4 to -2
-        ([-8.0, 0.0], [-3.0, -1.0], -0.09 * 3),  # from -4 to -8
+        ([-3.0, 1.0], [-2.0, -2.0], 0.08 * 2 * 2 / 6),  # sums may be negative: -2 and -4
+        ([-8.0, 0.0], [-3.0, -1.0], -0.09 * 2 * 4 / 12),  # -8 and -4
+        ([1.0, 0.0], [-3.0, 0.0], 0.1 * 2),  # 1 and -3
     ):
         data = taught(weigh, data, mixed, alone)
         gate += moved
@@ -167,11 +168,13 @@ def test_gates_move_as_far_whatever_is_open_already_and_however_losses_are_count
 
 
 def test_a_gate_that_has_closed_ends_the_comparison():
-    """From log-odds of -4 to -6, in steps of t log 2: after two of them 2.08."""
-    weigh = ChannelAttention(optimizer=AdamW(lr=1.0))
-    data = taught(weigh, two_nodes(weigh), [1.0, 1.0], [2.0, 2.0])
-    assert data.mixer.gate.tolist() == pytest.approx([-4 - math.log(2)])
-    assert data.alone.tolist() == [True, True]
+    """From log-odds of -4 to -6, in steps of t log 2, but no more than ½."""
+    weigh = ChannelAttention(optimizer=AdamW(lr=0.5))
+    data = two_nodes(weigh)
+    for gate in (-4 - 0.5 * math.log(2), -4.5 - 0.5 * math.log(2), -5 - 0.5 * math.log(2), -5.5 - 0.5 * math.log(2)):
+        data = taught(weigh, data, [1.0, 1.0], [2.0, 2.0])
+        assert data.mixer.gate.tolist() == pytest.approx([gate])
+        assert data.alone.tolist() == [True, True]
     data = taught(weigh, data, [1.0, 1.0], [2.0, 2.0])
     assert data.mixer.gate.tolist() == [-6.0]
     assert data.alone.tolist() == [False, False]
@@ -181,15 +184,16 @@ def test_a_gate_that_has_closed_ends_the_comparison():
 
 
 def test_every_part_of_the_graph_moves_its_own_gate():
-    """Nodes 0 and 1 as above, 2 and 3 the other way; node 4 is alone."""
+    """Nodes 0 and 1 gain, and their gate closes; 2 and 3 lose; node 4 is alone."""
     weigh = ChannelAttention(optimizer=AdamW(lr=0.1))
     data = two_nodes(weigh, ((0, 1, 0, 1, 2, 3, 2, 3, 4), (0, 0, 1, 1, 2, 2, 3, 3, 4)))
-    data = taught(weigh, data, [4.0, 1.0, 1e-9, 1e-9, 9.0], [1.5, 0.5, 1.0, 3.0, 1.0])
-    assert data.mixer.gate.tolist() == pytest.approx([-4 + 0.1 * math.log(5 / 2), -4.3])
-    for _ in range(3):
-        data = taught(weigh, data, [2.0, 2.0, 1e-9, 1e-9, 9.0], [2.0, 2.0, 1.0, 3.0, 1.0])
-    assert data.mixer.gate.tolist() == pytest.approx([-4 + 0.1 * math.log(5 / 2), -6.0])
-    assert data.alone.tolist() == [True, True, False, False, False]
+    data = taught(weigh, data, [1e-9, 1e-9, 4.0, 1.0, 9.0], [1.0, 3.0, 1.5, 0.5, 1.0])
+    assert data.mixer.gate.tolist() == pytest.approx([-4.3, -4 + 0.1 * math.log(5 / 2)])
+    data.alone = torch.tensor([True, True, False, True, False])  # something else has taken node 2 out
+    for _ in range(4):
+        data = taught(weigh, data, [1e-9, 1e-9, 2.0, 2.0, 9.0], [1.0, 3.0, 2.0, 2.0, 1.0])
+    assert data.mixer.gate.tolist() == pytest.approx([-6.0, -4 + 0.1 * math.log(5 / 2)])
+    assert data.alone.tolist() == [False, False, False, True, False]
 
 
 def test_nodes_at_rest_and_those_that_do_not_compare_do_not_move_gates():
@@ -198,6 +202,9 @@ def test_nodes_at_rest_and_those_that_do_not_compare_do_not_move_gates():
     data.trains = data.serves = torch.tensor([False, True])
     after = taught(weigh, data, [math.nan, 3.0], [math.nan, 1.0])
     assert after.mixer.gate.tolist() == pytest.approx([-4 + 0.01 * math.log(3)])
+    data = two_nodes(weigh)
+    data.serves = torch.tensor([False, True])  # node 0 is late
+    assert taught(weigh, data, [9.0, 3.0], [1.0, 1.0]).mixer.gate.tolist() == after.mixer.gate.tolist()
     after = taught(weigh, two_nodes(weigh), [9.0, 3.0], [math.nan, 1.0])  # the reference of node 0 has diverged
     assert after.mixer.gate.tolist() == pytest.approx([-4 + 0.01 * math.log(3)])
     assert taught(weigh, two_nodes(weigh), [9.0, 3.0], [math.nan, math.nan]).mixer.gate.tolist() == [-4.0]
@@ -206,7 +213,7 @@ def test_nodes_at_rest_and_those_that_do_not_compare_do_not_move_gates():
 def test_gates_need_models_to_compare_with():
     weigh = ChannelAttention()
     data = graph(normal(4, 9, seed=1), weigh)
-    del data.alone
+    del data.x_alone
     with pytest.raises(ValueError, match=r"give local=FitWithReference\(Fit\(...\)\), or choose own='largest'"):
         weigh.init(data, ENV)
     for other in (ChannelAttention(own="largest"), ChannelAttention(pretrained=learned(), frozen=True)):
@@ -228,7 +235,7 @@ def test_bytes():
     data = weigh(graph(normal(4, 9, seed=6), weigh), ENV)
     assert data.bytes_sent.tolist() == [4.0 * 9 * 3] * 4  # every change to the three others
     after = weigh.learn(Exchange("x_start", "update")(data, ENV), ENV, normal(16, seed=7))
-    mixed, reduced = 4.0 * 9 * 3, 4.0 * 2 * 3 / 4 * data.mixer.num_parameters
+    mixed, reduced = 4.0 * 9 * 3, 4.0 * 2 * 3 / 4 * (data.mixer.num_parameters + 1)
     assert after.bytes_sent.tolist() == pytest.approx([4.0 * 9 * 3 + mixed + reduced] * 4)
     frozen = ChannelAttention(pretrained=data.mixer, frozen=True)
     codes = frozen(graph(normal(4, 9, seed=6), frozen), ENV)
@@ -266,13 +273,15 @@ def test_pretrained_encoders_bring_their_settings(tmp_path):
                 ChannelAttention(pretrained=source, **{name: given})
     grouped = Mixer.create(SPEC, hidden=6).for_groups(torch.tensor([0, 1]))
     assert (grouped.settings["hidden"], grouped.settings["bias"]) == (6, True)
+    nobody = Mixer.create(SPEC, hidden=6).for_groups(torch.tensor([-1, -1]))
+    assert nobody.settings["hidden"] == 6
 
 
 def test_frozen_mixers_keep_their_temperature_and_gate():
     mixer, x = learned(), normal(4, 9, seed=1)
     cold = mixer.with_tensors({**mixer.tensors, "temperature": torch.tensor(0.0)})
     weights = []
-    for one in (mixer, cold, mixer.with_gates(torch.tensor([-3.0]))):
+    for one in (mixer, cold, replace(mixer, gate=torch.tensor([-4.0], dtype=torch.float64))):
         weigh = ChannelAttention(pretrained=one, frozen=True)
         weights.append(weigh(graph(x, weigh), ENV).edge_weight)
         expected = plain_attention.weights(one.to(torch.float64), x, SPEC)
@@ -334,7 +343,7 @@ def test_isolated_nodes_neither_pay_nor_count(scale, share):
     data = Exchange("x_start", "update")(weigh(data, ENV), ENV)
     gradient = normal(16, seed=9)
     after, full = weigh.learn(data, ENV, gradient), plain.learn(data, ENV, gradient)
-    reduced = 4.0 * 2 * 2 / 3 * data.mixer.num_parameters
+    reduced = 4.0 * 2 * 2 / 3 * (data.mixer.num_parameters + 1)
     assert (after.bytes_sent - data.bytes_sent).tolist() == pytest.approx([reduced, reduced, 0.0, reduced])
     for name, tensor in data.mixer.tensors.items():
         torch.testing.assert_close(tensor - after.mixer.tensors[name], share * (tensor - full.mixer.tensors[name]))
@@ -351,7 +360,7 @@ def test_what_attention_says_of_itself(form):
     data.val_loss = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     data.alone_loss = torch.tensor([1.0, 1.0, 6.0, math.nan], dtype=torch.float64)
     data.x_init = data.x_start = Stacks.single(spec, torch.zeros(4, 13, dtype=torch.float64))
-    data.x = Stacks.single(spec, x)
+    data.x = data.x_alone = Stacks.single(spec, x)
     data = weigh(weigh.init(data, ENV), ENV)
     mixer = data.mixer
     data = Exchange("x_start", "update")(data, ENV)
