@@ -15,8 +15,10 @@ from graphcollab.train.compare import compare
 from graphcollab.train.comparison import Comparison, Trial
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.join import Joined, join
+from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.result import Finding, History, Result
 from graphcollab.train.run import run
+from graphcollab.train.saved_models import Models, load
 from graphcollab.train.saver import save_checkpoint
 from graphcollab.train.session import evaluate
 from graphcollab.train.start import build_graph, build_modules
@@ -31,6 +33,8 @@ __all__ = [
     "HistoryLog",
     "Isolate",
     "Joined",
+    "LearnedGraph",
+    "Models",
     "ProbeSimilarity",
     "Progress",
     "RecordGraph",
@@ -45,6 +49,7 @@ __all__ = [
     "evaluate",
     "join",
     "latest_checkpoint",
+    "load",
     "load_checkpoint",
     "run",
     "save_checkpoint",
