@@ -23,7 +23,7 @@ from graphcollab.tasks import (
     rotation_shift,
     shard_tasks,
 )
-from graphcollab.train import compare, join, run
+from graphcollab.train import compare, join, load, run
 
 __all__ = [
     "Method",
@@ -42,6 +42,7 @@ __all__ = [
     "join",
     "label_shift",
     "linear_regression_tasks",
+    "load",
     "load_dataset",
     "majority_tasks",
     "permuted_labels",

@@ -162,10 +162,13 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
     raise SettingError(name, describe(annotation), value)
 
 
+_PLAIN = {bool, float, int, str, type(None)}
+
+
 def _plain(value: Any) -> Any:
     """Return numbers of any kind as Python's, also inside of tuples and mappings; anything else as it is."""
     if type(value) is tuple:
-        return tuple(map(_plain, value))
+        return value if set(map(type, value)) <= _PLAIN else tuple(map(_plain, value))
     if type(value) is dict:
         return {_plain(key): _plain(one) for key, one in value.items()}
     if isinstance(value, np.generic):
@@ -212,20 +215,28 @@ def _holds(annotation: Any, value: Any) -> bool:
         return any(type(value) is type(one) and value == one for one in args)
     if origin is collections.abc.Callable or annotation is Callable:
         return callable(value)
+    if origin is tuple and args[1:] == (...,):
+        return isinstance(value, tuple) and _all_hold(args[0], value)
     if origin is tuple:
-        fixed = args[:1] * len(value) if isinstance(value, tuple) and args[1:] == (...,) else args
-        return isinstance(value, tuple) and len(fixed) == len(value) and all(map(_holds, fixed, value))
+        return isinstance(value, tuple) and len(args) == len(value) and all(map(_holds, args, value))
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
         return isinstance(value, origin) and all(_holds(args[0], k) and _holds(args[1], v) for k, v in value.items())
     if origin is collections.abc.Iterable and isinstance(value, collections.abc.Iterator):
         return True  # a look at its entries would use them up
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
         countable = isinstance(value, origin) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0
-        return countable and all(_holds(args[0], one) for one in value)
+        return countable and _all_hold(args[0], value)
     if origin is type:
         return isinstance(value, type) and issubclass(value, args)
     kind = origin or annotation  # of Dataset[Any], Dataset
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)  # variables of types are no classes
+
+
+def _all_hold(annotation: Any, values: Iterable[Any]) -> bool:
+    """Tell whether all values are what an annotation says; of text, which may be much, by types alone."""
+    if annotation in (str, object):
+        return all(issubclass(kind, annotation) for kind in set(map(type, values)))
+    return all(_holds(annotation, one) for one in values)
 
 
 def _bounds(annotation: Any) -> range | Real | None:

@@ -13,7 +13,7 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("typing", "settings", "checks", "device", "files", "threads", "_torchvision", "_version", "param_spec"),
+    ("typing", "settings", "checks", "device", "files", "naming", "threads", "_torchvision", "_version", "param_spec"),
     ("stack", "relation", "transport", "keyed", "documentation"),
     ("piece",),
     ("tasks",),

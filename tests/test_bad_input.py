@@ -138,7 +138,10 @@ BAD = {
     "validation share": (lambda: nodes(val_fraction=1.0), "val_fraction must be a number of at least 0 and below 1,"),
     # data
     "NaN": (lambda: Tasks.from_samples([(with_value(float("nan")), Y)]), r"input that is NaN .* first at index 7"),
-    "infinity": (lambda: Tasks.from_samples([(X, Y), (with_value(float("-inf")), Y)]), "first at index 19: clean or"),
+    "infinity": (
+        lambda: Tasks.from_samples([(X, Y), (with_value(float("-inf")), Y)]),
+        r"node 1 \(train\): 1 of 12 .* index 7: ",
+    ),
     "NaN target": (
         lambda: Tasks.from_samples([(X, with_value(float("nan"))[:, 2])], loss="mse", metric="mse"),
         "1 of 12 samples have a target that is NaN or infinite, first at index 7",

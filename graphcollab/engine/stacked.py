@@ -8,6 +8,7 @@ laid out against the grain. The form here is one ``baddbmm``. It is put in place
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -118,15 +119,30 @@ def make_chain(module: nn.Module) -> Step | None:
     steps = _steps(module, "", {name for name, _ in module.named_parameters()})
     if steps is None:
         return None
-    writes = _writes(module)
+    return partial(_chain, steps, _writes(module))
 
-    def chain(params: Mapping[str, Tensor], values: Tensor) -> Tensor:
-        values = values.clone() if writes else values
-        for step in steps:
-            values = step(params, values)
-        return values
 
-    return chain
+# Steps are functions of this file with some arguments given, so that what holds them can be pickled.
+
+
+def _chain(steps: Sequence[Step], writes: bool, params: Mapping[str, Tensor], values: Tensor) -> Tensor:
+    values = values.clone() if writes else values
+    for step in steps:
+        values = step(params, values)
+    return values
+
+
+def _linear(weight: str, bias: str | None, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    return stacked_linear(x, params[weight], None if bias is None else params[bias])
+
+
+def _flatten(params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    return x.flatten(2)
+
+
+def _elementwise(layer: nn.Module, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    out: Tensor = layer(x)
+    return out
 
 
 def _writes(module: nn.Module) -> bool:
@@ -146,11 +162,13 @@ def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[Step] | None
         return None  # this one instance does something else than its type
     if type(module) is nn.Linear:
         weight, bias = f"{prefix}weight", None if module.bias is None else f"{prefix}bias"
-        return [_linear(weight, bias)] if {weight, bias or weight} <= names else None  # else shared under another name
+        return (
+            [partial(_linear, weight, bias)] if {weight, bias or weight} <= names else None
+        )  # else shared under another name
     if type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
-        return [lambda params, x: x.flatten(2)]
+        return [_flatten]
     if type(module) in ELEMENTWISE:
-        return [lambda params, x: module(x)]
+        return [partial(_elementwise, module)]
     if not isinstance(module, nn.Sequential) or type(module).forward is not nn.Sequential.forward:
         return None
     steps: list[Step] = []
@@ -160,7 +178,3 @@ def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[Step] | None
             return None
         steps += inner
     return steps
-
-
-def _linear(weight: str, bias: str | None) -> Step:
-    return lambda params, x: stacked_linear(x, params[weight], None if bias is None else params[bias])

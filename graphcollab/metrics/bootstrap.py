@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.engine import Engine, Rows
 from graphcollab.keyed import keyed_uniform
 from graphcollab.metrics.metric import Metric
 from graphcollab.settings import Count, Real, Seed, checked
+from graphcollab.stack import Stacks
 
-__all__ = ["bootstrap", "percentile_interval"]
+__all__ = ["bootstrap", "bootstrap_nodes", "percentile_interval"]
 
 _STREAM = 161
 LARGE = 2**22  # numbers in the outputs of the resamples that are judged at a time
@@ -72,3 +75,17 @@ def percentile_interval(values: Tensor, confidence: Annotated[float, Real(above=
         ends = [(1 - confidence) / 2, (1 + confidence) / 2]
         out[enough] = torch.as_tensor(np.nanquantile(flat[enough].numpy(), ends, axis=1)).T
     return out.reshape(*values.shape[:-1], 2)
+
+
+def bootstrap_nodes(
+    engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric], resamples: int, seed: int = 0
+) -> Tensor:
+    """Return metrics of every node's resampled samples of a split, [M, K, B], NaN where a node has none."""
+    found = torch.full((len(metrics), engine.tasks.num_nodes, resamples), torch.nan, dtype=torch.float64)
+    ids = engine.tasks.ids.tolist()
+    for chunk in engine.predict(Rows.own(models), split):
+        for r, (node, n) in enumerate(zip(chunk.rows.tolist(), chunk.sizes.tolist(), strict=True)):
+            for m, metric in enumerate(metrics if n else ()):
+                one = chunk.outputs[r, :n].detach(), chunk.targets[r, :n]
+                found[m, node] = bootstrap(metric, *one, resamples, seed, ids[node])
+    return found

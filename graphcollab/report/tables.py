@@ -16,9 +16,12 @@ from torch import Tensor
 from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, shown, text_table
 from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
-from graphcollab.train.comparison import METRIC_COLUMNS
+from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
+
+WORST = {10: 20, 20: 10}
+"""From how many nodes on tables have the mean over the worst nodes, by their share in percent: two nodes of each."""
 
 
 @shown
@@ -32,10 +35,13 @@ def results_table(
     """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
 
     It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. Where the metric of some nodes is not defined, "nodes"
-    says over how many the means are (the least on any seed). Where nodes were left behind since they diverged,
-    "isolated" says how many (the most on any seed); they count with their last good model. Where something was found
-    wrong with a run, such as learned weights that are all the own model's, "found" says what and on how many seeds.
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst
+    20 % from 10 on, where each are two nodes at least; of fewer nodes, `site_table` shows every one. Where the metric
+    of some nodes is not defined, "nodes" says over how many the means are (the least on any seed). Where nodes were
+    left behind since they diverged, "isolated" says how many (the most on any seed); they count with their last good
+    model. Where something was found wrong with a run, such as learned weights that are all the own model's, "found"
+    says what and on how many seeds. "local steps" are those that a node has taken in its rounds, mean over nodes, and
+    "models", where some method has more than one, how many models each node trained by them.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -55,7 +61,9 @@ def results_table(
     """
     rows, (scale, unit, digits) = comparison.rows(), _scale(comparison, percent)
     few = any(row["nodes"] < row["of_nodes"] for row in rows.values())
+    fewest = min((row["of_nodes"] for row in rows.values() if not math.isnan(row["of_nodes"])), default=math.nan)
     isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
+    spent, beside = (any(row[key] > n for row in rows.values()) for key, n in (("local_steps", 0), ("models", 1)))
     chosen = settings and any(any(row["settings"]) for row in rows.values())
     header, lines = ["method"], []
     for name, row in rows.items():
@@ -71,8 +79,13 @@ def results_table(
             cells["found"] = _on_seeds(row["findings"], len(row["per_seed"])) or MISSING
         if few:
             cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']} of {row['of_nodes']}"
-        for title, key in (("worst 10 %", "worst10"), ("worst 20 %", "worst20"), ("std over nodes", "std")):
+        shares = [(f"worst {share} %", f"worst{share}") for share, least in WORST.items() if not fewest < least]
+        for title, key in (*shares, ("std over nodes", "std")):
             cells[title] = number(scale * row[key], digits)
+        if spent:
+            cells |= {"rounds": _count(_column([row["rounds"]])), "local steps": _count(_column([row["local_steps"]]))}
+        if beside:
+            cells["models"] = number(row["models"], 0)
         cells |= {"sent per node": byte_size(row["bytes_per_node"]), "seconds": number(row["seconds"], 1)}
         if chosen:
             texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,9 +12,9 @@ from torch_geometric.utils import cumsum, lexsort
 
 from graphcollab.keyed import keyed_bits
 
-__all__ = ["Pool", "Schedule", "Split", "hold_out", "local_steps", "make_schedule", "not_finite"]
+__all__ = ["Pool", "Schedule", "Split", "check_splits", "hold_out", "local_steps", "make_schedule", "not_finite"]
 
-_SPLIT_STREAM, _BATCH_STREAM = 101, 104
+_SPLIT_STREAM, _BATCH_STREAM, _TEST_SPLIT_STREAM = 101, 104, 109
 
 
 def not_finite(values: Tensor) -> Tensor:
@@ -100,11 +100,30 @@ class Split:
 
     def select(self, nodes: Tensor) -> Split:
         """Return the split of some nodes, in the order given."""
-        return Split.from_lists(self.pool, [self.of(node) for node in nodes.tolist()])
+        sizes = self.sizes[nodes]
+        ptr = cumsum(sizes)
+        first = torch.repeat_interleave(self.ptr[nodes] - ptr[:-1], sizes)
+        return Split(self.pool, self.index[first + torch.arange(len(first))], ptr)
+
+
+def check_splits(splits: Mapping[str, Split], pools: Mapping[str, Pool]) -> None:
+    """Check that splits are for as many nodes as the training split, and that their samples are there."""
+    count = splits["train"].num_nodes
+    for name, split in splits.items():
+        if split.num_nodes != count:
+            raise ValueError(f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}")
+        if split.pool not in pools:
+            raise ValueError(f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(pools)}")
+        size = len(pools[split.pool])
+        if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
+            raise ValueError(
+                f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
+                f"its pool {split.pool!r} holds 0 to {size - 1}"
+            )
 
 
 def hold_out(
-    split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None = None
+    split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None = None, into: str = "val"
 ) -> tuple[Split, Split]:
     """Divide every node's samples into those it keeps and those that are held out, max(round(fraction n), 1) of n.
 
@@ -112,18 +131,19 @@ def hold_out(
     held out in proportion to its share, by largest remainders, but first, as far as the total allows it, one sample of
     every class of which a node has several, and last, only if nothing else is left, the last sample of a class.
 
-    ``ids`` [K] are the nodes' identities, ``labels`` [total] the classes of the split's samples in its order.
+    ``ids`` [K] are the nodes' identities, ``labels`` [total] the classes of the split's samples in its order. Draws
+    ``into`` ``"val"`` and into ``"test"`` are independent of each other.
     """
     sizes = split.sizes
-    held = [min(max(round(fraction * n), 1), n - 1) if n > 1 and fraction > 0 else 0 for n in sizes.tolist()]
-    total = torch.tensor(held, dtype=torch.int64)
+    total = (fraction * sizes.double()).round().long().clamp(min=1).minimum(sizes - 1).clamp(min=0) * (fraction > 0)
     owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     place = torch.arange(len(owner)) - split.ptr[owner]
-    shuffled = lexsort([keyed_bits(seed, _SPLIT_STREAM, ids[owner], place), owner])  # owners stay where they were
+    stream = _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
+    shuffled = lexsort([keyed_bits(seed, stream, ids[owner], place), owner])  # owners stay where they were
     rank = place
     if labels is not None:
         tier, owed = _merits(owner, labels[shuffled], sizes, total)
-        first = lexsort([-owed, tier, owner])
+        first = lexsort([-owed, 3 * owner + tier])
         rank = torch.empty_like(place).index_copy_(0, first, place)
     out = rank < total[owner]
     return (
@@ -138,13 +158,16 @@ def _merits(owner: Tensor, labels: Tensor, sizes: Tensor, total: Tensor) -> tupl
     The k-th sample of a class of c among a node's n is owed h c / n - (k - 1) of the h to be held out; in order of
     that, classes get their whole parts first and then by the largest remainders.
     """
-    kind = labels.unique(return_inverse=True)[1]
-    classes = int(kind.max()) + 1 if len(kind) else 1
-    _, group, many = (owner * classes + kind).unique(return_inverse=True, return_counts=True)
-    order = group.argsort(stable=True)
-    within = torch.arange(len(group)) - (many.cumsum(0) - many)[group[order]]
-    k = torch.empty_like(group).index_copy_(0, order, within)  # from 0, in shuffled order
-    count = many[group]
+    if not len(labels):
+        return owner, owner
+    low, high = int(labels.min()), int(labels.max())
+    kind = labels - low if high - low < len(labels) else labels.unique(return_inverse=True)[1]
+    key = owner * (int(kind.max()) + 1) + kind
+    order = key.argsort(stable=True)  # in shuffled order within a class of a node
+    _, group, many = key[order].unique_consecutive(return_inverse=True, return_counts=True)
+    within = torch.arange(len(group)) - (many.cumsum(0) - many)[group]
+    k = torch.empty_like(group).index_copy_(0, order, within)  # from 0
+    count = torch.empty_like(group).index_copy_(0, order, many[group])
     owed = total[owner] * count - k * sizes[owner]  # times n
     tier = torch.where(k == count - 1, 2, torch.where(k == 0, 0, 1))
     return tier, owed

@@ -2,66 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
-from graphcollab.settings import Real, Seed, SettingError, check_setting, check_settings, checked
-from graphcollab.tasks.samples import Pool, Split, hold_out
+from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
+from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
+from graphcollab.tasks._pairs import class_labels
+from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.samples import Pool, Split, check_splits, hold_out
 
-__all__ = ["Samples", "TaskFields", "Tasks"]
-
-Samples = tuple[Any, Any] | list[Any] | Dataset[Any]
-"""A node's samples: a pair (inputs, targets) of arrays or tensors, or a torch ``Dataset`` of such pairs."""
-_OF_A_NODE = "a pair (inputs, targets) of arrays or tensors, or a torch Dataset of such pairs"
-Every: TypeAlias = Annotated[Sequence[Samples], f"{_OF_A_NODE}, for every node"]
-Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
-AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
-AnyMetric: TypeAlias = (
-    Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"] | Callable[..., Any]
-)
-
-
-class TaskFields(TypedDict, total=False):
-    """What every builder takes besides its own arguments, see `Tasks`."""
-
-    names: Names | None
-    loss: AnyLoss
-    metric: AnyMetric
-    node_id: Tensor | None
-
-
-def _pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
-    """Turn a node's samples into two tensors: float32 inputs (whole numbers stay), int64 or float32 targets."""
-    if isinstance(samples, Dataset):
-        size = len(cast(Sized, samples))
-        if size == 0:
-            raise ValueError(f"{who} has an empty dataset: every node needs training samples")
-        pair = next(iter(DataLoader(samples, batch_size=size, generator=torch.Generator())))
-        if len(pair) != 2:
-            raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
-    else:
-        pair = samples
-    try:
-        inputs, targets = (torch.as_tensor(np.asarray(v) if isinstance(v, list) else v) for v in pair)
-        sizes = len(inputs), len(targets)
-    except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
-        raise SettingError(who, _OF_A_NODE, samples) from error
-    if sizes[0] != sizes[1]:
-        raise ValueError(f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
-    if inputs.is_floating_point() or inputs.dtype == torch.uint8:
-        inputs = inputs.float()
-    targets = targets.float() if targets.is_floating_point() else targets.long()
-    return inputs, targets
+__all__ = ["TaskFields", "Tasks"]
 
 
 @dataclass(frozen=True)
-class Tasks:
+class Tasks(Builders):
     """What the nodes own: samples by index, split into training, validation and test, and how they are judged.
 
     Args:
@@ -75,6 +33,7 @@ class Tasks:
             samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
+        preparation: What turned the rows of a table into the samples, where that is what they were.
 
     Raises:
         ValueError: If a node has no training samples, an index is outside its pool, names are not one per node, two
@@ -94,6 +53,7 @@ class Tasks:
     metric: AnyMetric = "accuracy"
     node_id: Tensor | None = field(default=None, repr=False)
     cluster: Tensor | None = field(default=None, repr=False)
+    preparation: Preparation | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         given = () if self.names is None else check_setting("names", Names, self.names)
@@ -125,69 +85,10 @@ class Tasks:
             raise ValueError(f"two nodes have the name {twice!r}: names tell nodes apart and must differ")
         if len(self.ids.unique()) != count:
             raise ValueError("two nodes have the same node_id: it is a node's identity and must be unique")
-        for name, split in self.splits.items():
-            if split.num_nodes != count:
-                raise ValueError(f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}")
-            if split.pool not in self.pools:
-                raise ValueError(f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(self.pools)}")
-            size = len(self.pools[split.pool])
-            if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
-                raise ValueError(
-                    f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
-                    f"its pool {split.pool!r} holds 0 to {size - 1}"
-                )
+        check_splits(self.splits, self.pools)
         empty = (self.sizes("train") == 0).nonzero().flatten().tolist()
         if empty:
             raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
-
-    @classmethod
-    @checked
-    def from_samples(
-        cls,
-        train: Every,
-        val: Every | None = None,
-        test: Every | None = None,
-        *,
-        val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
-        seed: Seed = 0,
-        stratify: bool = True,
-        cluster: Tensor | None = None,
-        **kwargs: Unpack[TaskFields],
-    ) -> Tasks:
-        """Build tasks from every node's own arrays or datasets.
-
-        Args:
-            train: One pair (inputs, targets) or torch ``Dataset`` per node.
-            val: Validation samples per node. Default: ``val_fraction`` of the training samples, drawn at random.
-            test: Test samples per node, if there are any.
-            val_fraction: Share of training samples set aside for validation when ``val`` is not given.
-            seed: Seed of that draw.
-            stratify: Whether it holds out some of every class; see `hold_out`.
-            cluster: True cluster of every node where it is known, [K].
-            kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
-        """
-        if not len(train):
-            raise ValueError("tasks need at least one node, got none")
-        pools, splits = {}, {}
-        named = kwargs.get("names")
-        given = () if named is None else tuple(map(str, named))
-        names = given or [f"node {k}" for k in range(len(train))]
-        if len(names) != len(train):
-            raise ValueError(f"{len(train)} nodes have {len(names)} names: one each is needed")
-        for name, samples in (("train", train), ("val", val), ("test", test)):
-            if samples is None:
-                continue
-            if len(samples) != len(train):
-                raise ValueError(f"{name!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
-            pairs = [_pair(s, f"{who} ({name})") for s, who in zip(samples, names, strict=True)]
-            shapes = {tuple(x.shape[1:]) for x, _ in pairs}
-            if len(shapes) > 1:
-                raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
-            bounds = torch.tensor([0, *(len(x) for x, _ in pairs)]).cumsum(0)
-            pools[name] = Pool(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
-            splits[name] = Split(name, torch.arange(int(bounds[-1])), bounds)
-        tasks = cls(pools, splits, **cast(Any, {**kwargs, "names": given, "cluster": cluster}))
-        return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
 
     @property
     def ids(self) -> Tensor:
@@ -233,9 +134,15 @@ class Tasks:
 
     @checked
     def hold_out(
-        self, fraction: Annotated[float, Real(least=0, below=1)] = 0.2, seed: Seed = 0, stratify: bool = True
+        self,
+        fraction: Part = 0.2,
+        seed: Seed = 0,
+        stratify: bool = True,
+        into: Literal["val", "test"] = "val",
     ) -> Tasks:
-        """Set a random share of every node's training samples aside for validation (at least one of two or more).
+        """Set a random share of every node's training samples aside for validation or testing.
+
+        At least one is set aside of two or more.
 
         Where samples have one label each, whole numbers or zeros and ones of any type, every class of a node is held
         out in proportion: at least one sample of each class that has several, as far as the node's total allows it, and
@@ -243,9 +150,9 @@ class Tasks:
         """
         split = self.splits["train"]
         targets = self.pools[split.pool].targets.cpu()
-        labels = _labels(targets) if stratify else None
-        train, val = hold_out(split, self.ids, fraction, seed, None if labels is None else labels[split.index])
-        return replace(self, splits={**self.splits, "train": train, "val": val})
+        labels = class_labels(targets) if stratify else None
+        train, held = hold_out(split, self.ids, fraction, seed, None if labels is None else labels[split.index], into)
+        return replace(self, splits={**self.splits, "train": train, into: held})
 
     def require(self, split: str, why: str) -> None:
         """Check that every node has samples in a split; else a ValueError names those that do not, and says why."""
@@ -271,13 +178,3 @@ class Tasks:
     def to(self, device: torch.device | str) -> Tasks:
         """Move all samples to a device; indices stay on the CPU."""
         return replace(self, pools={name: pool.to(device) for name, pool in self.pools.items()})
-
-
-def _labels(targets: Tensor) -> Tensor | None:
-    """Return class labels [N] of targets [N] or [N, 1]; None of other real values, or of several each."""
-    if targets.numel() != len(targets):
-        return None
-    values = targets.reshape(-1)
-    if not values.is_floating_point():
-        return values
-    return values.long() if bool(((values == 0) | (values == 1)).all()) else None

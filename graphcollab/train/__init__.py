@@ -12,14 +12,17 @@ from graphcollab.train.callbacks import (
 )
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
-from graphcollab.train.comparison import Comparison, Trial
+from graphcollab.train.comparison import Comparison
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.join import Joined, join
+from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.result import Finding, History, Result
 from graphcollab.train.run import run
+from graphcollab.train.saved_models import Models, load
 from graphcollab.train.saver import save_checkpoint
 from graphcollab.train.session import evaluate
 from graphcollab.train.start import build_graph, build_modules
+from graphcollab.train.trial import Trial
 from graphcollab.train.watch_weights import WatchWeights
 
 __all__ = [
@@ -31,6 +34,8 @@ __all__ = [
     "HistoryLog",
     "Isolate",
     "Joined",
+    "LearnedGraph",
+    "Models",
     "ProbeSimilarity",
     "Progress",
     "RecordGraph",
@@ -45,6 +50,7 @@ __all__ = [
     "evaluate",
     "join",
     "latest_checkpoint",
+    "load",
     "load_checkpoint",
     "run",
     "save_checkpoint",

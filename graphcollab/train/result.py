@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.utils import to_networkx
 
 from graphcollab.engine.modules import copy_module
 from graphcollab.files import write_whole
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import Scores, as_metrics, score_nodes, summarize
 from graphcollab.metrics.scores import AnyMetrics
+from graphcollab.naming import Node, find_node
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
+from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.save_models import save_models
 from graphcollab.typing import Env
 
 if TYPE_CHECKING:
@@ -213,9 +215,9 @@ class Result:
         """The models nodes are judged by, as rows; made when they are first asked for."""
         return self.method.models(self.data, self.env)
 
-    def model(self, node: int | str) -> nn.Module:
+    def model(self, node: Node) -> nn.Module:
         """Return a node's personalised model as a plain module, by position or name (else a KeyError)."""
-        spec, row = self.stacks.row(self._position(node))
+        spec, row = self.stacks.row(find_node(node, self.tasks.names))
         module = copy_module(self.modules[next(a for a, s in enumerate(self.stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()
 
@@ -223,21 +225,38 @@ class Result:
         """Return all personalised models by node name."""
         return {name: self.model(k) for k, name in enumerate(self.tasks.names)}
 
-    def graph(self) -> Data:
+    def graph(self) -> LearnedGraph:
         """Return the learned graph: ``edge_index`` and ``edge_weight`` of the last exchange, ``node_id`` and ``name``.
 
-        Where all nodes have one architecture there is ``x`` [K, P], too.
+        It is a PyG ``Data`` that can be written as CSV and GraphML. Where all nodes have one architecture there is
+        ``x`` [K, P], too.
         """
         edge_index, edge_weight = last_graph(self.data)
-        graph = Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.data.num_nodes)
+        graph = LearnedGraph(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.data.num_nodes)
         graph.node_id, graph.name = self.data.node_id, list(self.tasks.names)
         if len(self.data.x.specs) == 1:
             graph.x = self.stacks.part("all")
         return graph
 
     def to_networkx(self) -> networkx.DiGraph:
-        """Return the learned graph with node names and ``edge_weight``; edges point from sender to receiver."""
-        return to_networkx(self.graph(), node_attrs=["name"], edge_attrs=["edge_weight"])
+        """Return the learned graph with names as nodes and ``weight`` on edges, which go from sender to receiver."""
+        return self.graph().to_networkx()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write every node's model (the one it is judged by) and all that predicting takes; `load` reads it elsewhere.
+
+        The folder gets a manifest in JSON and a safetensors file: models, the graph with names, how the models came
+        about, and where the tasks had one the preparation of tables; no samples. It may hold saved models already,
+        which are replaced whole or not at all.
+
+        The architecture is saved as a description of its layers, and no code: the classes must be importable where it
+        is loaded, as those of PyTorch and of this package are. Where that cannot be (a class that a script defines
+        itself, hooks, attributes that are objects), a warning says why, and whoever loads it gives the architecture.
+
+        Raises:
+            FileExistsError: If the folder holds something else.
+        """
+        return save_models(self, folder)
 
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
@@ -269,21 +288,13 @@ class Result:
             metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
-        engine = self.env.engine
-        return score_nodes(engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
+        return score_nodes(self.env.engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
 
-    def save_mixer(self, path: str | Path, node: int | str | None = None) -> Path:
+    def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.
 
         It is a ValueError if there is none: the method learns none, or the node is alone.
         """
         if "mixer" not in self.data:
             raise ValueError(f"{self.method.name} learns no mixer that transfers: use meta_l2c")
-        return Path(self.data.mixer.of(None if node is None else self._position(node)).save(path))
-
-    def _position(self, node: int | str) -> int:
-        if not isinstance(node, str):
-            return node
-        if node not in self.tasks.names:
-            raise KeyError(f"there is no node {node!r}; the nodes are {', '.join(self.tasks.names[:5])}, …")
-        return self.tasks.names.index(node)
+        return Path(self.data.mixer.of(None if node is None else find_node(node, self.tasks.names)).save(path))

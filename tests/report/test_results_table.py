@@ -80,3 +80,18 @@ def test_a_reference_needs_trials_that_know_their_nodes(comparison: Comparison, 
         results_table(with_nodes, reference="ditto")
     with pytest.raises(ValueError, match="do not hold each node's metric"):
         results_table(comparison, reference="local")
+
+
+def test_the_worst_nodes_are_left_out_where_they_are_one_or_two(comparison: Comparison) -> None:
+    def header(nodes: int) -> str:
+        chosen = {
+            name: [replace(t, summary={**t.summary, "nodes": nodes - 1, "ignored": 1}) for t in trials]
+            for name, trials in comparison.chosen.items()
+        }
+        return results_table(replace(comparison, chosen=chosen)).splitlines()[0]
+
+    assert "worst 10 %  worst 20 %" in header(20)
+    assert "worst 10 %" not in header(19)
+    assert "worst 20 %" in header(10)
+    assert "worst" not in header(9)
+    assert "std over nodes" in header(4)

@@ -116,7 +116,8 @@ ONE = Split.from_lists("p", [torch.tensor([0, 1])])
         (lambda: Tasks.from_samples([(X, Y)], val_fraction=1.0), r"val_fraction must be a number of at least 0"),
         (lambda: Tasks.from_samples([TensorDataset(X[:0], Y[:0])]), r"node 0 \(train\) has an empty dataset"),
         (lambda: Tasks.from_samples([TensorDataset(X, Y, Y)]), r"pairs \(input, target\), got 3 values"),
-        (lambda: Tasks.from_samples([(X / 0, Y)], names=["far"]), "NaN or infinite, first at index 0"),
+        (lambda: Tasks.from_samples([(X / 0, Y)], names=["far"]),
+         r"far \(train\): 2 of 2 samples have an input that is NaN or infinite, first at index 0: clean or drop"),
     ],
 )  # fmt: skip
 def test_tasks_refuse(make, message):
@@ -142,8 +143,10 @@ PAIRS = r"a pair \(inputs, targets\) of arrays or tensors, or a torch Dataset of
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tasks.from_samples([1, 2]), rf"train must be {PAIRS}, for every node, got \[1, 2\]"),
-        (lambda: Tasks.from_samples([(X, Y)], 3), rf"val must be {PAIRS}, for every node or None, got 3"),
+        (lambda: Tasks.from_samples([1, 2]),
+         rf"train must be {PAIRS}, for every node, in a list or in a dict by name, got \[1, 2\]"),
+        (lambda: Tasks.from_samples([(X, Y)], 3),
+         rf"val must be {PAIRS}, for every node, in a list or in a dict by name or None, got 3"),
         (lambda: Tasks.from_samples([(1, 2)]), rf"node 0 \(train\) must be {PAIRS}, got \(1, 2\)"),
         (lambda: Tasks.from_samples([("ab", Y)]), rf"node 0 \(train\) must be {PAIRS}, got \('ab'"),
         (lambda: Tasks.from_samples([(X, Y, Y)]), "train must be"),

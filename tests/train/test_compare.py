@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -305,7 +306,7 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path):
 
 
 def test_an_interrupted_comparison_returns_nothing(monkeypatch):
-    module = __import__("graphcollab.train.compare", fromlist=["run"])
+    module = sys.modules["graphcollab.train.trials"]
     whole = module.run
     monkeypatch.setattr(module, "run", lambda *a, **k: replace(whole(*a, **k), interrupted=True))
     with pytest.raises(KeyboardInterrupt, match="trial 1 of 4"):

@@ -1,0 +1,217 @@
+"""How good every node's model is, node by node, with what its few samples leave open."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphcollab.files import write_whole
+from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
+from graphcollab.metrics.bootstrap import bootstrap_nodes
+from graphcollab.metrics.scores import AnyMetrics
+from graphcollab.report._text import MISSING, number, shown, text_table
+from graphcollab.settings import Count, Real, Seed
+from graphcollab.train import Comparison, Result
+from graphcollab.train.trial import SHARES
+
+__all__ = ["SiteTable", "site_table"]
+
+Results: TypeAlias = Annotated[
+    Result | Mapping[str, Result] | Comparison, "what run or compare returns, or results by the names of their methods"
+]
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
+
+    ``str`` and `text` write it as a table with a row per node, `rows` are its numbers one by one, and `to_csv` writes
+    them to a file.
+
+    Args:
+        scores: For every method the metrics of all nodes.
+        intervals: For every method the ends of the metrics' intervals, [M, K, 2].
+        differences: For every method but the reference what it has more than the reference and the ends of that
+            interval, [M, K, 3].
+        reference: Name of the method that the others are compared with, or None.
+        about: What the numbers are, in words.
+    """
+
+    scores: Mapping[str, Scores]
+    intervals: Mapping[str, Tensor] = field(repr=False)
+    differences: Mapping[str, Tensor] = field(repr=False)
+    reference: str | None = None
+    about: str = ""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The numbers, one dictionary per node, metric and method; what has no value is NaN.
+
+        ``node``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
+        ``difference``, ``difference_low`` and ``difference_high``.
+        """
+        out = []
+        first = next(iter(self.scores.values()))
+        for k, node in enumerate(first.names):
+            for m, metric in enumerate(first.metrics):
+                for method, scores in self.scores.items():
+                    low, high = self.intervals[method][m, k].tolist()
+                    row = {"node": node, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
+                    row |= {"value": float(scores[metric.name][k]), "low": low, "high": high}
+                    if self.reference is not None:
+                        told = [math.nan] * 3
+                        if method in self.differences:
+                            told = self.differences[method][m, k].tolist()
+                        row |= dict(zip(("difference", "difference_low", "difference_high"), told, strict=True))
+                    out.append(row)
+        return out
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write `rows` to a file, whole or not at all; what has no value is empty."""
+        text, rows = io.StringIO(), self.rows
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
+        return write_whole(path, text.getvalue().encode())
+
+    def text(self, markdown: bool = False) -> str:
+        """Return a table with a row per node, and below them the means over the nodes that have a value."""
+        first = next(iter(self.scores.values()))
+        header, columns = ["node", "samples"], [[*first.names], [str(n) for n in first.sizes.tolist()]]
+        means, weighted = ["mean", ""], ["mean, by samples", str(int(first.sizes.sum()))]
+        for m, metric in enumerate(first.metrics):
+            share = metric.name in SHARES
+            scale, digits, unit = (100.0, 1, " (%)") if share else (1.0, None, "")
+            for method, scores in self.scores.items():
+                header.append(f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}")
+                values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
+                columns.append([_cell(scale * value, digits) for value in values])
+                for line, by_samples in ((means, False), (weighted, True)):
+                    mean = number(scale * scores.mean(metric.name, by_samples), digits)
+                    few = scores.nodes(metric.name) < len(first.names)
+                    line.append(f"{mean} ({scores.nodes(metric.name)} of {len(first.names)} nodes)" if few else mean)
+            for method, values in self.differences.items():
+                header.append(f"{method} − {self.reference}, {'points' if share else metric.name}")
+                columns.append([_cell(scale * value, digits, signed=True) for value in values[m]])
+                known = values[m][:, 0][~values[m][:, 0].isnan()]
+                weight = first.sizes[~values[m][:, 0].isnan()].double()
+                means.append(number(scale * float(known.mean()), digits, signed=True))
+                weighted.append(number(scale * float((weight * known).sum() / weight.sum()), digits, signed=True))
+        table = text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
+        return f"{table}\n\n{self.about}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+@shown
+def site_table(
+    results: Results,
+    metrics: AnyMetrics = None,
+    reference: str | None = None,
+    split: Literal["test", "val", "train"] = "test",
+    confidence: Annotated[float, Real(above=0, below=1)] = 0.95,
+    resamples: Count = 1000,
+    seed: Seed = 0,
+) -> SiteTable:
+    """Return a table with a row per node: its samples, and every method's metrics with bootstrap intervals.
+
+    Samples of a node are drawn from its own with replacement, and an interval goes from one percentile of what the
+    metric is then to another. It says what so few samples leave open, with models and data as they are; what another
+    partition or seed would have brought is another question, see `paired_table`. Differences to a reference are of the
+    same resamples (a paired bootstrap). A node with fewer than two samples has no interval; one whose metric is not
+    defined (an AUC of one class) has no value, a warning names it, and means are over the others.
+
+    Args:
+        results: What `run` or `compare` returns, or results by the names of their methods. A comparison shows the last
+            seed, with the settings that were chosen; a method that failed there is left out, and named.
+        metrics: A name, a ``Metric`` or a function, or several of them. Default: the tasks' own.
+        reference: Name of the method that differences are taken to, such as ``"local"``. Default: there are none.
+        split: Which samples the models are judged on.
+        confidence: Level of the intervals.
+        resamples: How often samples are drawn.
+        seed: Seed of the draw.
+
+    Returns:
+        A `SiteTable`: ``print`` it, or take its ``rows``, ``text(markdown=True)`` or ``to_csv(path)``.
+    """
+    many, note = _by_name(results)
+    if not many:
+        raise ValueError(f"there are no results to show{note}")
+    if reference is not None and reference not in many:
+        raise ValueError(f"there is no method {reference!r} to compare with; there are {sorted(many)}{note}")
+    first = next(iter(many.values()))
+    for name, result in many.items():
+        _require_same_samples(next(iter(many)), first, name, result, split)
+    judged = as_metrics(metrics, first.tasks.metric)
+    scores = {name: result.scores(judged, split) for name, result in many.items()}
+    drawn = {name: _resampled(result, split, judged, resamples, seed, scores[name]) for name, result in many.items()}
+    differences = {}
+    for name in many:
+        if reference is not None and name != reference:
+            value = _stacked(scores[name]) - _stacked(scores[reference])
+            ends = percentile_interval(drawn[name] - drawn[reference], confidence)
+            differences[name] = torch.cat([value[..., None], ends], 2)
+    intervals = {name: percentile_interval(values, confidence) for name, values in drawn.items()}
+    about = (
+        f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
+        f"samples, seed {first.env.seed} of the run{note}"
+    )
+    return SiteTable(scores, intervals, differences, reference, about)
+
+
+def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[str, Result], str]:
+    """Return results of one seed by name, and what is to be said of those that are left out."""
+    if isinstance(results, Result):
+        return {results.method.name: results}, ""
+    if not isinstance(results, Comparison):
+        return dict(results), ""
+    last = [trials[-1].seed for trials in results.chosen.values()]
+    kept = {name: r for name, r in results.results.items() if r.env.seed == last[0]}
+    lost = [name for name in results.chosen if name not in kept]
+    return kept, f"; without {', '.join(lost)}, of which there is no result on that seed" if lost else ""
+
+
+def _require_same_samples(name: str, one: Result, other_name: str, other: Result, split: str) -> None:
+    if one.tasks is other.tasks:
+        return
+    mine, theirs = one.tasks.splits.get(split), other.tasks.splits.get(split)
+    same = one.tasks.names == other.tasks.names and (mine is None) == (theirs is None)
+    if same and mine is not None and theirs is not None:
+        a, b = one.tasks.pools[mine.pool], other.tasks.pools[theirs.pool]
+        same = torch.equal(mine.ptr, theirs.ptr) and all(
+            torch.equal(x[mine.index].cpu(), y[theirs.index].cpu())
+            for x, y in ((a.targets, b.targets), (a.inputs, b.inputs))
+        )
+    if not same:
+        raise ValueError(
+            f"{name!r} and {other_name!r} have other nodes or other {split} samples (seeds {one.env.seed} and "
+            f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed"
+        )
+
+
+def _resampled(
+    result: Result, split: str, metrics: tuple[Metric, ...], resamples: int, seed: int, scores: Scores
+) -> Tensor:
+    """Return the metrics of resamples, [M, K, B]; NaN where a node has no value, or fewer than two samples."""
+    drawn = bootstrap_nodes(result.env.engine, result.stacks, split, metrics, resamples, seed)
+    return drawn.masked_fill((_stacked(scores).isnan() | (scores.sizes < 2))[..., None], torch.nan)
+
+
+def _stacked(scores: Scores) -> Tensor:
+    """Return all metrics as [M, K]."""
+    return torch.stack([scores[metric.name] for metric in scores.metrics])
+
+
+def _cell(value: Tensor, digits: int | None, signed: bool = False) -> str:
+    """Write a value and the ends of its interval."""
+    mean, low, high = (number(end, digits, signed) for end in value.tolist())
+    return mean if MISSING in (mean, low) else f"{mean} ({low} … {high})"

@@ -1,0 +1,136 @@
+"""Samples as users have them, as pairs of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Sized
+from typing import Annotated, Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from graphcollab.settings import SettingError
+from graphcollab.tasks._sites import in_order, name_ids
+from graphcollab.tasks.samples import Pool, Split, not_finite
+
+__all__ = ["Every", "Samples", "class_labels", "gathered", "to_tensors"]
+
+Samples = tuple[Any, Any] | list[Any] | Dataset[Any]
+"""A node's samples: a pair (inputs, targets) of arrays or tensors, or a torch ``Dataset`` of such pairs."""
+_OF_A_NODE = "a pair (inputs, targets) of arrays or tensors, or a torch Dataset of such pairs"
+Every: TypeAlias = Annotated[
+    Sequence[Samples] | Mapping[Any, Samples], f"{_OF_A_NODE}, for every node, in a list or in a dict by name"
+]
+
+
+def gathered(
+    train: Every, val: Every | None, test: Every | None, about: Mapping[str, Any]
+) -> tuple[dict[str, Pool], dict[str, Split], dict[str, Any]]:
+    """Return the pools and splits of all nodes' samples, and what is given ``about`` nodes in the same order."""
+    if not len(train):
+        raise ValueError("tasks need at least one node, got none")
+    given: dict[str, Any] = {"train": train, "val": val, "test": test}
+    given = {split: samples for split, samples in given.items() if samples is not None}
+    about = dict(about)
+    if isinstance(train, Mapping):
+        said = [name for name in ("names", "node_id") if about.get(name) is not None]
+        if said:
+            raise ValueError(f"the keys of a dict of samples are its nodes' names: leave out {said[0]}=")
+        keys = list(train)
+        order = in_order(keys)
+        given = {split: _by_name(split, samples, [keys[k] for k in order]) for split, samples in given.items()}
+        about["names"] = tuple(str(keys[k]) for k in order)
+        about["node_id"] = name_ids(about["names"])
+        about["cluster"] = about["cluster"] if about.get("cluster") is None else about["cluster"][torch.tensor(order)]
+    elif about.get("names") is not None:
+        about["names"] = tuple(map(str, about["names"]))
+        if len(about["names"]) != len(train):
+            raise ValueError(f"{len(train)} nodes have {len(about['names'])} names: one each is needed")
+    names = about.get("names") or [f"node {k}" for k in range(len(train))]
+    pools, splits = {}, {}
+    for split, samples in given.items():
+        if len(samples) != len(train):
+            raise ValueError(f"{split!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
+        pools[split], splits[split] = _stacked(split, samples, names)
+    return pools, splits, about
+
+
+def _by_name(split: str, samples: Every, names: Sequence[Any]) -> list[Samples]:
+    """Return the samples that a dict has for every node, in the order of the names."""
+    if not isinstance(samples, Mapping):
+        raise ValueError(f"{split!r} must be a dict by the nodes' names as 'train' is, got a {type(samples).__name__}")
+    lacking = [name for name in names if name not in samples]
+    unknown = [name for name in samples if name not in set(names)]
+    if lacking or unknown:
+        who = f"lacks {lacking[0]!r}" if lacking else f"has {unknown[0]!r}, which 'train' lacks"
+        raise ValueError(f"{split!r} {who}: give samples of the same nodes in every split")
+    return [samples[name] for name in names]
+
+
+def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tuple[Pool, Split]:
+    """Put the samples of all nodes into one pool."""
+    pairs = [_to_pair(one, f"{name} ({split})") for one, name in zip(samples, names, strict=True)]
+    shapes = {tuple(x.shape[1:]) for x, _ in pairs}
+    if len(shapes) > 1:
+        raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
+    bounds = torch.tensor([0, *(len(x) for x, _ in pairs)]).cumsum(0)
+    inputs, targets = torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
+    for what, values in (("an input", inputs), ("a target", targets)):
+        bad = not_finite(values)
+        if len(bad):
+            node = int(torch.searchsorted(bounds, bad[:1], right=True)) - 1
+            place = bad[bad < bounds[node + 1]] - bounds[node]
+            raise ValueError(
+                f"{names[node]} ({split}): {len(place)} of {len(pairs[node][0])} samples have {what} that is NaN or "
+                f"infinite, first at index {int(place[0])}: clean or drop them before training"
+            )
+    return Pool(inputs, targets), Split(split, torch.arange(int(bounds[-1])), bounds)
+
+
+def _to_pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
+    """Turn a node's samples into two tensors, as `to_tensors` does."""
+    if isinstance(samples, Dataset):
+        size = len(cast(Sized, samples))
+        if size == 0:
+            raise ValueError(f"{who} has an empty dataset: every node needs training samples")
+        pair = next(iter(DataLoader(samples, batch_size=size, generator=torch.Generator())))
+        if len(pair) != 2:
+            raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
+    else:
+        pair = samples
+    try:
+        inputs, targets = to_tensors(*pair)
+        sizes = len(inputs), len(targets)
+    except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
+        raise SettingError(who, _OF_A_NODE, samples) from error
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
+    return inputs, targets
+
+
+def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
+    """Return float32 inputs (whole numbers stay), and int64 or float32 targets; what has that type is not copied."""
+    x, y = _tensor(inputs), _tensor(targets)
+    if x.is_floating_point() or x.dtype == torch.uint8:
+        x = x.float()
+    return x, y.float() if y.is_floating_point() else y.long()
+
+
+def _tensor(values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    array = np.asarray(values)
+    if not array.flags.writeable or array.dtype.byteorder == ">" or min(array.strides, default=0) < 0:
+        array = array.astype(array.dtype.newbyteorder("="))  # torch takes no others
+    return torch.as_tensor(array)
+
+
+def class_labels(targets: Tensor) -> Tensor | None:
+    """Return class labels [N] of targets [N] or [N, 1]; None of other real values, or of several each."""
+    if targets.numel() != len(targets):
+        return None
+    values = targets.reshape(-1)
+    if not values.is_floating_point():
+        return values
+    return values.long() if bool(((values == 0) | (values == 1)).all()) else None

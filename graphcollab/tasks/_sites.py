@@ -1,0 +1,206 @@
+"""Nodes that are known by name: whose rows are whose in a flat table, and how they are divided."""
+
+from __future__ import annotations
+
+import numbers
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.utils import cumsum
+
+from graphcollab.tasks.samples import Split, hold_out, not_finite
+
+__all__ = ["SAMPLES", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
+
+SAMPLES = "samples"
+"""The name of the pool that holds all rows."""
+_WORDS = ("train", "val", "test")
+_LAST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Who owns which rows of a flat table.
+
+    Args:
+        names: Names of the nodes, sorted: whole numbers by size, text by its letters.
+        node_id: Identities that follow from the names alone, [K].
+        rows: Every node's rows in the order of the table.
+        owner: The node of every row, [N].
+        first: The first row of every node, where rows are counted node by node.
+    """
+
+    names: tuple[str, ...]
+    node_id: Tensor
+    rows: Split
+    owner: Tensor
+    first: tuple[int, ...] | None = None
+
+    def at(self, row: int) -> str:
+        """Say which row of which site is meant."""
+        site = int(self.owner[row])
+        return f"row {row if self.first is None else row - self.first[site]} (site {self.names[site]!r})"
+
+    def refuse_not_finite(self, what: str, values: Tensor, hint: str) -> None:
+        """Raise a ValueError that names the first row with NaN or infinity, if there is one."""
+        bad = not_finite(values)
+        if len(bad):
+            more = f", as in {len(bad) - 1} more rows" if len(bad) > 1 else ""
+            raise ValueError(f"{self.at(int(bad[0]))} has NaN or infinity in its {what}{more}: {hint}")
+
+
+def name_ids(names: Iterable[str]) -> Tensor:
+    """Return whole numbers of 63 bits that follow from the names: the first of BLAKE2b, [K].
+
+    Example:
+        >>> name_ids(["north", "south"]).tolist() == name_ids(["south", "north"]).tolist()[::-1]
+        True
+    """
+    encoded = (name.encode(errors="surrogatepass") for name in names)
+    digests = b"".join(blake2b(one, digest_size=8).digest() for one in encoded)
+    return torch.from_numpy(np.frombuffer(digests, "<i8").astype(np.int64) & _LAST)
+
+
+def in_order(names: Sequence[Any]) -> list[int]:
+    """Return the positions of names in sorted order: whole numbers by size, text by its letters."""
+    whole = all(_is_whole(kind) for kind in set(map(type, names)))
+    return sorted(range(len(names)), key=names.__getitem__ if whole else lambda k: str(names[k]))
+
+
+def find_sites(node: Any) -> Sites:
+    """Find the sites that rows belong to in a column of names, strings or whole numbers."""
+    column = _column(node)
+    if len(column) == 0:
+        raise ValueError("tasks need at least one node, and the column node is empty")
+    if column.dtype.kind in "iu":
+        found, inverse = np.unique(column, return_inverse=True)
+        names = tuple(map(str, found.tolist()))
+        owner = torch.from_numpy(inverse.reshape(-1))
+    else:
+        code: defaultdict[str, int] = defaultdict(count().__next__)  # by first appearance
+        codes = np.fromiter(map(code.__getitem__, column.tolist()), np.int64, len(column))
+        names = tuple(sorted(code))
+        place = np.empty(len(names), np.int64)
+        place[np.fromiter(map(code.__getitem__, names), np.int64, len(names))] = np.arange(len(names))
+        owner = torch.from_numpy(place[codes])
+    rows = Split(SAMPLES, owner.argsort(stable=True), cumsum(owner.bincount(minlength=len(names))))
+    return Sites(names, name_ids(names), rows, owner)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How every node's rows are divided into training, validation and test rows.
+
+    Args:
+        words: ``"train"``, ``"val"`` or ``"test"`` for every row, [N].
+        val_fraction: Share of training rows to draw for validation, where no words say which.
+        test_fraction: Share of all rows to draw for testing, where there are no words.
+        stratify: Whether some rows of every class are drawn.
+        seed: Seed of the draws.
+    """
+
+    words: Any
+    val_fraction: float
+    test_fraction: float
+    stratify: bool
+    seed: int
+
+    def divide(self, sites: Sites, labels: Tensor | None) -> dict[str, Split]:
+        """Divide every node's rows, given the classes of all rows, [N], if they have such."""
+        splits = {"train": sites.rows}
+        draws = {"test": self.test_fraction, "val": self.val_fraction}
+        if self.words is not None:
+            splits = _by_word(sites, self.words)
+            draws = {} if "val" in splits else {"val": self.val_fraction}
+        draws = {name: fraction for name, fraction in draws.items() if fraction}
+        _check_sizes(sites, splits["train"], list(draws))
+        for name, fraction in draws.items():
+            kinds = labels[splits["train"].index] if labels is not None and self.stratify else None
+            splits["train"], splits[name] = hold_out(splits["train"], sites.node_id, fraction, self.seed, kinds, name)
+        return splits
+
+
+def _column(node: Any) -> np.ndarray:
+    """Return names as an array of text or whole numbers."""
+    given = node.cpu().numpy() if isinstance(node, Tensor) else node
+    if not hasattr(given, "dtype"):
+        given = list(given)
+        given = np.fromiter(given, object, len(given))  # as they are: NumPy would make text of numbers among text
+    column = np.asarray(given)
+    if column.ndim != 1:
+        raise ValueError(f"node must be a column with a name for each row, [N], got an array {list(column.shape)}")
+    if column.dtype.kind == "O":
+        column = _unwrapped(column)
+    if column.dtype.kind == "f" and bool((column == np.round(column)).all()):
+        return column.astype(np.int64)
+    if column.dtype.kind == "f" and bool(np.isnan(column).any()):
+        raise ValueError(f"row {int(np.isnan(column).argmax())} has no name of its node: name it or drop the row")
+    if column.dtype.kind not in "iuUT":
+        raise ValueError(f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}")
+    if column.dtype.kind in "UT" and bool((column == "").any()):
+        raise ValueError(f"row {int((column == '').argmax())} has an empty name of its node: name it or drop the row")
+    return column
+
+
+def _unwrapped(column: np.ndarray) -> np.ndarray:
+    """Return a column of Python's strings or of whole numbers as such."""
+    listed = column.tolist()
+    kinds = set(map(type, listed))
+    if all(issubclass(kind, str) for kind in kinds):
+        return np.array(listed, np.dtypes.StringDType()) if listed else np.empty(0, "U1")
+    if all(_is_whole(kind) for kind in kinds):
+        return np.array(listed, np.int64)
+    text = issubclass(type(next((one for one in listed if isinstance(one, str)), 0)), str)
+    fits = (lambda one: isinstance(one, str)) if text else (lambda one: _is_whole(type(one)))
+    row = next(k for k, one in enumerate(listed) if not fits(one))
+    raise ValueError(
+        f"row {row} has {listed[row]!r} as the name of its node, and names must all be strings or all be whole "
+        "numbers: name it or drop the row"
+    )
+
+
+def _is_whole(kind: type) -> bool:
+    return issubclass(kind, numbers.Integral) and not issubclass(kind, bool)
+
+
+def _by_word(sites: Sites, words: Any) -> dict[str, Split]:
+    """Divide rows by the words ``"train"``, ``"val"`` and ``"test"``; those that no row has are left out."""
+    column = words if isinstance(words, np.ndarray) else np.array(list(words), object)
+    if column.shape != (len(sites.owner),):
+        raise ValueError(f"split must have a word for each of the {len(sites.owner)} rows, got {list(column.shape)}")
+    masks = {word: torch.from_numpy(np.asarray(column == word, bool)) for word in _WORDS}
+    unknown = ~torch.stack(list(masks.values())).any(0)
+    if bool(unknown.any()):
+        row = int(unknown.nonzero()[0])
+        raise ValueError(f"{sites.at(row)} has the split {column[row]!r}: it must be 'train', 'val' or 'test'")
+    out = {}
+    for word, mask in masks.items():
+        index = sites.rows.index[mask[sites.rows.index]]
+        if word == "train" or len(index):
+            out[word] = Split(SAMPLES, index, cumsum(sites.owner[index].bincount(minlength=len(sites.names))))
+    return out
+
+
+def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str]) -> None:
+    """Check that every node has a training sample, and one more for everything that is drawn from them."""
+    few = (train.sizes < 1 + len(drawn)).nonzero().flatten()
+    if not len(few):
+        return
+    size = int(train.sizes[few[0]])
+    who = f"site {sites.names[int(few[0])]!r} has {size} sample{'' if size == 1 else 's'} to train on"
+    others = f" (and {len(few) - 1} more sites have too few)" if len(few) > 1 else ""
+    uses = {"val": "validation", "test": "testing"}
+    need = "" if not drawn else f", and {1 + len(drawn)} are needed to set one aside for {_and(uses, drawn)}"
+    cure = "".join(f", or give {name}_fraction=0" for name in drawn)
+    raise ValueError(f"{who}{others}{need}: leave such sites out{cure}")
+
+
+def _and(uses: Mapping[str, str], drawn: Sequence[str]) -> str:
+    return " and for ".join(uses[name] for name in drawn)

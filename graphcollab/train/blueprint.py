@@ -1,0 +1,232 @@
+"""Blueprints: what a module is, as JSON, so that it can be built elsewhere without pickle and without its constructor.
+
+A blueprint has a layer's class by import path, its plain attributes, and the names of its parameters, buffers and
+children. Values that JSON does not know are objects of one entry, such as ``{"tuple": [2, 2]}``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import sys
+import types
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphcollab._torchvision import torchvision_models
+
+__all__ = ["NotDrawnError", "build", "draw", "tensors_of"]
+
+INSIDE = frozenset(vars(nn.Module()))  # what every module has
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+PLAIN = (bool, int, str, type(None))
+LISTS: Mapping[str, type] = {"tuple": tuple, "size": torch.Size, "set": set, "frozenset": frozenset}
+FUNCTIONS = {"torch.nn.functional": F, "torch": torch}
+
+
+class NotDrawnError(ValueError):
+    """A module that a blueprint cannot say all of; the message says why."""
+
+
+def draw(module: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a module's blueprint and the tensors it names, none of them copied.
+
+    Raises:
+        NotDrawnError: If a class cannot be imported, or a layer has hooks or keeps what is neither plain nor a tensor.
+    """
+    return _Drawing(module).layer(module, ""), tensors_of(module)
+
+
+def build(blueprint: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module:
+    """Build a module, with these tensors as its parameters and buffers.
+
+    The classes named in the blueprint are imported, and must be modules. Nothing else is executed but what PyTorch
+    does when it restores a module (``__setstate__`` of its class); constructors are not called.
+
+    Raises:
+        ImportError: If a class cannot be imported.
+        ValueError: If a blueprint names what is no module's class, or no function of PyTorch.
+        KeyError: If it names a tensor that is not there.
+    """
+    return _Building(tensors).layer(blueprint, "")
+
+
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return all parameters and buffers by the first name that each has."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+class _Drawing:
+    """Draws one module; what it meets again it only names."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._tensors = {id(tensor): name for name, tensor in tensors_of(module).items()}
+        self._layers: dict[int, str] = {}
+
+    def layer(self, layer: nn.Module, path: str) -> dict[str, Any]:
+        if id(layer) in self._layers:
+            return {"same": self._layers[id(layer)]}
+        self._layers[id(layer)] = path
+        kind = type(layer).__name__
+        where = f"layer {path!r}, {kind}," if path else kind
+        if any(vars(layer).get(hooks) for hooks in HOOKS):
+            raise NotDrawnError(f"{where} has hooks, which are code")
+        found: dict[str, Any] = {"class": _path_of(type(layer), where)}
+        held: Any = layer.__getstate__()
+        own = {name: held[name] for name in held if name not in INSIDE}
+        for name, value in own.items():
+            try:
+                found.setdefault("attributes", {})[name] = self._value(value)
+            except NotDrawnError as error:
+                raise NotDrawnError(f"{where} keeps {error} as its attribute {name!r}") from None
+        for name, parameter in layer._parameters.items():
+            entry = None if parameter is None else [self._tensors[id(parameter)], parameter.requires_grad]
+            found.setdefault("parameters", {})[name] = entry
+        for name, buffer in layer._buffers.items():
+            entry = (
+                None if buffer is None else [self._tensors[id(buffer)], name not in layer._non_persistent_buffers_set]
+            )
+            found.setdefault("buffers", {})[name] = entry
+        for name, child in layer._modules.items():
+            inner = None if child is None else self.layer(child, f"{path}.{name}".lstrip("."))
+            found.setdefault("children", {})[name] = inner
+        return found
+
+    def _value(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": str(value)}
+        if kind is list:
+            return list(map(self._value, value))
+        for name, listed in LISTS.items():
+            if kind is listed:
+                return {name: [self._value(one) for one in (sorted(value) if "set" in name else value)]}
+        if kind in (dict, OrderedDict):
+            return {"dict": [[self._value(key), self._value(one)] for key, one in value.items()]}
+        if kind is torch.dtype:
+            return {"dtype": str(value).removeprefix("torch.")}
+        if isinstance(value, Tensor) and id(value) in self._tensors:
+            return {"tensor": self._tensors[id(value)]}
+        if isinstance(value, type) and issubclass(value, nn.Module):
+            return {"class": _path_of(value, value.__name__)}
+        if kind is functools.partial:
+            return {"partial": [self._value(one) for one in (value.func, value.args, value.keywords)]}
+        for place, library in FUNCTIONS.items():
+            name = getattr(value, "__name__", "")
+            if callable(value) and getattr(library, name, None) is value and _is_operation(value):
+                return {"function": f"{place}.{name}"}
+        raise NotDrawnError(f"a {kind.__name__}")
+
+
+class _Building:
+    """Builds one module."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._made: dict[str, Tensor] = {}
+        self._layers: dict[str, nn.Module] = {}
+
+    def layer(self, drawn: Mapping[str, Any], path: str) -> nn.Module:
+        if "same" in drawn:
+            return self._layers[drawn["same"]]
+        kind = _class_at(drawn["class"])
+        layer = kind.__new__(kind)
+        nn.Module.__init__(layer)
+        self._layers[path] = layer
+        state = dict(vars(layer))
+        parameters, buffers = drawn.get("parameters", {}), drawn.get("buffers", {})
+        state["_parameters"] = {n: None if e is None else self._parameter(*e) for n, e in parameters.items()}
+        state["_buffers"] = {n: None if e is None else self._buffer(e[0]) for n, e in buffers.items()}
+        state["_non_persistent_buffers_set"] = {n for n, e in buffers.items() if e is not None and not e[1]}
+        state["_modules"] = {
+            name: None if child is None else self.layer(child, f"{path}.{name}".lstrip("."))
+            for name, child in drawn.get("children", {}).items()
+        }
+        attributes = {name: self._value(value) for name, value in drawn.get("attributes", {}).items()}
+        layer.__setstate__({**state, **attributes})
+        return layer
+
+    def _parameter(self, name: str, learns: bool) -> Tensor:
+        if name not in self._made:
+            self._made[name] = nn.Parameter(self._tensors[name], requires_grad=learns)
+        return self._made[name]
+
+    def _buffer(self, name: str) -> Tensor:
+        return self._made.setdefault(name, self._tensors[name])
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return list(map(self._value, value))
+        if not isinstance(value, dict):
+            return value
+        ((kind, content),) = value.items()
+        if kind in LISTS:
+            return LISTS[kind](map(self._value, content))
+        if kind == "float":
+            return float(content)
+        if kind == "dict":
+            return {self._value(key): self._value(one) for key, one in content}
+        if kind == "dtype":
+            return _named(torch, content, torch.dtype)
+        if kind == "tensor":
+            return self._made[content]
+        if kind == "class":
+            return _class_at(content)
+        if kind == "partial":
+            function, args, keywords = map(self._value, content)
+            return functools.partial(function, *args, **keywords)
+        place, _, name = content.rpartition(".")
+        function = getattr(FUNCTIONS[place], name)
+        if kind != "function" or not _is_operation(function):
+            raise ValueError(f"{content!r} is no operation of PyTorch")
+        return function
+
+
+def _named(owner: Any, name: str, kind: type) -> Any:
+    found = getattr(owner, name)
+    if not isinstance(found, kind):
+        raise ValueError(f"{name!r} is no {kind.__name__}")
+    return found
+
+
+def _is_operation(function: Any) -> bool:
+    """Tell whether a function is one of PyTorch's operations on tensors, and not one that reads files, say."""
+    builtin = isinstance(function, types.BuiltinFunctionType) and getattr(function, "__module__", None) != "builtins"
+    return builtin or getattr(function, "__module__", "") == F.__name__
+
+
+def _path_of(kind: type, where: str) -> str:
+    """Return a class's import path, ``package.module:Class``; refuse one that is not found there."""
+    module, name = kind.__module__, kind.__qualname__
+    if module == "__main__":
+        raise NotDrawnError(f"{where} is of a class that the script itself defines: put it into a file to import")
+    if "<locals>" in name:
+        raise NotDrawnError(f"{where} is of a class that is defined inside a function: put it at the top of a file")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not kind:
+        raise NotDrawnError(f"{where} is of the class {module}.{name}, which is made while a program runs")
+    return f"{module}:{name}"
+
+
+def _class_at(path: str) -> type[nn.Module]:
+    """Import a module's class."""
+    module, _, name = path.partition(":")
+    if module.partition(".")[0] == "torchvision":  # whose import needs care
+        torchvision_models()
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        if not isinstance(found := getattr(found, part, None), type):
+            raise ImportError(f"{module} has no class {name}")
+    if not issubclass(found, nn.Module):
+        raise ValueError(f"{path} is no class of modules")
+    return found

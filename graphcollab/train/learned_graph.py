@@ -1,0 +1,60 @@
+"""`LearnedGraph`: who listens to whom, a PyG ``Data`` that knows its nodes by name, and how it leaves the library."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch_geometric.data import Data
+
+from graphcollab.files import write_whole
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["LearnedGraph"]
+
+
+class LearnedGraph(Data):
+    """The learned graph: ``edge_index``, ``edge_weight``, ``node_id``, and ``name``, the nodes' names.
+
+    An edge goes from the sender to the receiver, and its weight is what the receiver gives the sender's model. It is a
+    PyG ``Data`` with methods to give it to others.
+
+    Example:
+        >>> import torch
+        >>> edges, weight = torch.tensor([[1, 0], [0, 1]]), torch.tensor([0.25, 0.5])
+        >>> graph = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=2, name=["north", "south"])
+        >>> graph.named_edges()
+        [('south', 'north', 0.25), ('north', 'south', 0.5)]
+    """
+
+    def named_edges(self) -> list[tuple[str, str, float]]:
+        """Return sender, receiver and weight of every edge."""
+        ends, weights = self.edge_index.T.tolist(), self.edge_weight.tolist()
+        return [(self.name[j], self.name[i], weight) for (j, i), weight in zip(ends, weights, strict=True)]
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """Return a NetworkX graph whose nodes are the names; its edges have ``weight``, from sender to receiver."""
+        import networkx
+
+        graph = networkx.DiGraph()
+        graph.add_nodes_from(self.name)
+        graph.add_weighted_edges_from(self.named_edges())
+        return graph
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write one line per edge, with the columns sender, receiver and weight, whole or not at all."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["sender", "receiver", "weight"])
+        writer.writerows(self.named_edges())
+        return write_whole(path, text.getvalue().encode())
+
+    def to_graphml(self, path: str | Path) -> Path:
+        """Write a GraphML file, as Gephi, yEd, Cytoscape and igraph read it, whole or not at all."""
+        import networkx
+
+        return write_whole(path, "\n".join(networkx.generate_graphml(self.to_networkx())).encode())

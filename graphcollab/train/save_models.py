@@ -1,0 +1,103 @@
+"""What `Result.save` writes: the models that nodes are judged by, and all that predicting with them takes."""
+
+from __future__ import annotations
+
+import math
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab._version import __version__
+from graphcollab.checks import warn
+from graphcollab.train.answers import Answers
+from graphcollab.train.blueprint import NotDrawnError, build, draw, tensors_of
+from graphcollab.train.bundle import write_bundle
+from graphcollab.train.saved_models import KIND, VERSION
+
+if TYPE_CHECKING:
+    from graphcollab.train.result import Result
+
+__all__ = ["save_models"]
+
+TRIED = 8  # samples by which it is seen that a module can be built again
+
+
+def save_models(result: Result, folder: str | Path) -> Path:
+    """Write the models that nodes are judged by, and all that predicting takes; see `Result.save`."""
+    stacks, tasks = result.stacks, result.tasks
+    split = tasks.splits["train"]
+    pool = tasks.pools[split.pool]
+    preparation = getattr(tasks, "preparation", None)
+    tensors: dict[str, Tensor] = {}
+    architectures, answers = [], None
+    for a, (spec, rows, members) in enumerate(zip(stacks.specs, stacks.tensors, stacks.members, strict=True)):
+        module = result.modules[a]
+        state = tensors_of(module)
+        for name, values in zip(spec.names, spec.views(rows), strict=True):
+            tensors[f"{a}/models/{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name in state.keys() - {*spec.names}:
+            tensors[f"{a}/common/{name}"] = state[name].detach().cpu().clone()
+        own, inputs = result.model(int(members[0])), pool.inputs[split.of(int(members[0]))[:TRIED]]
+        with torch.no_grad():
+            outputs = own(inputs.clone())
+        answers = answers or Answers.of(tasks.loss, pool.targets, outputs, tuple(getattr(preparation, "classes", ())))
+        blueprint, reason = _draw(own, inputs, outputs)
+        types = {name: str(state[name].dtype).removeprefix("torch.") for name in state}
+        kind = type(module).__name__
+        architectures.append({"class": kind, "blueprint": blueprint, "reason": reason, "types": types})
+        if blueprint is None:
+            warn(
+                f"the models are saved, but not their architecture {kind}: {reason}. Give it when you load them, "
+                "graphcollab.load(folder, model=...)",
+                UserWarning,
+            )
+    graph = result.graph()
+    tensors |= {"graph/edge_index": graph.edge_index, "graph/edge_weight": graph.edge_weight}
+    tensors |= {"graph/node_id": graph.node_id}
+    assert answers is not None  # there is at least one node
+    content = {
+        "names": list(tasks.names),
+        "members": [members.tolist() for members in stacks.members],
+        "architectures": architectures,
+        "answers": {"kind": answers.kind, "logits": answers.logits, "classes": list(answers.classes)},
+        "inputs": {"shape": list(pool.inputs.shape[1:]), "type": str(pool.inputs.dtype).removeprefix("torch.")},
+        "preparation": None if preparation is None else preparation.to_json(),
+        "about": _about(result),
+    }
+    return write_bundle(folder, KIND, VERSION, content, tensors)
+
+
+def _draw(module: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[dict[str, Any] | None, str]:
+    """Return a module's blueprint, if a module that is built from it gives the same outputs; else why there is none."""
+    try:
+        blueprint, state = draw(module)
+        again = build(blueprint, {name: tensor.detach().clone() for name, tensor in state.items()}).eval()
+        with torch.no_grad():
+            found = again(inputs.clone())
+    except NotDrawnError as error:
+        return None, str(error)
+    except Exception as error:  # code of others, which a blueprint leaves out
+        return None, f"built again it fails ({type(error).__name__}: {error})"
+    if not torch.equal(found, outputs):
+        return None, "built again it returns something else"
+    return blueprint, ""
+
+
+def _about(result: Result) -> dict[str, Any]:
+    """Return how models came about, in plain values."""
+    history, loss = result.history, result.tasks.loss
+    fields = [name for name in history.values if name.endswith(("loss", "metric"))] if len(history) else []
+    values = {name: [v if math.isfinite(v) else None for v in history.final(name).tolist()] for name in fields}
+    return {
+        "method": repr(result.method),
+        "rounds": int(result.data.round),
+        "seed": result.env.seed,
+        "loss": loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__),
+        "metric": history.metric,
+        "higher_is_better": history.higher_is_better,
+        "values": values,
+        "versions": {"graphcollab": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    }

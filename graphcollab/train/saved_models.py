@@ -1,0 +1,245 @@
+"""`Models`: what `load` reads of what `Result.save` has written, every site's model, ready to predict with."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.modules import copy_module
+from graphcollab.naming import Node, find_node
+from graphcollab.settings import checked
+from graphcollab.train.answers import Answers
+from graphcollab.train.blueprint import build, tensors_of
+from graphcollab.train.bundle import read_bundle
+from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.start import Model, build_modules
+
+__all__ = ["KIND", "VERSION", "Models", "load"]
+
+KIND, VERSION = "graphcollab-models", 1
+
+
+@dataclass(frozen=True)
+class Models:
+    """Every site's personalised model, with the learned graph and what was known of the data.
+
+    Args:
+        names: The sites.
+        about: How the models came about: ``method``, ``rounds``, ``seed``, ``loss``, ``metric``, ``values`` (what was
+            measured when the run ended, of every site in their order), and ``versions``.
+        preparation: What turns rows of a table into the models' inputs, if the tasks had one.
+
+    Example:
+        >>> import tempfile
+        >>> from graphcollab import Tasks, load, local, run
+        >>> x, y = torch.randn(20, 3), torch.randint(2, (20,))
+        >>> tasks = Tasks.from_samples([(x, y), (x, y)], names=["north", "south"])
+        >>> result = run(local(), tasks, nn.Linear(3, 2), rounds=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     models = load(result.save(folder))
+        >>> models.names, models.predict("south", x[:4]).shape, models.predict_proba("south", x[:4]).shape
+        (('north', 'south'), (4,), (4, 2))
+    """
+
+    names: tuple[str, ...]
+    about: Mapping[str, Any] = field(repr=False)
+    preparation: Any = field(repr=False)
+    _graph: LearnedGraph = field(repr=False)
+    _answers: Answers = field(repr=False)
+    _inputs: tuple[tuple[int, ...], torch.dtype] = field(repr=False)  # of one sample
+    _modules: Sequence[nn.Module] = field(repr=False)  # one per architecture
+    _rows: Sequence[Mapping[str, Tensor]] = field(repr=False)  # [K_s, ...] by name, of every architecture
+    _places: Sequence[tuple[int, int]] = field(repr=False)  # every site's architecture, and its row
+
+    def model(self, site: Node) -> nn.Module:
+        """Return a site's model as a module in evaluation mode, by the site's name or position."""
+        architecture, row = self._places[find_node(site, self.names, "site")]
+        module = copy_module(self._modules[architecture])
+        with torch.no_grad():
+            state = tensors_of(module)
+            for name, values in self._rows[architecture].items():
+                state[name].copy_(values[row])
+        return module.eval()
+
+    def graph(self) -> LearnedGraph:
+        """Return the learned graph, without models; see `LearnedGraph`."""
+        return self._graph.clone()
+
+    def outputs(self, site: Node, samples: Any) -> Tensor:
+        """Return what a site's model returns for samples; see `predict`."""
+        with torch.no_grad():
+            found = self.model(site)(self._read(samples))
+        return found if isinstance(found, Tensor) else torch.as_tensor(found)
+
+    def predict(self, site: Node, samples: Any) -> np.ndarray:
+        """Predict by a site's model.
+
+        Args:
+            site: The site, by name or position.
+            samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
+                what it reads, such as a frame with the same columns.
+
+        Returns:
+            A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
+            that are real numbers the predicted values.
+
+        Raises:
+            KeyError: If there is no such site.
+            ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
+        """
+        return self._answers.predict(self.outputs(site, samples))
+
+    def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
+        """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
+
+        Raises:
+            ValueError: As `predict`, and where outputs are no logits of classes: in a regression, or after training
+                with a loss of the user's own (see `outputs`).
+        """
+        return self._answers.probabilities(self.outputs(site, samples))
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The classes' names, in the order of outputs; empty where they are numbers, and in a regression."""
+        return self._answers.classes
+
+    def _read(self, samples: Any) -> Tensor:
+        """Return samples as the models read them."""
+        shape, dtype = self._inputs
+        expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
+        if not isinstance(samples, Tensor | np.ndarray | list | tuple):
+            if self.preparation is None:
+                raise TypeError(
+                    f"expected an array of shape {expected}, got a {type(samples).__name__}: the tasks of these models "
+                    "had no preparation, which would turn tables into numbers"
+                )
+            samples = self.preparation.apply(samples)
+        try:
+            read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"expected an array of numbers of shape {expected}: {error}") from error
+        if tuple(read.shape[1:]) != shape or not read.dim():
+            hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
+            raise ValueError(f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
+        if read.is_floating_point() and not dtype.is_floating_point:
+            raise ValueError(f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
+        bad = ~torch.isfinite(read).reshape(len(read), -1).all(1)
+        if bool(bad.any()):
+            raise ValueError(
+                f"sample {int(bad.int().argmax())} has a number that is not finite, for which no model has an answer: "
+                "fill it in, or leave the sample out"
+            )
+        return read.to(dtype, copy=True)  # models may work in place
+
+
+@checked
+def load(folder: str | Path, model: Model | None = None) -> Models:
+    """Load what `Result.save` has written, on the CPU; neither the training data nor the script is needed.
+
+    Args:
+        folder: The folder.
+        model: The architecture, a module or a function that makes one (or several, in the order in which the run was
+            given them), where it was not saved, or to be used in place of what was saved. Its parameters are replaced.
+
+    Raises:
+        FileNotFoundError: If there is no such folder, or nothing is saved in it.
+        ImportError: If the class of a model cannot be imported here.
+        ValueError: If it holds something else, or another version of the format; if a file in it is damaged; or if the
+            architecture was not saved and is not given, or does not fit.
+    """
+    folder = Path(folder)
+    content, tensors = read_bundle(folder, KIND, VERSION)
+    try:
+        common, rows = ([_named(tensors, f"{a}/{kind}/") for a in range(len(content["architectures"]))]
+                        for kind in ("common", "models"))  # fmt: skip
+        modules = _modules(folder, content["architectures"], common, rows, model)
+        places = {k: (a, row) for a, members in enumerate(content["members"]) for row, k in enumerate(members)}
+        graph = LearnedGraph(
+            edge_index=tensors["graph/edge_index"],
+            edge_weight=tensors["graph/edge_weight"],
+            num_nodes=len(content["names"]),
+            node_id=tensors["graph/node_id"],
+            name=list(content["names"]),
+        )
+        inputs = tuple(content["inputs"]["shape"]), getattr(torch, content["inputs"]["type"])
+        answers = Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])})
+        return Models(
+            tuple(content["names"]),
+            content["about"],
+            _preparation(content["preparation"]),
+            graph,
+            answers,
+            inputs,
+            modules,
+            rows,
+            [places[k] for k in range(len(content["names"]))],
+        )
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder} is damaged: {type(error).__name__} {error}") from error
+
+
+def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): values for name, values in tensors.items() if name.startswith(prefix)}
+
+
+def _modules(
+    folder: Path,
+    architectures: Sequence[Mapping[str, Any]],
+    common: Sequence[Mapping[str, Tensor]],
+    rows: Sequence[Mapping[str, Tensor]],
+    model: Model | None,
+) -> list[nn.Module]:
+    """Return a module per architecture: those given, or those that the blueprints say."""
+    if model is None:
+        return [_built(folder, *one) for one in zip(architectures, common, rows, strict=True)]
+    modules = build_modules(model, 0, torch.device("cpu"))
+    if len(modules) != len(architectures):
+        raise ValueError(f"{folder} holds models of {len(architectures)} architectures, and {len(modules)} were given")
+    for a, module in enumerate(modules):
+        state, stored = tensors_of(module), {name: values.shape[1:] for name, values in rows[a].items()}
+        stored |= {name: values.shape for name, values in common[a].items()}
+        given = {name: tensor.shape for name, tensor in state.items()}
+        for name in [*stored, *given]:
+            if given.get(name) != stored.get(name):
+                has, wants = (f"shape {list(one[name])}" if name in one else "none" for one in (given, stored))
+                raise ValueError(
+                    f"the architecture given is not the one that was saved, {architectures[a]['class']}: for {name!r} "
+                    f"it has {has}, and saved was {wants}"
+                )
+        with torch.no_grad():
+            for name, values in common[a].items():
+                state[name].copy_(values)
+    return modules
+
+
+def _built(
+    folder: Path, architecture: Mapping[str, Any], common: Mapping[str, Tensor], rows: Mapping[str, Tensor]
+) -> nn.Module:
+    kind = architecture["class"]
+    if architecture["blueprint"] is None:
+        raise ValueError(
+            f"the architecture {kind} was not saved, because {architecture['reason']}: give it, "
+            f"graphcollab.load({str(folder)!r}, model=...)"
+        )
+    types = {name: getattr(torch, kind) for name, kind in architecture["types"].items()}
+    tensors = {**common, **{name: values[0] for name, values in rows.items()}}
+    try:
+        return build(architecture["blueprint"], {name: tensors[name].to(types[name]).clone() for name in types})
+    except ImportError as error:
+        raise ImportError(
+            f"the class of the model {kind} cannot be imported ({error}): put its file where Python finds it, or give "
+            f"the architecture, graphcollab.load({str(folder)!r}, model=...)"
+        ) from error
+
+
+def _preparation(stored: Mapping[str, Any] | None) -> Any:
+    if stored is None:
+        return None
+    return importlib.import_module("graphcollab.tasks.preparation").Preparation.from_json(stored)

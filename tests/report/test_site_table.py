@@ -1,0 +1,125 @@
+"""A row per node, with what its few samples leave open."""
+
+from __future__ import annotations
+
+import csv
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import compare, run
+from graphcollab.methods import local
+from graphcollab.report import site_table
+from graphcollab.tasks import Tasks
+
+LABELS = {"north": [1, 0, 1, 0], "south": [1, 1, 0, 0, 1], "east": [1], "west": [1, 1]}
+INPUTS = {"north": [2.0, -2.0, 1.0, -1.0], "south": [1.0, -1.0, -3.0, 3.0, 2.0], "east": [1.0], "west": [1.0, -1.0]}
+
+
+def sites(**settings) -> Tasks:
+    """Four sites whose one input is the logit itself."""
+    nodes = [(torch.tensor(INPUTS[name])[:, None], torch.tensor(LABELS[name]).float()) for name in LABELS]
+    return Tasks.from_samples(nodes, nodes, nodes, names=LABELS, **{"loss": "bce", "metric": "accuracy", **settings})
+
+
+def scaled(factor: float) -> nn.Module:
+    model = nn.Linear(1, 1)
+    nn.init.constant_(model.weight, factor)
+    nn.init.zeros_(model.bias)
+    return model
+
+
+def played(factor: float, **settings):
+    return run(local(lr=0, weight_decay=0), sites(**settings), scaled(factor), rounds=1)
+
+
+@pytest.fixture(scope="module")
+def table():
+    with pytest.warns(RuntimeWarning, match="auc is not defined for 2 of 4 nodes"):
+        return site_table({"as it is": played(1.0), "turned": played(-1.0)}, ["accuracy", "auc"], reference="as it is")
+
+
+def test_numbers_by_hand(table) -> None:
+    told = {(row["node"], row["metric"], row["method"]): row for row in table.rows}
+    assert len(told) == len(table.rows) == 4 * 2 * 2
+    north = told["north", "accuracy", "as it is"]
+    assert (north["samples"], north["value"], north["low"], north["high"]) == (4, 1.0, 1.0, 1.0)
+    south = told["south", "accuracy", "as it is"]
+    assert south["value"] == pytest.approx(0.6)  # 1, -3 and 2 are right
+    # of 5 draws, each right with chance .6: none is with chance .01, one with .077, all with .078
+    assert (south["low"], south["high"]) == pytest.approx((0.2, 1.0))
+    turned = told["south", "accuracy", "turned"]
+    assert (turned["value"], turned["difference"]) == pytest.approx((0.4, -0.2))
+    # of the same draws the turned model is right where the other is wrong, so the difference is 1 - 2 * the accuracy
+    assert (turned["difference_low"], turned["difference_high"]) == pytest.approx((-1.0, 0.6))
+    assert math.isnan(south["difference"])
+    assert math.isnan(told["west", "auc", "turned"]["difference"])
+
+
+def test_a_node_with_one_sample_has_a_value_and_no_interval(table) -> None:
+    east = next(row for row in table.rows if row["node"] == "east" and row["metric"] == "accuracy")
+    assert (east["samples"], east["value"]) == (1, 1.0)
+    assert math.isnan(east["low"])
+    assert math.isnan(east["high"])
+
+
+def test_as_text(table) -> None:
+    lines = [line.split("  ") for line in str(table).splitlines()]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert cells[0] == [
+        *("node", "samples", "as it is accuracy (%)", "turned accuracy (%)", "turned − as it is, points"),
+        *("as it is auc (%)", "turned auc (%)", "turned − as it is, points"),
+    ]
+    assert cells[3][:4] == ["south", "5", "60.0 (20.0 … 100.0)", "40.0 (0.0 … 80.0)"]
+    assert cells[4][2:6] == ["100.0", "0.0", "−100.0", "–"]
+    # accuracies 1, .6, 1 and .5, over all samples 9 of 12
+    assert cells[6][1:4] == ["77.5", "22.5", "−55.0"]
+    assert cells[7][:3] == ["mean, by samples", "12", "75.0"]
+    assert cells[6][4].endswith("(2 of 4 nodes)")
+    assert "95 % intervals of 1000 bootstrap resamples of each node's test samples, seed 0 of the run" in str(table)
+    assert table.text(markdown=True).startswith("| node ")
+
+
+def test_as_a_file(table, tmp_path) -> None:
+    with table.to_csv(tmp_path / "sites.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 16
+    assert rows[0] == {
+        "node": "north",
+        "samples": "4",
+        "metric": "accuracy",
+        "method": "as it is",
+        "value": "1.0",
+        "low": "1.0",
+        "high": "1.0",
+        "difference": "",
+        "difference_low": "",
+        "difference_high": "",
+    }
+
+
+def test_of_one_result_and_of_errors() -> None:
+    text = str(site_table(played(1.0), "brier", resamples=20))
+    assert text.splitlines()[0].split() == ["node", "samples", "brier"]
+    assert "%" not in text.splitlines()[2]
+
+
+def test_of_a_comparison() -> None:
+    methods = {"local": lambda: local(lr=0), "other": lambda: local(lr=0)}
+    found = compare(methods, lambda seed: sites(), lambda: scaled(1.0), [3, 5], rounds=1)
+    text = str(site_table(found, reference="local", resamples=10))
+    assert "seed 5 of the run" in text
+    assert "other − local, points" in text
+
+
+def test_what_cannot_be_shown() -> None:
+    one = played(1.0)
+    with pytest.raises(ValueError, match=r"no method 'l2c' to compare with; there are \['local'\]"):
+        site_table(one, reference="l2c")
+    other = run(local(lr=0), sites().select([1, 0, 2, 3]), scaled(1.0), rounds=1)
+    with pytest.raises(ValueError, match="'a' and 'b' have other nodes or other test samples"):
+        site_table({"a": one, "b": other})
+    with pytest.raises(ValueError, match="there are no results to show"):
+        site_table({})

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from graphcollab.naming import few, find_node, find_nodes
+
+NAMES = ("Cleveland", "Budapest", "Zurich", "Long Beach")
+
+
+@pytest.mark.parametrize("node", ["Zurich", 2, np.int64(2), torch.tensor(2)])
+def test_by_name_or_position(node):
+    assert find_node(node, NAMES) == 2
+
+
+@pytest.mark.parametrize(
+    ("node", "error", "says"),
+    [
+        (
+            "Clevland",
+            KeyError,
+            "no node 'Clevland'; did you mean 'Cleveland'? The nodes are Cleveland, Budapest, Zurich, Long Beach",
+        ),
+        ("zurich", KeyError, "did you mean 'Zurich'?"),
+        ("x", KeyError, "no node 'x'; the nodes are Cleveland, Budapest, Zurich, Long Beach"),
+        (4, IndexError, "no node 4; the 4 nodes are counted from 0: Cleveland"),
+        (-1, IndexError, "no node -1"),
+        (1.0, TypeError, "by its name or its position, got 1.0 (a float)"),
+        (True, TypeError, "got True (a bool)"),
+        (None, TypeError, "got None"),
+    ],
+)
+def test_there_is_none(node, error, says):
+    with pytest.raises(error, match=re.escape(says)):
+        find_node(node, NAMES)
+
+
+def test_several():
+    assert find_nodes(["Long Beach", 0, "Budapest"], NAMES) == [3, 0, 1]
+    with pytest.raises(KeyError, match="Paris"):
+        find_nodes(["Paris"], NAMES)
+
+
+def test_dots_only_where_there_are_more():
+    assert few("abcdefgh") == "a, b, c, d, e, f, g, h"
+    assert few("abcdefghi") == "a, b, c, d, e, f, g, h, … (9 in all)"

@@ -1,0 +1,42 @@
+"""Learned graphs leave the library with names, and weights as others call them."""
+
+from __future__ import annotations
+
+import networkx
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphcollab.train import LearnedGraph
+
+
+@pytest.fixture
+def graph():
+    edges = torch.tensor([[1, 0, 2], [0, 0, 1]])
+    weight = torch.tensor([0.25, 0.75, 1.0])
+    return LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=4, name=["a, b", "é", "c", "alone"])
+
+
+def test_it_is_a_data(graph):
+    assert isinstance(graph, Data)
+    assert graph.num_nodes == 4
+    assert isinstance(graph.clone(), LearnedGraph)
+
+
+def test_networkx(graph):
+    told = graph.to_networkx()
+    assert list(told) == ["a, b", "é", "c", "alone"]
+    assert told.edges["é", "a, b"]["weight"] == 0.25  # from sender to receiver
+    assert set(told.edges) == {("é", "a, b"), ("a, b", "a, b"), ("c", "é")}
+
+
+def test_csv(graph, tmp_path):
+    text = graph.to_csv(tmp_path / "graph.csv").read_text(encoding="utf-8")
+    assert text == 'sender,receiver,weight\né,"a, b",0.25\n"a, b","a, b",0.75\nc,é,1.0\n'
+
+
+def test_graphml(graph, tmp_path):
+    told = networkx.read_graphml(graph.to_graphml(tmp_path / "graph.graphml"))
+    assert list(told) == ["a, b", "é", "c", "alone"]
+    assert told.edges["c", "é"] == {"weight": 1.0}
+    assert told.is_directed()

@@ -1,0 +1,314 @@
+"""`Result.save` and `load`: models that predict in another process, without the training data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import graphcollab
+from graphcollab import Tasks, build_model, ditto, fedavg, load, local, run
+from graphcollab.judge import FineTuned
+from graphcollab.local import Fit
+from graphcollab.method import Method
+from graphcollab.testing import Scene
+
+NAMES = ("Cleveland", "Budapest", "Zurich")
+QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
+FRESH = """
+import sys, json, torch
+sys.path.insert(0, sys.argv[3])
+from graphcollab import load
+models = load(sys.argv[1])
+inputs = torch.tensor(json.loads(sys.argv[2]))
+told = {n: [models.predict(n, inputs).tolist(), models.outputs(n, inputs).tolist()] for n in models.names}
+print(json.dumps({"told": told, "edges": models.graph().named_edges()}))
+"""
+
+
+def tasks(dtype=torch.float32, targets=None, **settings):
+    x = torch.linspace(-1, 1, 3 * 10 * 4).sin().mul(7).cos().view(3, 10, 4).to(dtype)
+    y = (x.sum(2) > 0).long() if targets is None else targets(x)
+    return Tasks.from_samples([*zip(x, y, strict=True)], names=NAMES, **settings)
+
+
+def train(model=None, method=None, of=None, **settings):
+    model = build_model("mlp", (4,), 2, hidden=5) if model is None else model
+    return run(method or local(**QUICK), tasks() if of is None else of, model, rounds=2, **settings)
+
+
+INPUTS = torch.tensor([[0.1, -2.0, 3.0, 0.5], [1.0, 1.0, -1.0, 0.0], [-3.0, 0.2, 0.0, 0.1]])
+
+
+def told_elsewhere(folder, path=""):
+    """What a fresh process finds, which has neither data nor this file."""
+    package = str(Path(graphcollab.__file__).parents[1])
+    out = subprocess.run(
+        [sys.executable, "-c", FRESH, str(folder), json.dumps(INPUTS.tolist()), str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": package, "OMP_NUM_THREADS": "1"},
+    )
+    return json.loads(out.stdout)
+
+
+def test_another_process_predicts_the_same(tmp_path):
+    result = train(method=fedavg(**QUICK))
+    assert result.save(tmp_path / "models") == tmp_path / "models"
+    found = told_elsewhere(tmp_path / "models")
+    assert list(found["told"]) == [*NAMES]
+    for name in NAMES:
+        with torch.no_grad():
+            outputs = result.model(name)(INPUTS)
+        assert found["told"][name] == [outputs.argmax(1).tolist(), outputs.tolist()]
+    graph = result.graph()
+    assert found["edges"] == [
+        [NAMES[j], NAMES[i], w] for j, i, w in zip(*graph.edge_index.tolist(), graph.edge_weight.tolist(), strict=True)
+    ]
+
+
+def test_a_class_of_ones_own_in_another_process(tmp_path, monkeypatch):
+    (tmp_path / "mynet.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, width, act):\n"
+        "        super().__init__()\n"
+        "        self.body, self.head, self.norm = nn.Linear(4, width), nn.Linear(width, 2), nn.BatchNorm1d(width)\n"
+        "    def forward(self, x):\n"
+        "        return self.head(self.norm(self.body(x)).tanh())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from mynet import Net
+
+    result = train(Net(3, nn.ReLU()))
+    result.save(tmp_path / "models")
+    found = told_elsewhere(tmp_path / "models", tmp_path)
+    for name in NAMES:
+        assert found["told"][name][1] == result.model(name)(INPUTS).tolist()
+    assert result.model(0).norm.num_batches_tracked.dtype == torch.int64
+    assert load(tmp_path / "models").model(0).norm.num_batches_tracked > 0  # running statistics are each node's own
+    monkeypatch.setitem(sys.modules, "mynet", types.ModuleType("mynet"))
+    with pytest.raises(ImportError, match=r"class of the model Net cannot be imported \(mynet has no class Net\)"):
+        load(tmp_path / "models")
+    assert load(tmp_path / "models", model=Net(3, None)).predict(0, INPUTS).shape == (3,)
+
+
+def test_models_and_graph(tmp_path):
+    result = train()
+    models = load(result.save(tmp_path))
+    assert models.names == NAMES
+    module = models.model("Zurich")
+    assert not module.training
+    assert type(module) is type(result.model(2))
+    assert all(map(torch.equal, module.state_dict().values(), result.model(2).state_dict().values()))
+    with torch.no_grad():
+        module.head.bias.fill_(7)  # a copy
+    assert torch.equal(models.model(2).head.bias, result.model(2).head.bias)
+    assert models.graph().name == list(NAMES)
+    assert models.graph().num_nodes == 3
+    assert models.about["method"] == repr(result.method)
+    assert models.about["rounds"] == 2
+    assert models.about["values"]["val_metric"] == result.history.final("val_metric").tolist()
+    with pytest.raises(KeyError, match=r"there is no site 'Zürich'; did you mean 'Zurich'\?"):
+        models.predict("Zürich", INPUTS)
+
+
+def test_what_is_saved_is_what_nodes_are_judged_by(tmp_path):
+    result = train(method=ditto(**QUICK))
+    models = load(result.save(tmp_path))
+    personal = result.method.models(result.data, result.env).tensors[0]
+    assert not torch.equal(personal, result.data.x.tensors[0])
+    assert torch.equal(torch.cat([p.flatten() for p in models.model(1).parameters()]), personal[1])
+
+
+def test_several_architectures_and_number_types(tmp_path):
+    scene = Scene.small(shared_head=True)
+    result = run(local(**QUICK), scene.tasks, scene.modules, rounds=1, architecture=scene.architecture)
+    models = load(result.save(tmp_path))
+    inputs = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 4)
+    for k, name in enumerate(scene.tasks.names):
+        assert torch.equal(models.outputs(name, inputs), result.model(k)(inputs).detach())
+        assert models.outputs(name, inputs.float()).dtype == torch.float64  # samples become what they were in training
+    assert len(models.model(0).backbone) != len(models.model(1).backbone)
+
+
+class Tables(nn.Module):
+    """Has a constant table, a mask with infinite entries, and a frozen layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.frozen, self.head = nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 2)
+        self.register_buffer("order", torch.tensor([3, 1, 0, 2]))
+        self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+
+    def forward(self, inputs):
+        return self.head(self.frozen(inputs)[:, self.order]) + self.mask.clamp(min=-1)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_buffers_and_frozen_layers(tmp_path, given):
+    result = train(Tables())
+    models = load(result.save(tmp_path), model=Tables if given else None)
+    for k in range(3):
+        assert torch.equal(models.outputs(k, INPUTS), result.model(k)(INPUTS).detach())
+    assert models.model(0).order.tolist() == [3, 1, 0, 2]
+
+
+def test_reading_outputs():
+    from graphcollab.train.answers import Answers
+
+    logits = torch.tensor([[0.0, torch.log(torch.tensor(3.0))], [2.0, 0.0]])
+    two = Answers.of("cross_entropy", torch.tensor([0, 1]), logits, ("ill", "well"))
+    assert two.predict(logits).tolist() == ["well", "ill"]
+    np.testing.assert_allclose(two.probabilities(logits)[0], [0.25, 0.75], rtol=1e-6)
+    one = Answers.of(nn.BCEWithLogitsLoss(), torch.tensor([0.0, 1.0]), logits[:, 1:], ())
+    assert one.predict(logits[:, 1:]).tolist() == [1, 0]
+    np.testing.assert_allclose(one.probabilities(logits[:, 1:]), [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
+    several = Answers.of("bce", torch.ones(2, 2), logits, ())
+    assert several.predict(logits).tolist() == [[0, 1], [1, 0]]
+    assert several.probabilities(logits).shape == (2, 2)
+    own = Answers.of(lambda o, t: 0, torch.tensor([0, 1]), logits, ())
+    assert own.predict(logits).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="a loss of your own"):
+        own.probabilities(logits)
+
+
+def test_regression(tmp_path):
+    result = train(nn.Linear(4, 1), of=tasks(targets=lambda x: x.sum(2), loss="mse", metric="mse"))
+    models = load(result.save(tmp_path))
+    np.testing.assert_array_equal(models.predict(1, INPUTS), result.model(1)(INPUTS)[:, 0].detach().numpy())
+    with pytest.raises(ValueError, match="regression has no classes"):
+        models.predict_proba(1, INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("samples", "error", "says"),
+    [
+        (INPUTS[:, :3], ValueError, r"expected samples of shape \[n, 4\], got \[3, 3\]"),
+        (INPUTS[0], ValueError, r"got \[4\]; for one sample give sample\[None\]"),
+        (INPUTS.index_fill(0, torch.tensor(1), torch.nan), ValueError, "sample 1 has a number that is not finite"),
+        ({"age": [1]}, TypeError, r"expected an array of shape \[n, 4\], got a dict: .* no preparation"),
+        ([["a"] * 4], TypeError, "expected an array of numbers"),
+    ],
+)
+def test_samples_that_do_not_fit(tmp_path, samples, error, says):
+    models = load(train().save(tmp_path))
+    with pytest.raises(error, match=says):
+        models.predict("Zurich", samples)
+
+
+def test_samples_stay_as_they_are(tmp_path):
+    models = load(train(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))).save(tmp_path))
+    inputs = INPUTS.clone()
+    assert models.predict(0, inputs.numpy()).shape == models.predict(0, inputs.tolist()).shape == (3,)
+    models.predict(0, inputs)
+    assert torch.equal(inputs, INPUTS)
+
+
+def test_an_architecture_that_cannot_be_saved(tmp_path):
+    class Inside(nn.Linear):
+        pass
+
+    result = train(Inside(4, 2))
+    with pytest.warns(UserWarning, match=r"but not their architecture Inside: .* inside a function.*Give it when"):
+        result.save(tmp_path)
+    with pytest.raises(ValueError, match=r"Inside was not saved, because .*: give it, graphcollab.load\('.*', model="):
+        load(tmp_path)
+    models = load(tmp_path, model=lambda: Inside(4, 2))
+    assert torch.equal(models.outputs(2, INPUTS), result.model(2)(INPUTS).detach())
+    with pytest.raises(ValueError, match=r"for 'weight' it has shape \[2, 5\], and saved was shape \[2, 4\]"):
+        load(tmp_path, model=nn.Linear(5, 2))
+    with pytest.raises(ValueError, match="for 'bias' it has none"):
+        load(tmp_path, model=nn.Linear(4, 2, bias=False))
+    with pytest.raises(ValueError, match="models of 1 architectures, and 2 were given"):
+        load(tmp_path, model=[Inside(4, 2), Inside(4, 2)])
+
+
+class Forgetful(nn.Linear):
+    """Keeps something that copies have and its state has not."""
+
+    scale = 1.0
+
+    def __deepcopy__(self, memo):
+        copied = type(self)(4, 2)
+        copied.load_state_dict(self.state_dict())
+        copied.scale = self.scale
+        return copied
+
+    def __getstate__(self):
+        return {name: value for name, value in vars(self).items() if name != "scale"}
+
+    def forward(self, inputs):
+        return super().forward(inputs) * self.scale
+
+
+def test_a_module_that_would_come_back_as_another_one(tmp_path):
+    module = Forgetful(4, 2)
+    module.scale = 2.0
+    with pytest.warns(UserWarning, match="built again it returns something else"):
+        train(module).save(tmp_path)
+
+
+def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
+    import pickle
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("no pickle")
+
+    of = replace(tasks(), names=NAMES)
+    of.pools["train"].inputs[3, 2] = 1234.5
+    result = train(of=of)
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    load(result.save(tmp_path))
+    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"1234.5" not in content
+    assert np.float32(1234.5).tobytes() not in content
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A stand-in for a preparation of tables."""
+
+    columns: tuple[str, ...]
+    classes: tuple[str, ...] = ("ill", "well")
+
+    def apply(self, frame):
+        return torch.tensor([frame[name] for name in self.columns], dtype=torch.float32).T
+
+    def to_json(self):
+        return {"columns": list(self.columns)}
+
+    @classmethod
+    def from_json(cls, stored):
+        return cls(tuple(stored["columns"]))
+
+
+def test_a_preparation_goes_along(tmp_path, monkeypatch):
+    stand_in = types.ModuleType("graphcollab.tasks.preparation")
+    stand_in.Preparation = Columns
+    monkeypatch.setitem(sys.modules, "graphcollab.tasks.preparation", stand_in)
+    result = train()
+    object.__setattr__(result.tasks, "preparation", Columns(("a", "b", "c", "d")))
+    models = load(result.save(tmp_path))
+    frame = dict(zip("dcba", INPUTS.T.flip(0).tolist(), strict=True))
+    expected = np.array(["ill", "well"])[result.model("Budapest")(INPUTS).argmax(1).numpy()]
+    assert models.predict("Budapest", frame).tolist() == expected.tolist()
+    assert models.classes == ("ill", "well")
+
+
+def test_methods_with_another_judge(tmp_path):
+    method = Method("tuned", Fit(epochs=1), judge=FineTuned(Fit(epochs=1)))
+    result = train(method=method)
+    models = load(result.save(tmp_path))
+    assert torch.equal(models.outputs(0, INPUTS), result.model(0)(INPUTS).detach())
