@@ -1,8 +1,8 @@
 """graphcollab: collaborative learning of personalised models and of the graph that says who listens to whom."""
 
 from graphcollab._version import __version__ as __version__
-from graphcollab.benefit import benefit
 from graphcollab.datasets import load_dataset
+from graphcollab.gains import benefit
 from graphcollab.method import Method
 from graphcollab.methods import *  # noqa: F403 - the methods list themselves
 from graphcollab.methods import __all__ as _methods

@@ -28,7 +28,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("method",),
     ("phases",),
     ("methods", "train"),
-    ("benefit",),
+    ("gains",),
     ("distributed", "report", "testing"),
     ("cli", "__main__"),
 )

@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from graphcollab.benefit import Benefit, Gain
+from graphcollab.gains import Benefit, Gain
 from graphcollab.report._figure import COLOURS, TEXT, new_figure, quiet, tidy
 from graphcollab.report._text import MISSING, number, shown, text_table
 
@@ -38,7 +38,7 @@ def benefit_answer(benefit: Benefit) -> str:
     """Answer in words: does collaborating help, whom, by whom and by how much, and what could have been detected.
 
     Args:
-        benefit: What `graphcollab.benefit.benefit` found.
+        benefit: What `graphcollab.benefit` found.
     """
     scale, digits, _ = _scale(benefit)
     lines = [
@@ -75,7 +75,7 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     missed most in the group of all. A star marks a gain or loss there is evidence of, all comparisons considered.
 
     Args:
-        benefit: What `graphcollab.benefit.benefit` found.
+        benefit: What `graphcollab.benefit` found.
     """
     scale, digits, unit = _scale(benefit)
     unit = unit if benefit.relative else ""
@@ -108,7 +108,7 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     that were not tried stay white.
 
     Args:
-        benefit: What `graphcollab.benefit.benefit` found.
+        benefit: What `graphcollab.benefit` found.
     """
     scale, _, unit = _scale(benefit)
     count, arms = len(benefit.names), benefit.arms

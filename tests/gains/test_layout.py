@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.benefit.layout import Layout
+from graphcollab.gains.layout import Layout
 
 
 def groups(layout):

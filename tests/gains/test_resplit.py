@@ -5,7 +5,8 @@ from itertools import chain
 import torch
 
 from graphcollab import Tasks
-from graphcollab.benefit import resplit
+from graphcollab.gains import resplit
+from graphcollab.gains.resplit import limit_tests
 
 
 def samples(tasks, node):
@@ -41,3 +42,19 @@ def test_splits_differ_by_seed_and_have_some_of_every_class():
 def test_shares_can_be_given():
     dealt = resplit(tasks(), test=0.5, val=0.4)
     assert [dealt.sizes(name).tolist() for name in ("train", "val", "test")] == [[8, 10], [5, 7], [12, 18]]
+
+
+def test_test_samples_are_half_as_many_as_training_samples():
+    """8 of 12 training samples and 9 of 20, rounded up, some of every class, and others on another split."""
+    dealt = resplit(tasks(), test=0.5, val=0.2, seed=3)
+    assert [dealt.sizes(name).tolist() for name in ("train", "test")] == [[10, 14], [12, 18]]
+    few = [limit_tests(dealt, seed) for seed in (1, 2, 1)]
+    assert few[0].sizes("test").tolist() == [5, 7]
+    for node in (0, 1):
+        now, before = samples(few[0], node), samples(dealt, node)
+        assert set(now["test"]) < set(before["test"])
+        assert (now["train"], now["val"]) == (before["train"], before["val"])
+        assert samples(few[2], node) == now != samples(few[1], node)
+        kept = few[0].splits["test"].of(node)
+        assert set(few[0].pools["all"].targets[kept].tolist()) == {0, 1}
+    assert limit_tests(few[0], 1).sizes("test").tolist() == [5, 7]

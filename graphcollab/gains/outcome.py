@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.benefit.inference import Differences, corrected_differences, holm
 from graphcollab.files import write_whole
+from graphcollab.gains.inference import Differences, corrected_differences, holm
 from graphcollab.settings import look_up
 
 __all__ = ["Benefit", "Gain"]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.benefit.layout import Layout
 from graphcollab.checks import own_filter
 from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.gains.layout import Layout
 from graphcollab.method import Method, last_graph
 from graphcollab.methods import fedavg
 from graphcollab.metrics import as_metric, score_rows

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from graphcollab import Tasks
-from graphcollab.benefit import benefit
+from graphcollab.gains import benefit
 
 QUICK = {"methods": {}, "rounds": 10, "lrs": (0.1,), "evaluations": 5}
 

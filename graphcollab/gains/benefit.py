@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from graphcollab.benefit.arms import Runs, arm_of, averaging, learned_weights, nodes_of, runs_of
-from graphcollab.benefit.constant import constants
-from graphcollab.benefit.layout import LIMIT, Layout
-from graphcollab.benefit.outcome import Benefit
-from graphcollab.benefit.resplit import resplit
+from graphcollab.gains.arms import Runs, arm_of, averaging, learned_weights, nodes_of, runs_of
+from graphcollab.gains.constant import constants
+from graphcollab.gains.layout import LIMIT, Layout
+from graphcollab.gains.outcome import Benefit
+from graphcollab.gains.resplit import limit_tests, resplit
 from graphcollab.method import Method
 from graphcollab.methods import meta_l2c
 from graphcollab.metrics import as_metric
@@ -56,7 +56,8 @@ def benefit(
     all sites. All of that takes the same local steps; alone, together, pairs and all but one are one run, side by side.
     Step sizes, and after how many rounds to stop, are chosen by the validation loss, on every split and for each of
     these ways by itself, local training as well; where no model does better than a constant, such as the mean of the
-    targets, that is what counts. Test samples play no part in that.
+    targets, that is what counts. Test samples play no part in that. On each split a site's models are tested on at most
+    half as many samples as they were trained on (`limit_tests`).
 
     What follows is judged by the differences to training alone on the same split, corrected for samples that splits
     share and for the many comparisons (`Benefit`). It is an experiment on one machine, which sees all data: do it with
@@ -99,6 +100,7 @@ def benefit(
     deal = tasks if callable(tasks) else lambda number: resplit(tasks, number)
     dealt = [deal(seed + r) for r in range(repeats)]
     layout = _lay_out(dealt, limit, seed)
+    dealt = [limit_tests(split, seed + r) for r, split in enumerate(dealt)]
     every = max(1, rounds // evaluations)
     settings = {"rounds": rounds, "evaluate_every": every, **settings}
     weights: dict[str, list[Tensor]] = {}

@@ -12,9 +12,10 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.settings import Real, Seed, checked
 from graphcollab.tasks import Pool, Split, Tasks
 
-__all__ = ["resplit"]
+__all__ = ["MOST", "limit_tests", "resplit"]
 
-_SPLIT_STREAM = 133
+_SPLIT_STREAM, _TEST_STREAM = 173, 174
+MOST = 0.5  # test samples for every training sample
 Part = Annotated[float, Real(above=0, below=1)]
 
 
@@ -56,3 +57,22 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
     held = dealt.splits["val"]
     dealt = dealt.hold_out(val, keyed_seed(_SPLIT_STREAM, seed, 1) % 2**63)
     return replace(dealt, splits={**dealt.splits, "test": held})
+
+
+def limit_tests(tasks: Tasks, seed: int) -> Tasks:
+    """Leave every site at most half as many test samples as it has training samples, some of every class.
+
+    Gains are judged by how they differ between splits, which share their samples, and the correction for that grows
+    with test samples by training samples: with many of them it would be far too careful. Every split takes others.
+    """
+    sizes, wanted = tasks.sizes("test"), (MOST * tasks.sizes("train")).ceil().long()
+    test = tasks.splits["test"]
+    lists = []
+    for node in range(tasks.num_nodes):
+        mine, some = test.of(node), int(wanted[node])
+        if some < int(sizes[node]):
+            only = replace(tasks.select([node]), splits={"train": Split.from_lists(test.pool, [mine])})
+            fraction = (some + 0.25) / len(mine)  # rounds to just as many
+            mine = only.hold_out(fraction, keyed_seed(_TEST_STREAM, seed, node) % 2**63).splits["val"].of(0)
+        lists.append(mine)
+    return replace(tasks, splits={**tasks.splits, "test": Split.from_lists(test.pool, lists)})

@@ -12,7 +12,7 @@ from graphcollab.keyed import keyed_order
 __all__ = ["LIMIT", "Layout"]
 
 LIMIT = 30  # sites up to which all pairs are tried
-_PAIR_STREAM = 131
+_PAIR_STREAM, _LEFT_STREAM = 171, 172
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Layout:
         """
         nodes = torch.arange(count)
         pairs = _pairs(count, limit, seed)
-        left = nodes if count <= limit else keyed_order(seed, _PAIR_STREAM + 1, nodes)[:limit].sort().values
+        left = nodes if count <= limit else keyed_order(seed, _LEFT_STREAM, nodes)[:limit].sort().values
         left = left if count > 2 else left[:0]  # without one of two the other is alone
         others = (nodes != left[:, None]).nonzero()[:, 1]  # [|left| (K - 1)]
         site = torch.cat([nodes, nodes, pairs.flatten(), others])
