@@ -14,11 +14,12 @@ from graphcollab.phases import Phases
 from graphcollab.settings import Seed, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.comparison import COLUMNS, Comparison, Trial
+from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import OtherRunError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saver import FolderInUseError
-from graphcollab.train.start import Graph, Model
+from graphcollab.train.start import Model
 
 __all__ = ["compare"]
 
