@@ -17,7 +17,7 @@ from torch_geometric.utils import cumsum
 
 from graphcollab.tasks.samples import Split, hold_out, not_finite
 
-__all__ = ["SAMPLES", "Sites", "divide", "find_sites", "in_order", "name_ids"]
+__all__ = ["SAMPLES", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
 
 SAMPLES = "samples"
 """The name of the pool that holds all rows."""
@@ -34,16 +34,19 @@ class Sites:
         node_id: Identities that follow from the names alone, [K].
         rows: Every node's rows in the order of the table.
         owner: The node of every row, [N].
+        first: The first row of every node, where rows are counted node by node.
     """
 
     names: tuple[str, ...]
     node_id: Tensor
     rows: Split
     owner: Tensor
+    first: tuple[int, ...] | None = None
 
     def at(self, row: int) -> str:
         """Say which row of which site is meant."""
-        return f"row {row} (site {self.names[int(self.owner[row])]!r})"
+        site = int(self.owner[row])
+        return f"row {row if self.first is None else row - self.first[site]} (site {self.names[site]!r})"
 
     def refuse_not_finite(self, what: str, values: Tensor, hint: str) -> None:
         """Raise a ValueError that names the first row with NaN or infinity, if there is one."""
@@ -91,24 +94,37 @@ def find_sites(node: Any) -> Sites:
     return Sites(names, name_ids(names), rows, owner)
 
 
-def divide(
-    sites: Sites, words: Any, val_fraction: float, test_fraction: float, seed: int, labels: Tensor | None
-) -> dict[str, Split]:
-    """Divide every node's rows into training, validation and test rows: by a word per row, or at random.
+@dataclass(frozen=True)
+class Draw:
+    """How every node's rows are divided into training, validation and test rows.
 
-    ``labels`` [N] are the classes of rows, some of each of which are held out where there are several.
+    Args:
+        words: ``"train"``, ``"val"`` or ``"test"`` for every row, [N].
+        val_fraction: Share of training rows to draw for validation, where no words say which.
+        test_fraction: Share of all rows to draw for testing, where there are no words.
+        stratify: Whether some rows of every class are drawn.
+        seed: Seed of the draws.
     """
-    splits = {"train": sites.rows}
-    draws = {"test": test_fraction, "val": val_fraction}
-    if words is not None:
-        splits = _by_word(sites, words)
-        draws = {} if "val" in splits else {"val": val_fraction}
-    _check_sizes(sites, splits["train"], [name for name, fraction in draws.items() if fraction])
-    for name, fraction in draws.items():
-        if fraction:
-            kinds = None if labels is None else labels[splits["train"].index]
-            splits["train"], splits[name] = hold_out(splits["train"], sites.node_id, fraction, seed, kinds, name)
-    return splits
+
+    words: Any
+    val_fraction: float
+    test_fraction: float
+    stratify: bool
+    seed: int
+
+    def divide(self, sites: Sites, labels: Tensor | None) -> dict[str, Split]:
+        """Divide every node's rows, given the classes of all rows, [N], if they have such."""
+        splits = {"train": sites.rows}
+        draws = {"test": self.test_fraction, "val": self.val_fraction}
+        if self.words is not None:
+            splits = _by_word(sites, self.words)
+            draws = {} if "val" in splits else {"val": self.val_fraction}
+        draws = {name: fraction for name, fraction in draws.items() if fraction}
+        _check_sizes(sites, splits["train"], list(draws))
+        for name, fraction in draws.items():
+            kinds = labels[splits["train"].index] if labels is not None and self.stratify else None
+            splits["train"], splits[name] = hold_out(splits["train"], sites.node_id, fraction, self.seed, kinds, name)
+        return splits
 
 
 def _column(node: Any) -> np.ndarray:
@@ -122,6 +138,10 @@ def _column(node: Any) -> np.ndarray:
         raise ValueError(f"node must be a column with a name for each row, [N], got an array {list(column.shape)}")
     if column.dtype.kind == "O":
         column = _unwrapped(column)
+    if column.dtype.kind == "f" and bool((column == np.round(column)).all()):
+        return column.astype(np.int64)
+    if column.dtype.kind == "f" and bool(np.isnan(column).any()):
+        raise ValueError(f"row {int(np.isnan(column).argmax())} has no name of its node: name it or drop the row")
     if column.dtype.kind not in "iuUT":
         raise ValueError(f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}")
     if column.dtype.kind in "UT" and bool((column == "").any()):

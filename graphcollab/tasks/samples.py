@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from torch_geometric.utils import cumsum, lexsort
 
 from graphcollab.keyed import keyed_bits
 
-__all__ = ["Pool", "Schedule", "Split", "hold_out", "local_steps", "make_schedule", "not_finite"]
+__all__ = ["Pool", "Schedule", "Split", "check_splits", "hold_out", "local_steps", "make_schedule", "not_finite"]
 
 _SPLIT_STREAM, _BATCH_STREAM, _TEST_SPLIT_STREAM = 101, 104, 109
 
@@ -104,6 +104,22 @@ class Split:
         ptr = cumsum(sizes)
         first = torch.repeat_interleave(self.ptr[nodes] - ptr[:-1], sizes)
         return Split(self.pool, self.index[first + torch.arange(len(first))], ptr)
+
+
+def check_splits(splits: Mapping[str, Split], pools: Mapping[str, Pool]) -> None:
+    """Check that splits are for as many nodes as the training split, and that their samples are there."""
+    count = splits["train"].num_nodes
+    for name, split in splits.items():
+        if split.num_nodes != count:
+            raise ValueError(f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}")
+        if split.pool not in pools:
+            raise ValueError(f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(pools)}")
+        size = len(pools[split.pool])
+        if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
+            raise ValueError(
+                f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
+                f"its pool {split.pool!r} holds 0 to {size - 1}"
+            )
 
 
 def hold_out(

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
 
 from graphcollab.naming import Node, find_nodes
-from graphcollab.settings import Real, Seed, SettingError, check_setting, check_settings, checked
-from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors
-from graphcollab.tasks._sites import SAMPLES, divide, find_sites
-from graphcollab.tasks.samples import Pool, Split, hold_out
+from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
+from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
+from graphcollab.tasks._pairs import class_labels
+from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.samples import Pool, Split, check_splits, hold_out
 
 __all__ = ["TaskFields", "Tasks"]
 
-Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
-AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
-AnyMetric: TypeAlias = (
-    Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"] | Callable[..., Any]
-)
-Part: TypeAlias = Annotated[float, Real(least=0, below=1)]
-
-
-class TaskFields(TypedDict, total=False):
-    """What every builder takes besides its own arguments, see `Tasks`."""
-
-    names: Names | None
-    loss: AnyLoss
-    metric: AnyMetric
-    node_id: Tensor | None
-
 
 @dataclass(frozen=True)
-class Tasks:
+class Tasks(Builders):
     """What the nodes own: samples by index, split into training, validation and test, and how they are judged.
 
     Args:
@@ -49,6 +34,7 @@ class Tasks:
             samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
+        preparation: What turned the rows of a table into the samples, where that is what they were.
 
     Raises:
         ValueError: If a node has no training samples, an index is outside its pool, names are not one per node, two
@@ -68,6 +54,7 @@ class Tasks:
     metric: AnyMetric = "accuracy"
     node_id: Tensor | None = field(default=None, repr=False)
     cluster: Tensor | None = field(default=None, repr=False)
+    preparation: Preparation | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         given = () if self.names is None else check_setting("names", Names, self.names)
@@ -99,112 +86,10 @@ class Tasks:
             raise ValueError(f"two nodes have the name {twice!r}: names tell nodes apart and must differ")
         if len(self.ids.unique()) != count:
             raise ValueError("two nodes have the same node_id: it is a node's identity and must be unique")
-        for name, split in self.splits.items():
-            if split.num_nodes != count:
-                raise ValueError(f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}")
-            if split.pool not in self.pools:
-                raise ValueError(f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(self.pools)}")
-            size = len(self.pools[split.pool])
-            if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
-                raise ValueError(
-                    f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
-                    f"its pool {split.pool!r} holds 0 to {size - 1}"
-                )
+        check_splits(self.splits, self.pools)
         empty = (self.sizes("train") == 0).nonzero().flatten().tolist()
         if empty:
             raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
-
-    @classmethod
-    @checked
-    def from_samples(
-        cls,
-        train: Every,
-        val: Every | None = None,
-        test: Every | None = None,
-        *,
-        val_fraction: Part = 0.2,
-        seed: Seed = 0,
-        stratify: bool = True,
-        cluster: Tensor | None = None,
-        **kwargs: Unpack[TaskFields],
-    ) -> Tasks:
-        """Build tasks from every node's own arrays or datasets.
-
-        Args:
-            train: One pair (inputs, targets) or torch ``Dataset`` per node. In a dict by name the order does not
-                matter: nodes are sorted by name, and what is random about a node follows from its name. In a list
-                it follows from the node's place, also where nodes have ``names``.
-            val: Validation samples per node, given like ``train``. Default: ``val_fraction`` of the training samples,
-                drawn at random.
-            test: Test samples per node, if there are any.
-            val_fraction: Share of training samples set aside for validation when ``val`` is not given.
-            seed: Seed of that draw.
-            stratify: Whether it holds out some of every class; see `hold_out`.
-            cluster: True cluster of every node where it is known, [K], in the order of ``train``.
-            kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
-        """
-        pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
-        tasks = cls(pools, splits, **about)
-        return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
-
-    @classmethod
-    @checked
-    def from_arrays(
-        cls,
-        inputs: Any,
-        targets: Any,
-        node: Any,
-        *,
-        split: Any = None,
-        val_fraction: Part = 0.2,
-        test_fraction: Part = 0.2,
-        stratify: bool = True,
-        seed: Seed = 0,
-        loss: AnyLoss = "cross_entropy",
-        metric: AnyMetric = "accuracy",
-    ) -> Tasks:
-        """Build tasks from flat arrays, with a column that says whose row it is.
-
-        Nodes are sorted by name, and what is random about a node follows from its name. So neither the order of nodes
-        nor how their rows are interleaved matters, only the order of a node's own rows. Arrays of float32 and int64 are
-        not copied.
-
-        Args:
-            inputs: Samples of all nodes, [N, ...].
-            targets: Class labels from 0, [N], or real values, [N] or [N, D].
-            node: The name of every row's node, [N]: strings or whole numbers.
-            split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
-            val_fraction: Share of a node's training rows set aside for validation, where ``split`` names none.
-            test_fraction: Share of a node's rows set aside for testing, where ``split`` is not given.
-            stratify: Whether some rows of every class are set aside; see `hold_out`.
-            seed: Seed of the draws.
-            loss: See `Tasks`.
-            metric: See `Tasks`.
-
-        Raises:
-            ValueError: If the lengths differ, a row has no name, another split or a value that is not finite, or a
-                node has too few rows. The message names row and site.
-
-        Example:
-            >>> x, y = torch.randn(20, 3), torch.arange(20) % 2
-            >>> tasks = Tasks.from_arrays(x, y, ["south"] * 12 + ["north"] * 8)
-            >>> tasks.names, tasks.sizes("train").tolist(), tasks.sizes("test").tolist()
-            (('north', 'south'), [5, 8], [2, 2])
-        """
-        x, y = to_tensors(inputs, targets)
-        sites = find_sites(node)
-        rows = len(sites.owner)
-        if not len(x) == len(y) == rows:
-            raise ValueError(
-                f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row"
-            )
-        sites.refuse_not_finite(
-            "inputs", x, "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
-        )
-        sites.refuse_not_finite("targets", y, "drop rows without a target")
-        labels = class_labels(y.cpu()) if stratify else None
-        splits = divide(sites, split, val_fraction, test_fraction, seed, labels)
-        return cls({SAMPLES: Pool(x, y)}, splits, sites.names, loss, metric, sites.node_id)
 
     @property
     def ids(self) -> Tensor:

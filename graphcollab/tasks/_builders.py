@@ -1,0 +1,195 @@
+"""Ways to make `Tasks`: of every node's samples, of flat arrays, and of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack, cast
+
+from torch import Tensor
+
+from graphcollab.settings import Fraction, Real, Seed, checked
+from graphcollab.tasks._frames import Fit, tasks_of_table
+from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors
+from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
+from graphcollab.tasks.samples import Pool
+
+__all__ = ["AnyLoss", "AnyMetric", "Builders", "Names", "Part", "TaskFields"]
+
+Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
+AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
+AnyMetric: TypeAlias = (
+    Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"] | Callable[..., Any]
+)
+Strings: TypeAlias = Annotated[Sequence[str], "a list of names of columns"]
+Part: TypeAlias = Annotated[float, Real(least=0, below=1)]
+
+
+class TaskFields(TypedDict, total=False):
+    """What every builder takes besides its own arguments, see `Tasks`."""
+
+    names: Names | None
+    loss: AnyLoss
+    metric: AnyMetric
+    node_id: Tensor | None
+
+
+class Builders:
+    """What `Tasks` inherits its ways to be made from."""
+
+    @classmethod
+    @checked
+    def from_samples(
+        cls,
+        train: Every,
+        val: Every | None = None,
+        test: Every | None = None,
+        *,
+        val_fraction: Part = 0.2,
+        seed: Seed = 0,
+        stratify: bool = True,
+        cluster: Tensor | None = None,
+        **kwargs: Unpack[TaskFields],
+    ) -> Self:
+        """Build tasks from every node's own arrays or datasets.
+
+        Args:
+            train: One pair (inputs, targets) or torch ``Dataset`` per node. In a dict by name the order does not
+                matter: nodes are sorted by name, and what is random about a node follows from its name. In a list
+                it follows from the node's place, also where nodes have ``names``.
+            val: Validation samples per node, given like ``train``. Default: ``val_fraction`` of the training samples,
+                drawn at random.
+            test: Test samples per node, if there are any.
+            val_fraction: Share of training samples set aside for validation when ``val`` is not given.
+            seed: Seed of that draw.
+            stratify: Whether it holds out some of every class; see `hold_out`.
+            cluster: True cluster of every node where it is known, [K], in the order of ``train``.
+            kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
+        """
+        pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
+        tasks = cast(Any, cls)(pools, splits, **about)
+        return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
+
+    @classmethod
+    @checked
+    def from_arrays(
+        cls,
+        inputs: Any,
+        targets: Any,
+        node: Any,
+        *,
+        split: Any = None,
+        val_fraction: Part = 0.2,
+        test_fraction: Part = 0.2,
+        stratify: bool = True,
+        seed: Seed = 0,
+        loss: AnyLoss = "cross_entropy",
+        metric: AnyMetric = "accuracy",
+    ) -> Self:
+        """Build tasks from flat arrays, with a column that says whose row it is.
+
+        Nodes are sorted by name, and what is random about a node follows from its name. So neither the order of nodes
+        nor how their rows are interleaved matters, only the order of a node's own rows. Arrays of float32 and int64 are
+        not copied.
+
+        Args:
+            inputs: Samples of all nodes, [N, ...].
+            targets: Class labels from 0, [N], or real values, [N] or [N, D].
+            node: The name of every row's node, [N]: strings or whole numbers.
+            split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
+            val_fraction: Share of a node's training rows set aside for validation, where ``split`` names none.
+            test_fraction: Share of a node's rows set aside for testing, where ``split`` is not given.
+            stratify: Whether some rows of every class are set aside; see `hold_out`.
+            seed: Seed of the draws.
+            loss: See `Tasks`.
+            metric: See `Tasks`.
+
+        Raises:
+            ValueError: If the lengths differ, a row has no name, another split or a value that is not finite, or a
+                node has too few rows. The message names row and site.
+
+        Example:
+            >>> import numpy as np
+            >>> from graphcollab import Tasks
+            >>> x, y = np.zeros((20, 3)), [0, 1] * 10
+            >>> tasks = Tasks.from_arrays(x, y, ["south"] * 12 + ["north"] * 8)
+            >>> tasks.names, tasks.sizes("train").tolist(), tasks.sizes("test").tolist()
+            (('north', 'south'), [5, 8], [2, 2])
+        """
+        x, y = to_tensors(inputs, targets)
+        sites = find_sites(node)
+        rows = len(sites.owner)
+        if not len(x) == len(y) == rows:
+            raise ValueError(
+                f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row"
+            )
+        sites.refuse_not_finite(
+            "inputs", x, "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
+        )
+        sites.refuse_not_finite("targets", y, "drop rows without a target")
+        splits = Draw(split, val_fraction, test_fraction, stratify, seed).divide(sites, class_labels(y.cpu()))
+        return cast(Any, cls)({SAMPLES: Pool(x, y)}, splits, sites.names, loss, metric, sites.node_id)
+
+    @classmethod
+    @checked
+    def from_frame(
+        cls,
+        frame: Any,
+        node: str = "site",
+        target: str = "y",
+        *,
+        columns: Strings | None = None,
+        categorical: Strings = (),
+        pooled: Literal["sums", "per_site"] = "sums",
+        indicator_above: Fraction = 0.0,
+        standardise_target: bool = False,
+        split: Any = None,
+        val_fraction: Part = 0.2,
+        test_fraction: Part = 0.2,
+        stratify: bool = True,
+        seed: Seed = 0,
+        loss: AnyLoss | None = None,
+        metric: AnyMetric | None = None,
+    ) -> Self:
+        """Build tasks from a table with a column that says whose row it is.
+
+        Numbers are standardised, missing ones become the mean, and text is encoded one-hot. This is fitted on training
+        rows only, and no row leaves its site: `preparation` says how, and what sites share. Nodes are known by name,
+        as in `from_arrays`.
+
+        Args:
+            frame: A frame of pandas or polars, a dict of columns, the path of a CSV or Parquet file, or a dict
+                {site: any of these}.
+            node: The column with the names of sites. In a dict by site it may be there or not.
+            target: The column to predict. Text and whole numbers are classes, other numbers are real values, unless
+                ``loss`` says otherwise: ``"mse"`` is for real values, ``"cross_entropy"`` and ``"bce"`` for classes.
+            columns: The columns to predict from. Default: all others.
+            categorical: Those whose numbers are categories. Columns of text always are.
+            pooled: ``"sums"``: means and deviations are those of all sites, from sums that they share. ``"per_site"``:
+                every site has its own. Names of categories and classes are shared in any case.
+            indicator_above: A column of which a larger share of training rows lacks the value gets an indicator, a
+                further number that says where it is missing.
+            standardise_target: Whether real targets are standardised too. Loss and metric are then in these units, and
+                ``preparation.restore`` brings predictions back.
+            split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
+                random.
+            val_fraction: See `from_arrays`, as for the next three.
+            test_fraction: See there.
+            stratify: See there.
+            seed: See there.
+            loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
+            metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values.
+
+        Raises:
+            ValueError: If a column is not there or not what it must be, or as `from_arrays`. The message names column,
+                row and site.
+
+        Example:
+            >>> from graphcollab import Tasks
+            >>> table = {"site": ["a", "b"] * 10, "age": range(20), "sex": ["f", "f", "m", "m"] * 5, "ill": [0, 1] * 10}
+            >>> tasks = Tasks.from_frame(table, target="ill")
+            >>> tasks.preparation.features, tasks.num_nodes
+            (('age', 'sex = f', 'sex = m'), 2)
+        """
+        drawn = Draw(split, val_fraction, test_fraction, stratify, seed)
+        fit = Fit(pooled == "per_site", standardise_target, indicator_above)
+        return cast(Any, cls)(**tasks_of_table(frame, node, target, columns, categorical, drawn, fit, loss, metric))

@@ -1,0 +1,214 @@
+"""Tasks of a table: its rows divided, and prepared by what their training rows say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.tasks._columns import factorised, looks_like_numbers, open_table
+from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
+from graphcollab.tasks.preparation import Column, Preparation, numbers_of
+from graphcollab.tasks.samples import Pool, Split
+
+__all__ = ["Fit", "tasks_of_table"]
+
+_MOST_CATEGORIES, _MOST_CLASSES = 1000, 50
+_LETTERS = 4  # bytes of a name that count as one float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is fitted to training rows.
+
+    Args:
+        per_site: Whether every site has means and deviations of its own.
+        standardise_target: Whether real targets are standardised.
+        indicator_above: Columns of which a larger share of training rows lacks the value get an indicator.
+    """
+
+    per_site: bool
+    standardise_target: bool
+    indicator_above: float
+
+
+def tasks_of_table(
+    frame: Any,
+    node: str,
+    target: str,
+    columns: Sequence[str] | None,
+    categorical: Sequence[str],
+    draw: Draw,
+    fit: Fit,
+    loss: Any,
+    metric: Any,
+) -> dict[str, Any]:
+    """Return the fields of `Tasks` for the rows of a table; see `Tasks.from_frame`."""
+    table = open_table(frame, node)
+    taken = [node, target]
+    if isinstance(draw.words, str):
+        taken.append(draw.words)
+        draw = replace(draw, words=table.column(draw.words))
+    chosen = tuple(columns) if columns is not None else tuple(name for name in table.names if name not in taken)
+    wrong = [name for name in (*chosen, *categorical) if name not in table.names or name in taken]
+    if wrong or not chosen:
+        raise ValueError(f"columns must be some of {[n for n in table.names if n not in taken]}, got {wrong or chosen}")
+    sites = find_sites(table.column(node))
+    if table.sizes is not None:  # rows are counted site by site
+        first = dict(zip(table.sizes, np.cumsum([0, *table.sizes.values()]).tolist(), strict=False))
+        sites = replace(sites, first=tuple(first[name] for name in sites.names))
+    values = table.column(target)
+    _refuse_missing(sites, values, target)
+    real = _is_real(sites, values, target, loss)
+    splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]))
+    seen = Seen(sites, splits["train"], fit)
+    read = {name: table.column(name) for name in chosen}
+    prepared = tuple(seen.column(name, values, name in categorical) for name, values in read.items())
+    aim = seen.target(target, values, real)
+    shared = seen.floats(prepared, aim)
+    preparation = Preparation(prepared, aim, node, sites.names if fit.per_site else (), shared)
+    place = sites.owner.numpy() if fit.per_site else np.zeros(len(sites.owner), np.int64)
+    parts = [one.encoded(seen.readable(one, read[one.name]), place) for one in prepared]
+    inputs = torch.from_numpy(np.concatenate(parts, 1))
+    targets = _targets(sites, splits, aim, values, place, loss)
+    default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
+    return {
+        "pools": {SAMPLES: Pool(inputs, targets)},
+        "splits": splits,
+        "names": sites.names,
+        "node_id": sites.node_id,
+        "loss": default[0] if loss is None else loss,
+        "metric": default[1] if metric is None else metric,
+        "preparation": preparation,
+    }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Fits columns to the training rows of all sites, by counts and sums of every site."""
+
+    sites: Sites
+    train: Split
+    fit: Fit
+
+    def column(self, name: str, values: np.ndarray, categorical: bool) -> Column:
+        """Fit a column of inputs: of numbers, unless it holds text or is to be categorical."""
+        if values.dtype.kind == "O" and not categorical:
+            odd = looks_like_numbers(values)
+            if odd is not None:
+                raise ValueError(
+                    f"{self.sites.at(odd)} has {values[odd]!r} in column {name!r}, which otherwise looks like numbers: "
+                    "correct it, or name the column in categorical=[...]"
+                )
+        if values.dtype.kind != "O" and not categorical:
+            mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
+            return Column(name, mean, deviation, None, self.indicator(~np.isnan(values)))
+        names, codes = factorised(values)
+        seen = np.unique(codes[self.train.index.numpy()])
+        kept = tuple(names[k] for k in seen.tolist() if k >= 0)
+        if len(kept) > _MOST_CATEGORIES:
+            raise ValueError(
+                f"column {name!r} has {len(kept)} different values: leave it out by columns=[...], or group them first"
+            )
+        return Column(name, *self.neutral(), kept, self.indicator(codes >= 0))
+
+    def target(self, name: str, values: np.ndarray, real: bool) -> Column:
+        """Fit the targets."""
+        if real:
+            values = numbers_of(name, values, self.sites.at)
+            return Column(name, *(self.moments(values) if self.fit.standardise_target else self.neutral()))
+        names, codes = factorised(values)
+        return Column(name, *self.neutral(), tuple(names[k] for k in np.unique(codes[self.train.index.numpy()])))
+
+    def moments(self, values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return means and standard deviations, from sums that sites share in two rounds, or of every site.
+
+        The second round sums squared deviations from the mean that the first has found, which loses no digits.
+        """
+        index = self.train.index.numpy()
+        owner, x = self.sites.owner.numpy()[index], values[index]
+        owner, x = owner[~np.isnan(x)], x[~np.isnan(x)]
+        count = self.shared(np.bincount(owner, minlength=len(self.sites.names)))
+        mean = self.shared(np.bincount(owner, x, len(self.sites.names))) / np.maximum(count, 1)
+        apart = x - (mean[owner] if self.fit.per_site else mean)
+        square = self.shared(np.bincount(owner, apart**2, len(self.sites.names))) / np.maximum(count, 1)
+        deviation = np.sqrt(square)
+        constant = deviation <= 1e-11 * np.abs(mean)  # up to rounding
+        return tuple(mean.tolist()), tuple(np.where(constant, 0.0, deviation).tolist())
+
+    def shared(self, of_sites: np.ndarray) -> np.ndarray:
+        """Return numbers of sites [K] as their sum [1], or as they are where every site goes by its own."""
+        return of_sites if self.fit.per_site else of_sites.sum(keepdims=True)
+
+    def neutral(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return means and deviations that change nothing."""
+        count = len(self.sites.names) if self.fit.per_site else 1
+        return (0.0,) * count, (1.0,) * count
+
+    def indicator(self, known: np.ndarray) -> bool:
+        """Say whether a column gets an indicator, given where it is known."""
+        return bool((~known[self.train.index.numpy()]).mean() > self.fit.indicator_above)
+
+    def readable(self, column: Column, values: np.ndarray) -> np.ndarray:
+        """Return values as the column's encoding takes them."""
+        return values if column.categories is not None else numbers_of(column.name, values, self.sites.at)
+
+    def floats(self, columns: Sequence[Column], target: Column) -> int:
+        """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
+        words = [name for one in (*columns, target) for name in one.categories or ()]
+        names = sum(-(-len(name.encode()) // _LETTERS) for name in words)
+        if self.fit.per_site:  # its rows, and of which columns how many are known
+            return 1 + len(columns) + names
+        numbers = sum(one.categories is None for one in columns)
+        aim = 2 * (target.categories is None and self.fit.standardise_target)
+        return 1 + len(columns) + 2 * numbers + aim + names
+
+
+def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
+    text = values.dtype.kind == "O"
+    lacks = np.fromiter((one is None for one in values.tolist()), bool, len(values)) if text else np.isnan(values)
+    if lacks.any():
+        raise ValueError(
+            f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}, as {int(lacks.sum())} of "
+            f"{len(values)} rows: drop such rows"
+        )
+
+
+def _is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
+    """Tell whether targets are real values, and no classes."""
+    if loss == "mse" or values.dtype.kind == "O":
+        if loss == "mse":
+            numbers_of(target, values, sites.at)
+        return loss == "mse"
+    if loss in ("cross_entropy", "bce"):
+        return False
+    whole = bool((np.isfinite(values) & (values == np.round(values))).all())
+    many = len(np.unique(values)) if whole else 0
+    if many > _MOST_CLASSES:
+        raise ValueError(
+            f"column {target!r} has {many} different whole numbers: say whether they are amounts, loss='mse', or "
+            "classes, loss='cross_entropy'"
+        )
+    return not whole
+
+
+def _targets(
+    sites: Sites, splits: dict[str, Split], target: Column, values: np.ndarray, place: np.ndarray, loss: Any
+) -> Tensor:
+    if target.categories is None:
+        out = target.standardised(numbers_of(target.name, values, sites.at), place)
+        return torch.from_numpy(out.astype(np.float32))
+    codes = target.codes(values)
+    if codes.min() < 0:
+        row = int(codes.argmin())
+        raise ValueError(
+            f"{sites.at(row)} has the class {values[row]!r} in column {target.name!r}, which no training row has: "
+            "drop such rows, or train on some"
+        )
+    if loss == "bce" and len(target.categories) != 2:
+        raise ValueError(f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}")
+    return torch.from_numpy(codes.astype(np.float32) if loss == "bce" else codes)

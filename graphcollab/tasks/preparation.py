@@ -1,0 +1,250 @@
+"""What turns the rows of a table into numbers, fitted without pooling any rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.settings import SettingError, check_settings, look_up
+from graphcollab.tasks._columns import factorised, open_table
+
+__all__ = ["Column", "Preparation"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the values of a column become numbers.
+
+    Numbers are standardised, (value - mean) / deviation, and are 0 where the deviation is 0 or the value is missing.
+    Text is encoded one-hot, and is all zeros where it is missing or no known category.
+
+    Args:
+        name: Its name in the table.
+        mean: Mean of the known training values: one for all sites, or one for each.
+        deviation: Their standard deviation, likewise.
+        categories: The different values of a column of text, or the classes of a target; None for numbers.
+        indicator: Whether a further number says where the value is missing, or no known category.
+    """
+
+    name: str
+    mean: tuple[float, ...] = (0.0,)
+    deviation: tuple[float, ...] = (1.0,)
+    categories: tuple[str, ...] | None = None
+    indicator: bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What every number is called that the column becomes."""
+        values = (self.name,) if self.categories is None else tuple(f"{self.name} = {one}" for one in self.categories)
+        return (*values, f"{self.name} missing") if self.indicator else values
+
+    def standardised(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
+        """Return numbers [n] standardised by what is known of every row's site [n], NaN where they are missing."""
+        mean, deviation = (np.array(one)[site] for one in (self.mean, self.deviation))
+        return np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0 * values)
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        """Return the number of every row's category [n], -1 where it is missing or unknown."""
+        place = {name: k for k, name in enumerate(self.categories or ())}
+        names, codes = factorised(values)
+        return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
+
+    def encoded(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
+        """Return the numbers that a column of values becomes, float32 [n, features]."""
+        out = np.zeros((len(values), len(self.features)), np.float32)
+        if self.categories is None:
+            known = ~np.isnan(values)
+            out[:, 0] = np.nan_to_num(self.standardised(values, site))
+        else:
+            codes = self.codes(values)
+            known = codes >= 0
+            out[known.nonzero()[0], codes[known]] = 1
+        if self.indicator:
+            out[:, -1] = ~known
+        return out
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What turns the rows of a table into numbers: plain data, fitted on training rows, without pooling any rows.
+
+    `Tasks.from_frame` fits it, and `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations
+    and the names of categories and classes; or, where every site has means and deviations of its own (``sites``), only
+    the names, and of which columns they lack values.
+
+    Args:
+        columns: The columns that become the inputs, in order.
+        target: The column with the targets. Its categories are the classes; without such, targets are real.
+        node: The column that names the site of a row.
+        sites: Names of the sites, where each has means and deviations of its own.
+        floats_per_site: What a site shares at most, in floats of 4 bytes; four letters of a name count as one.
+
+    Example:
+        >>> from graphcollab import Tasks
+        >>> table = {"site": ["a", "a", "a", "b", "b", "b"], "age": [30, 50, 40, 60, None, 60], "y": [0, 1] * 3}
+        >>> tasks = Tasks.from_frame(table, val_fraction=0, test_fraction=0)
+        >>> tasks.preparation.features, tasks.preparation.classes
+        (('age', 'age missing'), ('0', '1'))
+        >>> tasks.preparation.apply({"age": [48.0, None]})
+        tensor([[0., 0.],
+                [0., 1.]])
+    """
+
+    columns: tuple[Column, ...]
+    target: Column
+    node: str = "site"
+    sites: tuple[str, ...] = ()
+    floats_per_site: int = 0
+    _place: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        count = max(len(self.sites), 1)
+        for column in (*self.columns, self.target):
+            if len(column.mean) != count or len(column.deviation) != count:
+                raise ValueError(f"column {column.name!r} needs {count} means and deviations, got {len(column.mean)}")
+        object.__setattr__(self, "_place", {name: k for k, name in enumerate(self.sites)})
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What every input is called, D names."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of their labels; none where targets are real."""
+        return self.target.categories or ()
+
+    def apply(self, frame: Any, site: str | None = None) -> Tensor:
+        """Return the inputs of a table's rows, float32 [n, D].
+
+        Args:
+            frame: A frame of pandas or polars, a dict of columns, or the path of a CSV or Parquet file. Columns that
+                are not needed may be there or not.
+            site: Whose rows they are. Default: as the table says, if that matters.
+
+        Raises:
+            ValueError: If a column is missing or holds the wrong kind of values, or a site is needed and unknown.
+        """
+        table = open_table(frame, self.node)
+        lacking = [column.name for column in self.columns if column.name not in table.names]
+        if lacking:
+            needed = ", ".join(repr(one.name) for one in self.columns)
+            raise ValueError(f"there is no column {lacking[0]!r}: {needed} are needed, and only values may be missing")
+        rows = self._sites_of(table, site)
+        parts = [column.encoded(self._values(column, table), rows) for column in self.columns]
+        return torch.from_numpy(np.concatenate([np.zeros((table.rows, 0), np.float32), *parts], 1))
+
+    def targets(self, frame: Any, site: str | None = None) -> Tensor:
+        """Return the targets of a table's rows [n]: class labels, int64, or real values, float32.
+
+        Raises:
+            ValueError: If a target is missing, is no known class, or the column is.
+        """
+        table = open_table(frame, self.node)
+        values = self._values(self.target, table)
+        if not self.classes:
+            known = self.target.standardised(values, self._sites_of(table, site))
+            return torch.from_numpy(_complete(~np.isnan(known), known, values, self.target).astype(np.float32))
+        codes = self.target.codes(values)
+        return torch.from_numpy(_complete(codes >= 0, codes, values, self.target))
+
+    def restore(self, predictions: Tensor, site: str | None = None) -> Tensor:
+        """Return predicted real targets in the units of the table: what standardising them did is undone."""
+        place = 0 if not self.sites else self._known(site)
+        return predictions * self.target.deviation[place] + self.target.mean[place]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as plain lists, text and numbers, from which `from_json` makes it anew."""
+        about = {name: one for name, one in dataclasses.asdict(self).items() if not name.startswith("_")}
+        return {"version": _VERSION, **_plain(about)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Preparation:
+        """Make a preparation of what `to_json` returned. It is checked, and nothing in it is executed."""
+        if stored.get("version") != _VERSION:
+            raise ValueError(f"this is version {stored.get('version')!r} of a preparation; {_VERSION} is read")
+        try:
+            about = {key: value for key, value in stored.items() if key != "version"}
+            about["columns"] = tuple(_column(one) for one in about["columns"])
+            return cls(**{**about, "target": _column(about["target"]), "sites": tuple(about["sites"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no preparation that `to_json` returned: {error}") from error
+
+    def __repr__(self) -> str:
+        kind = f"{len(self.classes)} classes" if self.classes else "real targets"
+        sites = "each site by its own" if self.sites else "by sums over sites"
+        return f"Preparation({len(self.columns)} columns, {len(self.features)} features, {kind}, {sites})"
+
+    def _values(self, column: Column, table: Any) -> np.ndarray:
+        values: np.ndarray = table.column(column.name)
+        if column.categories is not None:
+            return values
+        return numbers_of(column.name, values)
+
+    def _sites_of(self, table: Any, site: str | None) -> np.ndarray:
+        """Return the place of every row's site among the means."""
+        if not self.sites:
+            return np.zeros(table.rows, np.int64)
+        if site is not None or self.node not in table.names:
+            return np.full(table.rows, self._known(site))
+        names, codes = factorised(table.column(self.node))
+        if len(codes) and codes.min() < 0:
+            raise ValueError(f"row {int(codes.argmin())} does not say in column {self.node!r} whose it is")
+        return np.array([self._known(name) for name in names], np.int64)[codes]
+
+    def _known(self, site: str | None) -> int:
+        if site is None:
+            raise ValueError(f"every site has means of its own here: give site=NAME, or the column {self.node!r}")
+        return look_up("site", str(site), self._place)
+
+
+def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
+    """Return a column's values as float64; a ValueError says by ``at`` which is the first that is text or infinite."""
+    if values.dtype.kind == "O":
+        known = [k for k, one in enumerate(values.tolist()) if one is not None]
+        if known:
+            raise ValueError(
+                f"{at(known[0])} has {values[known[0]]!r} in column {name!r}, where numbers are needed: correct it"
+            )
+        return np.full(len(values), np.nan)
+    out = values.astype(np.float64)
+    bad = np.isinf(out).nonzero()[0]
+    if len(bad):
+        raise ValueError(
+            f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or leave it empty where unknown"
+        )
+    return out
+
+
+def _complete(known: np.ndarray, out: np.ndarray, values: np.ndarray, target: Column) -> np.ndarray:
+    """Return targets if all are known; a ValueError names the first that is not."""
+    if not known.all():
+        row = int((~known).argmax())
+        classes = "" if target.categories is None else f": the classes are {', '.join(target.categories)}"
+        raise ValueError(f"row {row} has the target {values[row]!r} in column {target.name!r}{classes}")
+    return out
+
+
+def _column(stored: Mapping[str, Any]) -> Column:
+    if not isinstance(stored, Mapping):
+        raise SettingError("a column", "a dict", stored)
+    about: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in stored.items()}
+    return Column(**about)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

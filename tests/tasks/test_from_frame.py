@@ -1,0 +1,354 @@
+"""Tasks of tables: what is read, what is fitted to which rows, and what is said where something is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from graphcollab import Tasks, fedavg, run
+from graphcollab.tasks import Preparation
+
+NAN = float("nan")
+TABLE = {
+    "site": ["b", "a", "b", "a", "b", "a", "b", "a"],
+    "age": [30.0, 50.0, NAN, 70.0, 50.0, NAN, 30.0, 50.0],
+    "dose": [1, 2, 3, 4, 5, 6, 7, 8],
+    "sex": ["f", "m", None, "f", "m", "f", "f", "m"],
+    "kind": [2, 10, 2, 10, 2, 2, 10, 2],
+    "y": ["no", "yes", "yes", "no", "no", "yes", "no", "yes"],
+}
+ALL = {"val_fraction": 0, "test_fraction": 0}
+
+
+def inputs(tasks, name, split="train"):
+    index = tasks.splits[split].of(tasks.names.index(name)).sort().values
+    return tasks.pools["samples"].inputs[index]
+
+
+def targets(tasks):
+    return tasks.pools["samples"].targets
+
+
+def test_every_kind_of_column_by_hand():
+    tasks = Tasks.from_frame(TABLE, categorical=["kind"], **ALL)
+    known = np.array([30, 50, 70, 50, 30, 50])
+    dose = np.arange(1, 9)
+    age, dose = (known - known.mean()) / known.std(), (dose - dose.mean()) / dose.std()
+    expected = np.array([
+        # age, age missing, dose, f, m, sex missing, kind 2, kind 10
+        [age[0], 0, dose[0], 1, 0, 0, 1, 0],
+        [age[1], 0, dose[1], 0, 1, 0, 0, 1],
+        [0, 1, dose[2], 0, 0, 1, 1, 0],
+        [age[2], 0, dose[3], 1, 0, 0, 0, 1],
+        [age[3], 0, dose[4], 0, 1, 0, 1, 0],
+        [0, 1, dose[5], 1, 0, 0, 1, 0],
+        [age[4], 0, dose[6], 1, 0, 0, 0, 1],
+        [age[5], 0, dose[7], 0, 1, 0, 1, 0],
+    ])  # fmt: skip
+    np.testing.assert_allclose(tasks.pools["samples"].inputs, expected, atol=1e-6)
+    assert tasks.preparation.features == (
+        "age", "age missing", "dose", "sex = f", "sex = m", "sex missing", "kind = 2", "kind = 10",
+    )  # fmt: skip
+    assert tasks.preparation.classes == ("no", "yes")
+    assert targets(tasks).tolist() == [0, 1, 1, 0, 0, 1, 0, 1]
+    assert (tasks.names, tasks.loss, tasks.metric) == (("a", "b"), "cross_entropy", "accuracy")
+    # counts of rows and of 4 columns, 2 sums of 2 columns, 4 categories and 2 classes of up to four letters
+    assert tasks.preparation.floats_per_site == 1 + 4 + 2 * 2 + 4 + 2
+
+
+def test_sites_that_go_by_their_own():
+    tasks = Tasks.from_frame(TABLE, pooled="per_site", columns=["age", "dose"], **ALL)
+    age = torch.tensor([50.0, 70.0, 50.0])  # of a; the third is missing
+    age = (age - age.mean()) / age.std(correction=0)
+    dose = torch.tensor([2.0, 4, 6, 8])
+    expected = torch.stack([torch.tensor([age[0], age[1], 0, age[2]]), torch.tensor([0.0, 0, 1, 0]),
+                            (dose - 5) / dose.std(correction=0)], 1)  # fmt: skip
+    torch.testing.assert_close(inputs(tasks, "a"), expected)
+    prepared = tasks.preparation
+    assert prepared.sites == ("a", "b")
+    assert prepared.floats_per_site == 1 + 2 + 2  # rows, known values of two columns, two classes
+    torch.testing.assert_close(prepared.apply({"age": [50.0], "dose": [2]}, site="a"), expected[:1])
+    torch.testing.assert_close(prepared.apply({k: np.array(v)[1::2] for k, v in TABLE.items()}), expected)
+    with pytest.raises(ValueError, match="unknown site 'c'; did you mean 'b'"):
+        prepared.apply({"age": [50.0], "dose": [2]}, site="c")
+    with pytest.raises(ValueError, match="every site has means of its own here: give site=NAME, or the column 'site'"):
+        prepared.apply({"age": [50.0], "dose": [2]})
+
+
+def split_table(sentinel, category):
+    """Six rows a site for training and two for validation and testing, which hold a sentinel."""
+    words = np.tile(["train"] * 6 + ["val", "test"], 3)
+    value = np.where(words == "train", np.tile(np.arange(8.0), 3) + np.repeat([0, 10, 20], 8), sentinel)
+    text = np.where(words == "train", np.tile(["x", "y"], 12), category)
+    y = np.where(words == "train", np.arange(24.0), sentinel) / 7
+    return {"site": np.repeat(["a", "b", "c"], 8), "value": value, "text": text, "y": y, "words": words}
+
+
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+def test_only_training_rows_are_looked_at(pooled):
+    settings = {"pooled": pooled, "split": "words", "standardise_target": True}
+    plain, with_sentinel = (Tasks.from_frame(split_table(*s), **settings) for s in ((3.0, "x"), (1e9, "secret")))
+    assert plain.preparation == with_sentinel.preparation
+    assert "secret" not in json.dumps(with_sentinel.preparation.to_json())
+    for name in "abc":
+        assert torch.equal(inputs(plain, name), inputs(with_sentinel, name))
+    held = inputs(with_sentinel, "a", "test")
+    assert held[0, 0] > 1e7
+    assert held[0, 1:].tolist() == [0, 0]  # an unknown category
+
+
+def test_missing_values_of_other_rows_bring_no_indicator():
+    table = split_table(NAN, "x")
+    table["y"] = table["site"]
+    tasks = Tasks.from_frame(table, split="words")
+    assert tasks.preparation.features == ("value", "text = x", "text = y")
+    assert inputs(tasks, "a", "val").tolist() == [[0, 1, 0]]
+
+
+def test_sums_of_sites_are_what_all_rows_together_give():
+    draw = np.random.default_rng(0)
+    x = draw.normal(1.7e9, 3.0, 1000)  # large numbers that differ little
+    tasks = Tasks.from_frame({"site": draw.integers(0, 7, 1000), "x": x, "y": draw.integers(0, 2, 1000)}, **ALL)
+    column = tasks.preparation.columns[0]
+    assert column.mean[0] == pytest.approx(x.mean(), rel=1e-14)
+    assert column.deviation[0] == pytest.approx(x.std(), rel=1e-9)
+
+
+def test_a_column_that_does_not_vary_or_is_never_known_says_nothing():
+    table = {**TABLE, "age": [0.1] * 8, "dose": [NAN] * 8}
+    tasks = Tasks.from_frame(table, columns=["age", "dose"], **ALL)
+    assert tasks.pools["samples"].inputs.tolist() == [[0, 0, 1]] * 8
+    assert tasks.preparation.apply({"age": [7.0], "dose": [3.0]}).tolist() == [[0, 0, 0]]
+    none = Tasks.from_frame(table, columns=["age", "dose"], indicator_above=1, **ALL)
+    assert none.preparation.features == ("age", "dose")
+
+
+def test_real_targets():
+    table = {"site": [1, 1, 2, 2], "x": [1, 2, 3, 4], "y": [1.0, 2.0, 3.0, 4.5]}
+    plain, standard = (Tasks.from_frame(table, standardise_target=s, **ALL) for s in (False, True))
+    assert (plain.loss, plain.metric, plain.preparation.classes) == ("mse", "mae", ())
+    assert targets(plain).tolist() == table["y"]
+    y = torch.tensor(table["y"])
+    torch.testing.assert_close(targets(standard), (y - y.mean()) / y.std(correction=0))
+    torch.testing.assert_close(standard.preparation.restore(targets(standard)), y)
+    torch.testing.assert_close(standard.preparation.targets(table), targets(standard))
+    assert standard.preparation.floats_per_site == plain.preparation.floats_per_site + 2
+    own = Tasks.from_frame(table, standardise_target=True, pooled="per_site", **ALL)
+    assert targets(own).tolist() == pytest.approx([-1, 1, -1, 1])
+    assert own.preparation.restore(torch.tensor([0.0]), site="2").tolist() == [3.75]
+
+
+@pytest.mark.parametrize(
+    ("y", "loss", "classes", "dtype"),
+    [
+        ([1, 0, 1, 0], None, ("0", "1"), torch.int64),
+        ([1.0, 0.0, 1.0, 0.0], None, ("0", "1"), torch.int64),
+        ([True, False, True, False], None, ("0", "1"), torch.int64),
+        ([10, 9, 10, 9], None, ("9", "10"), torch.int64),
+        (["b", "a", "b", "a"], "bce", ("a", "b"), torch.float32),
+        ([0.5, 0.25, 0.5, 0.25], "cross_entropy", ("0.25", "0.5"), torch.int64),
+        ([1, 0, 1, 0], "mse", (), torch.float32),
+    ],
+)
+def test_classes_and_real_targets(y, loss, classes, dtype):
+    tasks = Tasks.from_frame({"site": [1, 1, 2, 2], "x": [1, 2, 3, 4], "y": y}, loss=loss, **ALL)
+    assert tasks.preparation.classes == classes
+    assert targets(tasks).dtype == dtype
+    assert targets(tasks).tolist() == [1, 0, 1, 0]
+
+
+def test_a_preparation_is_plain_data_and_comes_back():
+    for settings in ({}, {"pooled": "per_site"}):
+        prepared = Tasks.from_frame(TABLE, categorical=["kind"], **settings, **ALL).preparation
+        stored = json.loads(json.dumps(prepared.to_json(), allow_nan=False))
+        again = Preparation.from_json(stored)
+        assert again == prepared
+        assert torch.equal(again.apply(TABLE), prepared.apply(TABLE))
+        assert torch.equal(again.targets(TABLE), prepared.targets(TABLE))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: {**s, "version": 9}, "version 9 of a preparation; 1 is read"),
+        (lambda s: {**s, "more": 1}, "no preparation that `to_json` returned"),
+        (lambda s: {k: v for k, v in s.items() if k != "columns"}, "no preparation that .*columns"),
+        (lambda s: {**s, "columns": [3]}, "a column must be a dict, got 3"),
+        (lambda s: {**s, "columns": [{"name": 3}]}, "name must be a string, got 3"),
+        (lambda s: {**s, "sites": ["a", "b"]}, "column 'age' needs 2 means and deviations, got 1"),
+    ],
+)
+def test_damaged_preparations_are_refused(change, message):
+    stored = Tasks.from_frame(TABLE, **ALL).preparation.to_json()
+    with pytest.raises(ValueError, match=message):
+        Preparation.from_json(change(stored))
+
+
+def test_predicting_takes_unknown_categories_and_missing_values_but_needs_all_columns():
+    prepared = Tasks.from_frame(TABLE, columns=["age", "sex"], **ALL).preparation
+    rows = prepared.apply({"sex": ["x", None, "m"], "age": [None, 50, 50], "other": [1, 2, 3]})
+    assert rows[:, 2:].tolist() == [[0, 0, 1], [0, 0, 1], [0, 1, 0]]
+    assert rows[0, :2].tolist() == [0, 1]
+    with pytest.raises(ValueError, match="no column 'sex': 'age', 'sex' are needed, and only values may be missing"):
+        prepared.apply({"age": [50]})
+    with pytest.raises(ValueError, match="row 0 has 'old' in column 'age', where numbers are needed"):
+        prepared.apply({"age": ["old"], "sex": ["f"]})
+    with pytest.raises(ValueError, match="row 1 has the target 'maybe' in column 'y': the classes are no, yes"):
+        prepared.targets({"y": ["no", "maybe"]})
+
+
+def test_a_dict_of_sites_is_one_table():
+    sites = {name: {k: np.array(v, object)[np.array(TABLE["site"]) == name] for k, v in TABLE.items()} for name in "ba"}
+    whole, apart = Tasks.from_frame(TABLE), Tasks.from_frame(sites)
+    assert whole.preparation.to_json() == apart.preparation.to_json()
+    assert torch.equal(whole.ids, apart.ids)
+    for split in whole.splits:
+        assert all(torch.equal(inputs(whole, name, split), inputs(apart, name, split)) for name in "ab")
+    del sites["a"]["site"]
+    assert torch.equal(inputs(Tasks.from_frame(sites), "a"), inputs(whole, "a"))
+
+
+def test_a_csv_file_needs_no_library(tmp_path):
+    path = tmp_path / "table.csv"
+    rows = zip(*TABLE.values(), strict=True)
+    text = {"nan": "", "None": "?"}
+    lines = [";".join(TABLE), *(";".join(text.get(str(cell), str(cell)) for cell in row) for row in rows)]
+    path.write_text("\ufeff" + "\n".join(lines) + "\n", encoding="utf-8")
+    settings = {"categorical": ["kind"], **ALL}
+    tasks, expected = (Tasks.from_frame(one, **settings) for one in (str(path), TABLE))
+    assert tasks.preparation == expected.preparation
+    assert torch.equal(tasks.pools["samples"].inputs, expected.pools["samples"].inputs)
+    by_site = Tasks.from_frame({"a": path, "b": path}, columns=["dose"], node="where", **ALL)
+    assert (by_site.names, by_site.sizes("train").tolist()) == (("a", "b"), [8, 8])
+
+
+@pytest.mark.parametrize(("library", "make"), [("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")])
+def test_frames_of_libraries(library, make, tmp_path):
+    made = pytest.importorskip(library)
+    plain = {name: [None if cell != cell else cell for cell in values] for name, values in TABLE.items()}
+    frame = getattr(made, make)(plain)
+    settings = {"categorical": ["kind"], **ALL}
+    tasks, expected = (Tasks.from_frame(one, **settings) for one in (frame, TABLE))
+    assert tasks.preparation == expected.preparation
+    assert torch.equal(tasks.pools["samples"].inputs, expected.pools["samples"].inputs)
+    assert torch.equal(tasks.preparation.apply(frame), tasks.pools["samples"].inputs)
+    path = tmp_path / "table.parquet"
+    if library == "pyarrow":
+        importlib.import_module("pyarrow.parquet").write_table(frame, path)
+    else:
+        frame.write_parquet(path) if library == "polars" else frame.to_parquet(path)
+    stored = Tasks.from_frame(path, **settings)
+    assert stored.preparation == expected.preparation
+
+
+def test_kinds_of_columns_in_pandas():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({
+        "where": pd.Categorical(["b", "a"] * 4),
+        "whole": pd.array([1, None] * 4, dtype="Int64"),
+        "yes": pd.array([True, False, None, True] * 2, dtype="boolean"),
+        "mixed": np.array(["u", None, "v", np.nan] * 2, object),
+        "level": pd.Categorical([1, 2] * 4),
+        7: range(8),
+        "when": pd.date_range("2026-01-01", periods=8),
+        "y": [0, 1, 1, 0, 0, 1, 0, 1],
+    })  # fmt: skip
+    columns = ["whole", "yes", "mixed", "level", "7"]
+    tasks = Tasks.from_frame(frame, "where", columns=columns, categorical=["level"], **ALL)
+    assert tasks.preparation.features == (
+        "whole", "whole missing", "yes", "yes missing", "mixed = u", "mixed = v", "mixed missing", "level = 1",
+        "level = 2", "7",
+    )  # fmt: skip
+    with pytest.raises(
+        ValueError, match=r"column 'when' holds Datetime.*: make it numbers or text, or leave it out by"
+    ):
+        Tasks.from_frame(frame, "where", categorical=["level"])
+    by_site = Tasks.from_frame(dict(list(frame.groupby("where", observed=True))), "where", columns=["7"], **ALL)
+    assert by_site.names == ("a", "b")
+
+
+def test_kinds_of_columns_in_polars():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"site": ["b", "a"] * 4, "whole": [1, None] * 4, "yes": [True, False, None, True] * 2,
+                          "level": ["x", "y"] * 4, "y": [0.5] * 7 + [1.0]},
+                         schema_overrides={"site": pl.Categorical, "whole": pl.UInt8,
+                                           "level": pl.Enum(["x", "y"])})  # fmt: skip
+    tasks = Tasks.from_frame(frame, **ALL)
+    features = ("whole", "whole missing", "yes", "yes missing", "level = x", "level = y")
+    assert tasks.preparation.features == features
+    with pytest.raises(TypeError, match=r"got a LazyFrame: call its collect\(\) first"):
+        Tasks.from_frame(frame.lazy())
+
+
+def test_tasks_of_a_table_are_trained():
+    tasks = Tasks.from_frame({**TABLE, "site": ["a"] * 4 + ["b"] * 4}, val_fraction=0.25)
+    result = run(fedavg(), tasks, torch.nn.Linear(len(tasks.preparation.features), 2), rounds=1)
+    assert result.tasks.select([1]).preparation is tasks.preparation
+
+
+def changed(**columns):
+    return {**TABLE, **columns}
+
+
+@pytest.mark.parametrize(
+    ("frame", "settings", "message"),
+    [
+        (TABLE, {"node": "hospital"}, "there is no column 'hospital': the columns are 'site', 'age',"),
+        (TABLE, {"target": "ill"}, "there is no column 'ill'"),
+        (TABLE, {"columns": ["aeg"]}, r"columns must be some of \['age', .*\], got \['aeg'\]"),
+        (TABLE, {"columns": ["y"]}, r"columns must be some of .*, got \['y'\]"),
+        (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
+        (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
+        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its node"),
+        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its node: name it or drop the row"),
+        (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', as 4 of 8 rows: drop such"),
+        (changed(age=[1.0, np.inf] * 4), {}, r"row 1 \(site 'a'\) has infinity in column 'age': correct it, or leave"),
+        (changed(age=["30", "50", "?", *["70"] * 5]), {},
+         r"row 2 \(site 'b'\) has '\?' in column 'age', which otherwise looks like numbers: correct it, or name the"),
+        (changed(age=[30, "old", *[3] * 6]), {}, "row 1 of column 'age' holds 'old', and other rows hold such as 30"),
+        (changed(age=[3] * 7), {}, "columns must have one length, .*'age': 7"),
+        (changed(age=np.zeros((8, 2))), {}, r"column 'age' must be one value per row, \[N\], got an array \[8, 2\]"),
+        (changed(y=np.arange(8) * 1000), {"loss": "bce"}, "loss='bce' is for two classes, and column 'y' has"),
+        (changed(y=["a"] * 8), {"loss": "mse"}, r"row 0 \(site 'b'\) has 'a' in column 'y', where numbers are needed"),
+        ({"site": ["a"] * 60, "x": range(60), "y": range(60)}, {},
+         "column 'y' has 60 different whole numbers: say whether they are amounts, loss='mse', or classes"),
+        ({"site": ["a"] * 4, "x": range(4), "y": list("uuuv"), "s": ["train", "train", "val", "test"]},
+         {"split": "s"}, r"row 3 \(site 'a'\) has the class 'v' in column 'y', which no training row has"),
+        ({"a": {"x": [1], "y": [1]}, "b": {"y": [1]}}, {},
+         "site 'b' has no column 'x', which other sites have: add it"),
+        ({"a": {"x": [1, np.inf], "y": [1, 2]}, "b": {"x": [np.inf, 1], "y": [1, 2]}}, {},
+         r"row 1 \(site 'a'\) has infinity in column 'x'"),
+        ({"a": {"x": [1, 2], "y": [1, 2]}, "b": {"x": [np.inf, 1], "y": [1, 2]}}, {},
+         r"row 0 \(site 'b'\) has infinity in column 'x'"),
+        ({"a": {"x": [1], "y": [1]}, "b": {"x": [[1]], "y": [1]}}, {}, r"site 'b': row 0 of column 'x' holds \[1\]"),
+        ({"a": {"site": ["b"], "x": [1], "y": [1]}}, {},
+         "frame of site 'a' has rows of other sites in its column 'site'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(frame, settings, message):
+    with pytest.raises(ValueError, match=message):
+        Tasks.from_frame(frame, **{**ALL, **settings})
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.csv"):
+        Tasks.from_frame(tmp_path / "none.csv")
+    wrong = {"a,b\n1\n": "row 0 has 1 values, and there are 2 columns", "a,a\n1,2\n": "different names of columns"}
+    for text, message in {**wrong, "a,b\n": "a line with different names of columns and then rows"}.items():
+        (tmp_path / "bad.csv").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            Tasks.from_frame(tmp_path / "bad.csv")
+    with pytest.raises(TypeError, match=r"a table must be a frame of pandas or polars, .* got a int"):
+        Tasks.from_frame(3)
+
+
+def test_zeros_before_numbers_are_kept(tmp_path):
+    (tmp_path / "zip.csv").write_text("site,zip,y\n" + "a,01234,0\nb,1234,1\n" * 3)
+    tasks = Tasks.from_frame(tmp_path / "zip.csv", categorical=["zip"], **ALL)
+    assert tasks.preparation.features == ("zip = 01234", "zip = 1234")
+    assert replace(tasks.preparation).features == tasks.preparation.features
