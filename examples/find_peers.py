@@ -88,7 +88,7 @@ def main() -> None:
             bar.set_postfix_str(f"{trial.method} on problem {trial.seed + 1}")
 
         play: dict[str, Any] = {"on_trial": keep, "callbacks": [RecordGraph()]}
-        play |= {"rounds": args.rounds, "evaluate_every": args.rounds}
+        play |= {"rounds": args.rounds, "budget": "rounds", "evaluate_every": args.rounds}
         found = compare(makers, lambda seed: draw(seed=seed), model, range(args.seeds), grids, **play)
     cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
     seen = {n: [graphs[id(t)] for t in many if not t.failure] for n, many in found.chosen.items() if n != "none"}

@@ -111,7 +111,7 @@ def main() -> None:
     runs = sum(math.prod(map(len, {**grids["*"], **grids.get(name, {})}.values())) for name in chosen)
     kept: dict[int, Any] = {}  # of every trial: pairs compared, graphs of some rounds, and the last one
     play: dict[str, Any] = {"rounds": args.rounds, "evaluate_every": args.evaluate_every, "device": args.device}
-    play |= {"checkpoint": args.checkpoint, "checkpoint_every": args.evaluate_every}
+    play |= {"budget": "rounds", "checkpoint": args.checkpoint, "checkpoint_every": args.evaluate_every}
     play["callbacks"] = [RecordGraph(range(args.evaluate_every, args.rounds + 1, args.evaluate_every))]
     with tqdm(total=runs * args.seeds * args.rounds, unit="round") as bar:
 

@@ -97,6 +97,7 @@ def main() -> None:
             on_trial=keep,
             architecture=torch.arange(args.nodes) % len(build()),
             rounds=args.rounds,
+            budget="rounds",
             evaluate_every=max(args.rounds // 12, 1),
             callbacks=[RecordGraph(shown)],
             progress=False,

@@ -100,6 +100,7 @@ def main() -> None:
                 target_model,
                 [seed],
                 callbacks=[RecordGraph({*SHOWN, args.rounds})],
+                budget="rounds",
                 **settings,
             )
         )

@@ -61,6 +61,15 @@ class Playable(ABC):
         """Whether a piece reads latents, which models need then (`SplitModel` has them)."""
         return any(piece.embeds for piece in self.walk())
 
+    @property
+    def models_trained(self) -> int:
+        """How many models a node trains in the local slot: its own, and those beside it."""
+        return max(piece.models for piece in self.walk() if isinstance(piece, Local))
+
+    @abstractmethod
+    def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
+        """Return how many local steps nodes with so many training samples take, [K], from a round until another."""
+
 
 @dataclass(frozen=True)
 class Method(Playable):
@@ -127,6 +136,10 @@ class Method(Playable):
     def replace(self, **slots: Any) -> Method:
         """Return the method with other slots; no state is shared."""
         return dataclasses.replace(self, **slots)
+
+    def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
+        """Return how many local steps nodes with so many training samples take, [K], from a round until another."""
+        return max(rounds - start, 0) * self.local.local_steps(sizes)
 
     def last(self, played: int) -> Method:
         """Return the method that played last: this one; `Phases` have several."""

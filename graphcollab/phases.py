@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
@@ -72,6 +73,11 @@ class Phases(Playable):
         """Yield the pieces of all phases."""
         yield from self.method.walk()
         yield from self.next.walk()
+
+    def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
+        """Return how many local steps nodes take, [K], from a round until another, each in its phase."""
+        first = self.method.local_steps(sizes, min(rounds, self.until), start)
+        return first + self.next.local_steps(sizes, rounds, max(start, self.until))
 
     def at(self, round_: int) -> Method | Phases:
         """Return the method, or the further phases, that a round belongs to."""

@@ -124,9 +124,16 @@ class Local(Piece, ABC):
     crosses: ClassVar[bool] = False
     """Whether nodes hear of each other in the local update already."""
 
+    models: ClassVar[int] = 1
+    """How many models a node trains in it: its own, and those beside it."""
+
     @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data after the local update of all nodes whose ``trains`` is set."""
+
+    def local_steps(self, sizes: Tensor) -> Tensor:
+        """Return how many steps nodes with so many training samples take in a round, [K]; NaN where it is not known."""
+        return torch.full_like(sizes, torch.nan, dtype=torch.float64)
 
     def alone(self, data: Data, env: Env) -> Data:
         """Return the data after the step that nodes would take by themselves, where the update `crosses`."""

@@ -85,6 +85,7 @@ def main() -> None:
             range(args.seeds),
             {"*": {"lr": args.lrs}},
             rounds=args.rounds,
+            budget="rounds",
             evaluate_every=args.rounds,
         )
         cells = [cell(row) for row in found.rows().values()]

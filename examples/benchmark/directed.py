@@ -110,6 +110,7 @@ def main() -> None:
 
             draw = lambda seed, tasks=tasks: tasks(seed=seed)  # noqa: E731
             settings = {"rounds": args.rounds, "evaluate_every": args.rounds, "graphs": graphs, "on_trial": tell}
+            settings["budget"] = "rounds"
             place = args.checkpoint and args.checkpoint / name
             grids = {"*": {"lr": args.lr}}
             comparison = compare(methods, draw, model, range(args.seeds), grids, checkpoint=place, **settings)

@@ -98,6 +98,7 @@ def main() -> None:
             {"*": {"lr": args.lrs}},
             on_trial=lambda *_: bar.update(1),
             rounds=args.rounds,
+            budget="rounds",
             evaluate_every=args.rounds,
             checkpoint=args.checkpoint,
         )

@@ -172,6 +172,7 @@ def main() -> None:
             on_trial=keep,
             architecture=kinds,
             rounds=args.rounds,
+            budget="rounds",
             evaluate_every=args.evaluate_every,
             device=args.device,
             checkpoint=args.checkpoint,

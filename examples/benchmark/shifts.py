@@ -189,6 +189,7 @@ def main() -> None:
             {name: {"lr": alone if name == "none" else lrs} for name in args.methods},
             on_trial=note,
             rounds=rounds,
+            budget="rounds",
             evaluate_every=max(rounds // 5, 1),
             checkpoint=args.checkpoint,
             callbacks=[RecordGraph()],

@@ -89,6 +89,10 @@ class CrossGradients(Local):
         """The part, where the models that are mixed are those that travel."""
         return {"part": self.part} if self.mixed else {}
 
+    def local_steps(self, sizes: Tensor) -> Tensor:
+        """Return 1 for every node, [K]."""
+        return torch.ones_like(sizes, dtype=torch.float64)
+
     def init(self, data: Data, env: Env) -> Data:
         """Check part, edges and batches, and create the optimiser's state."""
         require_both_ways(data, env, "a model travels to the neighbour whose data it meets, and its gradient back")

@@ -21,6 +21,7 @@ from graphcollab.local.check_fit import check_batches, check_judging, check_obje
 from graphcollab.piece import Field, Local
 from graphcollab.settings import NonNegative
 from graphcollab.stack import Stacks
+from graphcollab.tasks.samples import local_steps
 from graphcollab.typing import Env
 
 __all__ = ["Fit", "FitPersonal"]
@@ -86,6 +87,10 @@ class Fit(LocalSteps, Local):
     def agrees(self) -> Mapping[str, object]:
         """The part that is mixed."""
         return {} if self.through is None else {"part": self.through}
+
+    def local_steps(self, sizes: Tensor) -> Tensor:
+        """Return ``steps``, or those of ``epochs`` passes over the samples, [K]."""
+        return local_steps(sizes, self.batch_size, self.epochs, self.steps).double()
 
     def init(self, data: Data, env: Env) -> Data:
         """Check batches and models, let the objective begin, and create the optimiser's state where it is kept.
@@ -210,6 +215,11 @@ class FitPersonal(Local):
         Field("personal_step", "per_node", "their optimiser's steps", "phase", "owner"),
     )
     shared: ClassVar[tuple[str, ...]] = ("part",)
+    models: ClassVar[int] = 2
+
+    def local_steps(self, sizes: Tensor) -> Tensor:
+        """Return the steps of either model, [K]."""
+        return self.fit.local_steps(sizes)
 
     def init(self, data: Data, env: Env) -> Data:
         """Start personal models from the shared ones, unless an earlier phase has trained some."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine.rows import Rows
@@ -49,6 +50,11 @@ class FitWithReference(Local):
         Field("alone_loss", "per_node", "validation loss of the models that hear nobody", "round"),
     )
     needs: ClassVar[tuple[str, ...]] = ("val",)
+    models: ClassVar[int] = 2
+
+    def local_steps(self, sizes: Tensor) -> Tensor:
+        """Return the steps of either model, [K]."""
+        return self.fit.local_steps(sizes)
 
     def __post_init__(self) -> None:
         super().__post_init__()

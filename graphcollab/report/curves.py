@@ -31,7 +31,7 @@ from graphcollab.report._figure import (
 )
 from graphcollab.report._text import require_some, shown
 from graphcollab.train import History
-from graphcollab.train.comparison import SHARES
+from graphcollab.train.trial import SHARES
 
 __all__ = ["accuracy_curves", "merge_curves", "similarity_curves", "traffic_curves", "weight_curves"]
 

@@ -14,7 +14,7 @@ import torch_geometric
 from graphcollab._version import __version__
 from graphcollab.report._text import shown
 from graphcollab.train import Comparison
-from graphcollab.train.comparison import COLUMNS, METRIC_COLUMNS
+from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS
 
 __all__ = ["results_json"]
 
@@ -28,8 +28,9 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     ``settings``, the differences to the reference in ``paired`` with their 95 % intervals, and the ``versions`` used.
     Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired`` (nor where a mean
     is not defined), and the seed's entry says why in ``failure``. Where means are not over all nodes, they are over
-    ``nodes`` of ``of_nodes``; where nodes were left behind, ``isolated`` says how many, the most on any seed; and
-    where something was found wrong with runs, ``findings`` says on how many seeds, by kind.
+    ``nodes`` of ``of_nodes``; ``rounds``, ``local_steps`` and ``models`` are what was spent; where nodes were left
+    behind, ``isolated`` says how many, the most on any seed; and where something was found wrong with runs,
+    ``findings`` says on how many seeds, by kind.
 
     Args:
         more: Further entries, such as a script's arguments.
@@ -45,6 +46,7 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
         keys = [
             *COLUMNS,
             *["nodes", "of_nodes"] * few,
+            *["rounds", "local_steps", "models"] * (row["local_steps"] > 0),
             *(key for key in ("failed", "isolated", "findings") if row[key]),
         ]
         methods[name] = entry({key: row[key] for key in keys})

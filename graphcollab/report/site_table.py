@@ -20,7 +20,7 @@ from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.report._text import MISSING, number, shown, text_table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
-from graphcollab.train.comparison import SHARES
+from graphcollab.train.trial import SHARES
 
 __all__ = ["SiteTable", "site_table"]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, shown, text_table
 from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
-from graphcollab.train.comparison import METRIC_COLUMNS
+from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
 
@@ -40,7 +40,8 @@ def results_table(
     of some nodes is not defined, "nodes" says over how many the means are (the least on any seed). Where nodes were
     left behind since they diverged, "isolated" says how many (the most on any seed); they count with their last good
     model. Where something was found wrong with a run, such as learned weights that are all the own model's, "found"
-    says what and on how many seeds.
+    says what and on how many seeds. "local steps" are those that a node has taken in its rounds, mean over nodes, and
+    "models", where some method has more than one, how many models each node trained by them.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -62,6 +63,7 @@ def results_table(
     few = any(row["nodes"] < row["of_nodes"] for row in rows.values())
     fewest = min((row["of_nodes"] for row in rows.values() if not math.isnan(row["of_nodes"])), default=math.nan)
     isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
+    spent, beside = (any(row[key] > n for row in rows.values()) for key, n in (("local_steps", 0), ("models", 1)))
     chosen = settings and any(any(row["settings"]) for row in rows.values())
     header, lines = ["method"], []
     for name, row in rows.items():
@@ -80,6 +82,10 @@ def results_table(
         shares = [(f"worst {share} %", f"worst{share}") for share, least in WORST.items() if not fewest < least]
         for title, key in (*shares, ("std over nodes", "std")):
             cells[title] = number(scale * row[key], digits)
+        if spent:
+            cells |= {"rounds": _count(_column([row["rounds"]])), "local steps": _count(_column([row["local_steps"]]))}
+        if beside:
+            cells["models"] = number(row["models"], 0)
         cells |= {"sent per node": byte_size(row["bytes_per_node"]), "seconds": number(row["seconds"], 1)}
         if chosen:
             texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]

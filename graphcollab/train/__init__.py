@@ -12,7 +12,7 @@ from graphcollab.train.callbacks import (
 )
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
-from graphcollab.train.comparison import Comparison, Trial
+from graphcollab.train.comparison import Comparison
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
@@ -22,6 +22,7 @@ from graphcollab.train.saved_models import Models, load
 from graphcollab.train.saver import save_checkpoint
 from graphcollab.train.session import evaluate
 from graphcollab.train.start import build_graph, build_modules
+from graphcollab.train.trial import Trial
 from graphcollab.train.watch_weights import WatchWeights
 
 __all__ = [

@@ -5,20 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal
 
 from graphcollab.checks import warn
 from graphcollab.method import Method
 from graphcollab.phases import Phases
-from graphcollab.settings import Seed, checked
+from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Tasks
-from graphcollab.train.comparison import COLUMNS, Comparison, Trial
-from graphcollab.train.identity import OtherRunError
+from graphcollab.train.budget import Budget, spend
+from graphcollab.train.comparison import Comparison
 from graphcollab.train.result import Result
-from graphcollab.train.run import run
-from graphcollab.train.saver import FolderInUseError
 from graphcollab.train.start import Graph, Model
+from graphcollab.train.trial import COLUMNS, Trial
+from graphcollab.train.trials import Contestant, Trials
 
 __all__ = ["compare"]
 
@@ -33,6 +33,9 @@ def compare(
     seeds: Iterable[Seed] = (0, 1, 2, 3, 4),
     grids: Mapping[str, Grid] | None = None,
     *,
+    rounds: Count | None = None,
+    budget: Budget = "steps",
+    evaluate_every: Count = 1,
     graphs: Mapping[str, Graph] | None = None,
     select: Literal["pooled", "each"] = "pooled",
     on_trial: Callable[[Trial, Result | None, int, int], None] | None = None,
@@ -40,8 +43,10 @@ def compare(
 ) -> Comparison:
     """Run every method with every setting of its grid on every seed, and choose settings on validation data alike.
 
-    Test data play no part in the choice; of equally good settings the first in the grid is taken. On every seed all
-    methods see the same tasks and initial models, so differences are paired.
+    All do the same work: a round of one method is a single local step, of another it is five passes over the data, so
+    rounds are counted such that nodes take equally many local steps (``budget``). Test data play no part in the choice;
+    of equally good settings the first in the grid is taken. On every seed all methods see the same tasks and initial
+    models, so differences are paired.
 
     A trial that fails (a node's loss or prediction is not finite, or anything else goes wrong) counts as the worst: a
     setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
@@ -54,6 +59,14 @@ def compare(
         model: See `run`; a function is initialised anew from every seed.
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
+        rounds: Rounds of the method that takes the most local steps in one. Default: 100. The others play as many
+            rounds as make the same number of local steps per node, counted on the first seed's tasks.
+        budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
+            number of local steps per node; or rounds by the names of the methods. Tables say what was spent. Training
+            beside the local steps (of personal models or references, see ``Trial.models``; to judge a model or to weigh
+            another) is not evened out.
+        evaluate_every: Rounds between evaluations, of the method that takes the most local steps in one; the others are
+            evaluated as often, after the same work. With rounds as budget, those of every method.
         graphs: Allowed edges per method. Default: all pairs.
         select: ``"pooled"``: the setting with the best mean validation metric over all seeds; ``"each"``: the best on
             each seed by itself.
@@ -63,7 +76,8 @@ def compare(
 
     Raises:
         ValueError: If a grid names no method or has nothing to try, seeds are missing or double, or there are no test
-            data to compare on or no validation data to choose on or for a method that needs them.
+            data to compare on or no validation data to choose on or for a method that needs them, or the budget cannot
+            be kept.
         TypeError: If a method does not take a setting of its grid.
         NonFiniteLossError: If all trials of all methods fail, the first error.
         FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
@@ -73,51 +87,37 @@ def compare(
     grids, graphs, seeds = dict(grids or {}), dict(graphs or {}), list(seeds)
     points = _check(methods, grids, graphs, seeds)
     folder = settings.pop("checkpoint", None)
-    every = [(name, p, point) for name in methods for p, point in enumerate(points[name])]
-    total = len(seeds) * len(every)
+    every = [
+        Contestant(name, p, point, make, graphs.get(name))
+        for name, make in methods.items()
+        for p, point in enumerate(points[name])
+    ]
+    drawn = Trials(every, tasks, model, settings, folder).draw(seeds[0])
+    spent = spend([(one.name, one.make(**one.point)) for one in every], drawn, budget, rounds, evaluate_every)
+    every = [replace(one, spending=own) for one, own in zip(every, spent, strict=True)]
+    game, total = Trials(every, tasks, model, settings, folder), len(seeds) * len(every)
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
     first: Exception | None = None
     for seed in seeds:
-        broken = None
-        try:
-            drawn = tasks(seed)
-            if not isinstance(drawn, Tasks):
-                raise TypeError(f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}")
-            if int(drawn.sizes("test").sum()) == 0:
-                raise ValueError("compare needs test samples, and no node has any: give `test` to Tasks.from_samples")
-            if len(every) > len(methods) and int(drawn.sizes("val").sum()) == 0:
-                raise ValueError("grids are searched on validation samples, and no node has any: hold some out")
-            for name, make in methods.items():  # all of them before the first is run
-                make(**points[name][0]).check(drawn)
-        except Exception as error:
-            if not kept:
-                raise
-            broken = error
-        for name, p, point in every:
-            place = None if folder is None else Path(folder) / f"{name}-{p}-seed-{seed}"
-            result = None
-            try:
-                if broken is not None:
-                    raise broken
-                made = methods[name](**point)
-                result = run(made, drawn, model, graphs.get(name), seed=seed, checkpoint=place, **settings)
-            except (FolderInUseError, OtherRunError):
-                raise  # these say nothing of the trial, and what is finished is in the folders
-            except Exception as error:
-                error.add_note(f"in trial {len(trials) + 1} of {total}: method {name!r} with {point} on seed {seed}")
+        outcomes = game.play(seed, drawn if seed == seeds[0] else None)
+        for one, outcome in zip(every, outcomes, strict=True):
+            result, error, where = outcome.result, outcome.error, f"trial {len(trials) + 1} of {total}"
+            if result is not None:
+                if result.interrupted:
+                    raise KeyboardInterrupt(f"stopped in {where}")
+                kept[one.name, one.number] = result
+                trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks)
+            elif error is not None:
+                error.add_note(f"in {where}: method {one.name!r} with {dict(one.point)} on seed {seed}")
                 if not kept and not isinstance(error, ArithmeticError):
-                    raise
+                    raise error
                 first = first or error
                 text = f"{type(error).__name__}: {error}"
-                given = f" with {', '.join(f'{key}={value}' for key, value in point.items())}" if point else ""
-                warn(f"{name}{given} failed on seed {seed} and counts as the worst setting: {text}")
-                trial = Trial(name, seed, point, math.nan, dict.fromkeys(COLUMNS, math.nan), failure=text)
-            else:
-                if result.interrupted:
-                    raise KeyboardInterrupt(f"stopped in trial {len(trials) + 1} of {total}")
-                kept[name, p] = result
-                trial = Trial.from_result(name, seed, point, result)
+                given = f" with {', '.join(f'{key}={value}' for key, value in one.point.items())}" * bool(one.point)
+                warn(f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}")
+                lost = dict.fromkeys(COLUMNS, math.nan)
+                trial = Trial(one.name, seed, one.point, math.nan, lost, failure=text, tasks=outcome.tasks)
             trials.append(trial)
             if on_trial is not None:
                 on_trial(trial, result, len(trials), total)

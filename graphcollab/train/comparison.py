@@ -1,4 +1,4 @@
-"""What `compare` keeps of every run, and returns: trials side by side, with paired statistics."""
+"""What `compare` returns: trials side by side, with paired statistics."""
 
 from __future__ import annotations
 
@@ -11,115 +11,10 @@ from typing import Any
 import torch
 
 from graphcollab.metrics import PairedDifference, paired_difference
-from graphcollab.train.result import Finding, Result
+from graphcollab.train.result import Result
+from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
 
-__all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Comparison", "Trial"]
-
-SHARES = ("accuracy", "auc")
-METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
-COLUMNS = (*METRIC_COLUMNS, "bytes_per_node", "seconds")
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One method with one setting on one seed.
-
-    Args:
-        method: Name of the method.
-        seed: Seed of tasks and run.
-        setting: What was chosen from the grid.
-        validation: Mean validation metric of the returned models; NaN where there is none, or a node diverged.
-        summary: Test metric over nodes, bytes and seconds; ``nodes`` says over how many the mean is.
-        curve: Rounds and mean test metric at every evaluation.
-        per_node: Test metric of every node's returned model; NaN where a node has none.
-        test_loss: Mean test loss of the returned models.
-        seconds: Seconds since the start at every evaluation.
-        sent: Bytes that a node had sent at every evaluation, mean over nodes.
-        messages: Messages that all nodes together had sent at every evaluation.
-        failure: What went wrong, if the trial failed; all its numbers are NaN then.
-        findings: What the run found wrong with nodes or with weights.
-    """
-
-    method: str
-    seed: int
-    setting: Mapping[str, Any]
-    validation: float
-    summary: Mapping[str, float]
-    curve: tuple[list[int], list[float]] = field(repr=False, default=((), ()))  # type: ignore[assignment]
-    per_node: tuple[float, ...] = field(repr=False, default=())
-    test_loss: float = field(repr=False, default=math.nan)
-    seconds: tuple[float, ...] = field(repr=False, default=())
-    sent: tuple[float, ...] = field(repr=False, default=())
-    messages: tuple[float, ...] = field(repr=False, default=())
-    failure: str = ""
-    findings: tuple[Finding, ...] = field(repr=False, default=())
-
-    @property
-    def isolated(self) -> int:
-        """How many nodes were left behind since they diverged."""
-        return int(self.summary.get("isolated", 0))
-
-    @property
-    def found(self) -> set[str]:
-        """Kinds of what was found wrong."""
-        return {finding.kind for finding in self.findings}
-
-    @classmethod
-    def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result) -> Trial:
-        """Return what is kept of a run."""
-        history = result.history
-
-        def final(name: str) -> float:
-            return history.mean(name)[history.returned] if name in history.values else math.nan
-
-        return cls(
-            method,
-            seed,
-            setting,
-            validation=final("val_metric"),
-            summary=result.summary(),
-            curve=(list(history.rounds), history.mean("test_metric")),
-            per_node=tuple(history.final("test_metric").tolist()),
-            test_loss=final("test_loss"),
-            seconds=tuple(history.seconds),
-            sent=tuple(history.mean("bytes_sent")),
-            messages=tuple(history.table("messages_sent").sum(1).tolist()),
-            findings=tuple(history.findings),
-        )
-
-    def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:
-        """Return when the mean test metric was first as good as a target, or None where it never was.
-
-        That is rounds played, seconds since the start, and bytes that a node had sent, mean over nodes (the last two
-        NaN where they were not kept), at the first evaluation at which it is so: nothing is interpolated.
-        """
-        rounds, values = self.curve
-        for t, (round_, value) in enumerate(zip(rounds, values, strict=True)):
-            if value >= target if higher_is_better else value <= target:
-                seconds, sent = (kept[t] if kept else math.nan for kept in (self.seconds, self.sent))
-                return round_, seconds, sent
-        return None
-
-    def within(self, budget: float, unit: str = "messages") -> tuple[int, float] | None:
-        """Return round and mean test metric of the last evaluation before which a budget was kept; None if of none.
-
-        The budget is what all nodes together may send, in ``"messages"`` or ``"bytes"``. As in `reached`, nothing is
-        interpolated. A ValueError says so where it was not kept how much was sent.
-        """
-        sent = self.total(unit)
-        if not sent:
-            raise ValueError(
-                f"a trial of {self.method!r} does not hold how many {unit} its nodes sent: make it by a run"
-            )
-        kept = [t for t, total in enumerate(sent) if total <= budget * (1 + 1e-12)]  # a mean times K is rounded
-        rounds, values = self.curve
-        return (rounds[kept[-1]], values[kept[-1]]) if kept else None
-
-    def total(self, unit: str = "messages") -> list[float]:
-        """Return how many messages or bytes all nodes had sent at every evaluation; empty where it was not kept."""
-        if unit not in ("messages", "bytes"):
-            raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
-        return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]
+__all__ = ["Comparison"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +37,26 @@ class Comparison:
     metric: str = "accuracy"
 
     @classmethod
+    def join(cls, parts: Sequence[Comparison]) -> Comparison:
+        """Put comparisons, at least one, of different methods on the same seeds and tasks side by side.
+
+        A ValueError says so where methods have the same name, or where seeds, tasks or metrics differ. Each was given
+        the budget of its own call: tables say what was spent, and a ``budget`` that is a number of local steps is the
+        same in all calls. `pool` is for the same methods on different seeds.
+        """
+        names = [name for part in parts for name in part.chosen]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"comparisons to join must be of different methods, but several have {twice}: rename them")
+        metrics = sorted({part.metric for part in parts})
+        if len(metrics) != 1:
+            raise ValueError(f"comparisons to join must have one metric, got {metrics}")
+        chosen = {name: trials for part in parts for name, trials in part.chosen.items()}
+        _require_same_tasks(chosen)
+        trials = [trial for part in parts for trial in part.trials]
+        results = {name: result for part in parts for name, result in part.results.items()}
+        return cls(trials, chosen, parts[0].higher_is_better, results, parts[0].metric)
+
+    @classmethod
     def pool(cls, parts: Sequence[Comparison]) -> Comparison:
         """Join comparisons, at least one, of the same methods on different seeds: a setting may depend on the seed."""
         if not parts or len({tuple(part.chosen) for part in parts}) > 1:
@@ -157,7 +72,7 @@ class Comparison:
     def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
         """Put runs made by `run` side by side, so that tables and figures of comparisons can be made of them.
 
-        All methods must have been run on the same seeds, at least one, in the same order.
+        All methods must have been run on the same seeds, at least one, in the same order, and on the same tasks.
         """
         seeds = [[result.env.seed for result in many] for many in results.values()]
         if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
@@ -167,6 +82,7 @@ class Comparison:
             name: [Trial.from_result(name, result.env.seed, {}, result) for result in many]
             for name, many in results.items()
         }
+        _require_same_tasks(chosen)
         last = {name: many[-1] for name, many in results.items()}
         history = next(iter(last.values())).history
         trials = [trial for many in chosen.values() for trial in many]
@@ -242,9 +158,10 @@ class Comparison:
         """Return for every method the mean over seeds of every column, its spread, the setting and the values.
 
         ``failed`` counts the seeds on which the method failed; then means have no value (NaN). ``nodes`` is over how
-        many nodes means are, the least on any seed, of ``of_nodes``; both are NaN where trials do not say. ``isolated``
-        is how many nodes were left behind since they diverged, the most on any seed. ``findings`` says on how many
-        seeds something was found wrong (`Finding`), by kind.
+        many nodes means are, the least on any seed, of ``of_nodes``; both are NaN where trials do not say. ``rounds``,
+        ``local_steps`` and ``models`` are what was spent, see `Trial`. ``isolated`` is how many nodes were left behind
+        since they diverged, the most on any seed. ``findings`` says on how many seeds something was found wrong
+        (`Finding`), by kind.
         """
         out: dict[str, dict[str, Any]] = {}
         for name, trials in self.chosen.items():
@@ -254,6 +171,8 @@ class Comparison:
             row["failed"] = len(self.failed(name))
             counts = [(t.summary["nodes"], t.summary["ignored"]) for t in trials if "ignored" in t.summary]
             row["nodes"], row["of_nodes"] = min(((n, n + i) for n, i in counts), default=(math.nan, math.nan))
+            for key in ("rounds", "local_steps", "models"):
+                row[key] = sum(getattr(trial, key) for trial in trials) / len(trials)
             row["isolated"] = max(trial.isolated for trial in trials)
             row["findings"] = dict(Counter(kind for trial in trials for kind in sorted(trial.found)))
             row["settings"] = [dict(trial.setting) for trial in trials]
@@ -264,3 +183,21 @@ class Comparison:
             ]
             out[name] = row
         return out
+
+
+def _require_same_tasks(chosen: Mapping[str, Sequence[Trial]]) -> None:
+    """Check that all methods were run on the same seeds in one order, and met the same tasks where these are known."""
+    seeds = {name: [trial.seed for trial in trials] for name, trials in chosen.items()}
+    first, *others = seeds
+    for name in others:
+        if seeds[name] != seeds[first]:
+            raise ValueError(
+                f"{first!r} was run on the seeds {seeds[first]} and {name!r} on {seeds[name]}: differences are paired "
+                "over seeds, so they must be the same, in the same order"
+            )
+        for one, other in zip(chosen[first], chosen[name], strict=True):
+            if one.tasks and other.tasks and one.tasks != other.tasks:
+                raise ValueError(
+                    f"{first!r} and {name!r} met different tasks on seed {one.seed} (nodes or samples differ): compare "
+                    "them on the same ones"
+                )

@@ -288,8 +288,7 @@ class Result:
             metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
-        engine = self.env.engine
-        return score_nodes(engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
+        return score_nodes(self.env.engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
 
     def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.

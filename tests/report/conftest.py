@@ -7,7 +7,7 @@ import math
 import pytest
 
 from graphcollab.train import Comparison, Trial
-from graphcollab.train.comparison import COLUMNS
+from graphcollab.train.trial import COLUMNS
 
 
 def trial(method: str, seed: int, mean: float, worst: float, setting: dict[str, float]) -> Trial:

@@ -1,0 +1,76 @@
+"""How many rounds every method of a comparison plays, so that all do the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from torch import Tensor
+
+from graphcollab.method import Method
+from graphcollab.phases import Phases
+from graphcollab.settings import Count
+from graphcollab.tasks import Tasks
+
+__all__ = ["Budget", "Spending", "spend"]
+
+Budget: TypeAlias = Annotated[
+    Literal["steps", "rounds"] | Count | Mapping[str, Count],
+    "'steps', 'rounds', a number of local steps per node, or rounds by the names of the methods",
+]
+
+
+@dataclass(frozen=True)
+class Spending:
+    """How many rounds a method plays, and after how many it is evaluated each time."""
+
+    rounds: int
+    evaluate_every: int
+
+
+def spend(
+    made: Sequence[tuple[str, Method | Phases]], tasks: Tasks, budget: Budget, rounds: int | None, evaluate_every: int
+) -> list[Spending]:
+    """Return what every method is to spend, given by name and in the order of what was made; see `compare`.
+
+    A ValueError says so where a budget and a number of rounds contradict each other, or a method does not tell how many
+    steps it takes in a round.
+    """
+    if not isinstance(budget, str) and rounds is not None:
+        what = "rounds per method" if isinstance(budget, Mapping) else "local steps per node"
+        raise ValueError(f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two")
+    rounds = 100 if rounds is None else rounds
+    if isinstance(budget, Mapping):
+        if differing := sorted({name for name, _ in made} ^ set(budget)):
+            raise ValueError(f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}")
+        return [Spending(budget[name], evaluate_every) for name, _ in made]
+    if budget == "rounds" or (budget == "steps" and len(made) == 1):
+        return [Spending(rounds, evaluate_every)] * len(made)
+    sizes = tasks.sizes("train")
+    for name, method in made:
+        if bool(method.local_steps(sizes, 1).isnan().any()):
+            raise ValueError(
+                f"method {name!r} does not tell how many local steps it takes in a round: give its local piece a "
+                "method local_steps, or compare by budget='rounds'"
+            )
+    work = max(_work(method, sizes, rounds) for _, method in made) if budget == "steps" else float(budget)
+    many = [_rounds_of(method, sizes, work) for _, method in made]
+    # methods are evaluated equally often, after the same work: `evaluate_every` counts rounds of the costliest
+    return [Spending(one, max(round(evaluate_every * one / min(many)), 1)) for one in many]
+
+
+def _work(method: Method | Phases, sizes: Tensor, rounds: int) -> float:
+    """Return how many local steps a node takes in so many rounds, mean over nodes."""
+    return float(method.local_steps(sizes, rounds).mean())
+
+
+def _rounds_of(method: Method | Phases, sizes: Tensor, work: float) -> int:
+    """Return in how many rounds, at least one, a node takes the nearest to so many local steps."""
+    low, high = 1, 2
+    while _work(method, sizes, high) < work:
+        low, high = high, 2 * high
+    while high - low > 1:  # the work of `high` rounds is enough, that of `low` rounds may not be
+        middle = (low + high) // 2
+        low, high = (middle, high) if _work(method, sizes, middle) < work else (low, middle)
+    return min((low, high), key=lambda one: abs(_work(method, sizes, one) - work))

@@ -1,0 +1,136 @@
+"""What `compare` keeps of every run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphcollab.train.identity import identify_tasks
+from graphcollab.train.result import Finding, Result
+
+__all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Trial"]
+
+SHARES = ("accuracy", "auc")
+METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
+COLUMNS = (*METRIC_COLUMNS, "bytes_per_node", "seconds")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One method with one setting on one seed.
+
+    Args:
+        method: Name of the method.
+        seed: Seed of tasks and run.
+        setting: What was chosen from the grid.
+        validation: Mean validation metric of the returned models; NaN where there is none, or a node diverged.
+        summary: Test metric over nodes, bytes and seconds; ``nodes`` says over how many the mean is.
+        curve: Rounds and mean test metric at every evaluation.
+        per_node: Test metric of every node's returned model; NaN where a node has none.
+        test_loss: Mean test loss of the returned models.
+        seconds: Seconds since the start at every evaluation.
+        sent: Bytes that a node had sent at every evaluation, mean over nodes.
+        messages: Messages that all nodes together had sent at every evaluation.
+        local_steps: How many local steps a node has taken, mean over nodes, if it was there in all rounds. What a judge
+            or a weigher trains besides is not counted.
+        models: How many models a node trained by such steps, its own and those beside it (personal ones, references).
+        failure: What went wrong, if the trial failed; all its numbers are NaN then.
+        findings: What the run found wrong with nodes or with weights.
+        tasks: Fingerprint of nodes and samples; empty where it is not known.
+    """
+
+    method: str
+    seed: int
+    setting: Mapping[str, Any]
+    validation: float
+    summary: Mapping[str, float]
+    curve: tuple[list[int], list[float]] = field(repr=False, default=((), ()))  # type: ignore[assignment]
+    per_node: tuple[float, ...] = field(repr=False, default=())
+    test_loss: float = field(repr=False, default=math.nan)
+    seconds: tuple[float, ...] = field(repr=False, default=())
+    sent: tuple[float, ...] = field(repr=False, default=())
+    messages: tuple[float, ...] = field(repr=False, default=())
+    local_steps: float = field(repr=False, default=math.nan)
+    models: float = field(repr=False, default=math.nan)
+    failure: str = ""
+    findings: tuple[Finding, ...] = field(repr=False, default=())
+    tasks: str = field(repr=False, default="")
+
+    @property
+    def rounds(self) -> float:
+        """How many rounds were played; NaN where that is not known."""
+        return self.curve[0][-1] if len(self.curve[0]) else math.nan
+
+    @property
+    def isolated(self) -> int:
+        """How many nodes were left behind since they diverged."""
+        return int(self.summary.get("isolated", 0))
+
+    @property
+    def found(self) -> set[str]:
+        """Kinds of what was found wrong."""
+        return {finding.kind for finding in self.findings}
+
+    @classmethod
+    def from_result(
+        cls, method: str, seed: int, setting: Mapping[str, Any], result: Result, tasks: str | None = None
+    ) -> Trial:
+        """Return what is kept of a run; the fingerprint of its tasks is taken, unless it is known."""
+        history = result.history
+
+        def final(name: str) -> float:
+            return history.mean(name)[history.returned] if name in history.values else math.nan
+
+        return cls(
+            method,
+            seed,
+            setting,
+            validation=final("val_metric"),
+            summary=result.summary(),
+            curve=(list(history.rounds), history.mean("test_metric")),
+            per_node=tuple(history.final("test_metric").tolist()),
+            test_loss=final("test_loss"),
+            seconds=tuple(history.seconds),
+            sent=tuple(history.mean("bytes_sent")),
+            messages=tuple(history.table("messages_sent").sum(1).tolist()),
+            local_steps=float(result.method.local_steps(result.tasks.sizes("train"), history.rounds[-1]).mean()),
+            models=result.method.models_trained,
+            findings=tuple(history.findings),
+            tasks=identify_tasks(result.tasks) if tasks is None else tasks,
+        )
+
+    def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:
+        """Return when the mean test metric was first as good as a target, or None where it never was.
+
+        That is rounds played, seconds since the start, and bytes that a node had sent, mean over nodes (the last two
+        NaN where they were not kept), at the first evaluation at which it is so: nothing is interpolated.
+        """
+        rounds, values = self.curve
+        for t, (round_, value) in enumerate(zip(rounds, values, strict=True)):
+            if value >= target if higher_is_better else value <= target:
+                seconds, sent = (kept[t] if kept else math.nan for kept in (self.seconds, self.sent))
+                return round_, seconds, sent
+        return None
+
+    def within(self, budget: float, unit: str = "messages") -> tuple[int, float] | None:
+        """Return round and mean test metric of the last evaluation before which a budget was kept; None if of none.
+
+        The budget is what all nodes together may send, in ``"messages"`` or ``"bytes"``. As in `reached`, nothing is
+        interpolated. A ValueError says so where it was not kept how much was sent.
+        """
+        sent = self.total(unit)
+        if not sent:
+            raise ValueError(
+                f"a trial of {self.method!r} does not hold how many {unit} its nodes sent: make it by a run"
+            )
+        kept = [t for t, total in enumerate(sent) if total <= budget * (1 + 1e-12)]  # a mean times K is rounded
+        rounds, values = self.curve
+        return (rounds[kept[-1]], values[kept[-1]]) if kept else None
+
+    def total(self, unit: str = "messages") -> list[float]:
+        """Return how many messages or bytes all nodes had sent at every evaluation; empty where it was not kept."""
+        if unit not in ("messages", "bytes"):
+            raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
+        return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]

@@ -1,0 +1,90 @@
+"""The trials of a comparison, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphcollab.method import Method
+from graphcollab.phases import Phases
+from graphcollab.tasks import Tasks
+from graphcollab.train.budget import Spending
+from graphcollab.train.identity import OtherRunError, identify_tasks
+from graphcollab.train.result import Result
+from graphcollab.train.run import run
+from graphcollab.train.saver import FolderInUseError
+from graphcollab.train.start import Graph, Model
+
+__all__ = ["Contestant", "Outcome", "Trials"]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One method with one setting, the ``number``-th of its grid, and what it may spend."""
+
+    name: str
+    number: int
+    point: Mapping[str, Any]
+    make: Callable[..., Method | Phases]
+    graph: Graph = None
+    spending: Spending | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial: a result, or what went wrong; and the fingerprint of the tasks, empty if there are none."""
+
+    result: Result | None = None
+    error: Exception | None = None
+    tasks: str = ""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """All contestants, and what they are run on; arguments are those of `compare`."""
+
+    contestants: Sequence[Contestant]
+    tasks: Callable[[int], Tasks]
+    model: Model
+    settings: Mapping[str, Any]
+    checkpoint: str | Path | None = None
+
+    def draw(self, seed: int) -> Tasks:
+        """Return the tasks of a seed, once it is clear that they are good for all contestants."""
+        drawn: object = self.tasks(seed)
+        if not isinstance(drawn, Tasks):
+            raise TypeError(f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}")
+        if int(drawn.sizes("test").sum()) == 0:
+            raise ValueError("compare needs test samples, and no node has any: give `test` to Tasks.from_samples")
+        first = [one for one in self.contestants if one.number == 0]
+        if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
+            raise ValueError("grids are searched on validation samples, and no node has any: hold some out")
+        for one in first:  # all methods before the first is run
+            one.make(**one.point).check(drawn)
+        return drawn
+
+    def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Outcome]:
+        """Run all contestants on a seed, one after the other, on tasks that may be drawn already."""
+        broken = None
+        if drawn is None:
+            try:
+                drawn = self.draw(seed)
+            except Exception as error:
+                broken = error
+        same = "" if drawn is None else identify_tasks(drawn)
+        for one in self.contestants:
+            place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
+            spent = one.spending
+            settings = {**self.settings, **({} if spent is None else vars(spent)), "checkpoint": place}
+            try:
+                if broken is not None or drawn is None:
+                    raise broken or ValueError(f"there are no tasks of seed {seed}")
+                result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
+            except (FolderInUseError, OtherRunError):
+                raise  # these say nothing of the trial, and what is finished is in the folders
+            except Exception as error:
+                yield Outcome(error=error, tasks=same)
+            else:
+                yield Outcome(result, tasks=same)
