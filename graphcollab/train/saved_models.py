@@ -75,7 +75,7 @@ class Models:
     def outputs(self, site: Node, samples: Any) -> Tensor:
         """Return what a site's model returns for samples; see `predict`."""
         with torch.no_grad():
-            found = self.model(site)(self._read(samples))
+            found = self.model(site)(self._read(site, samples))
         return found if isinstance(found, Tensor) else torch.as_tensor(found)
 
     def predict(self, site: Node, samples: Any) -> np.ndarray:
@@ -88,13 +88,16 @@ class Models:
 
         Returns:
             A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
-            that are real numbers the predicted values.
+            that are real numbers the predicted values, in the units of the table if it was one.
 
         Raises:
             KeyError: If there is no such site.
             ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
         """
-        return self._answers.predict(self.outputs(site, samples))
+        outputs = self.outputs(site, samples)
+        if self._answers.kind == "values" and self.preparation is not None:
+            outputs = self.preparation.restore(outputs, self._name(site))
+        return self._answers.predict(outputs)
 
     def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
         """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
@@ -110,8 +113,11 @@ class Models:
         """The classes' names, in the order of outputs; empty where they are numbers, and in a regression."""
         return self._answers.classes
 
-    def _read(self, samples: Any) -> Tensor:
-        """Return samples as the models read them."""
+    def _name(self, site: Node) -> str:
+        return self.names[find_node(site, self.names, "site")]
+
+    def _read(self, site: Node, samples: Any) -> Tensor:
+        """Return a site's samples as the models read them."""
         shape, dtype = self._inputs
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
         if not isinstance(samples, Tensor | np.ndarray | list | tuple):
@@ -120,7 +126,7 @@ class Models:
                     f"expected an array of shape {expected}, got a {type(samples).__name__}: the tasks of these models "
                     "had no preparation, which would turn tables into numbers"
                 )
-            samples = self.preparation.apply(samples)
+            samples = self.preparation.apply(samples, self._name(site))
         try:
             read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
         except (TypeError, ValueError) as error:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import types
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -276,35 +276,26 @@ def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
     assert np.float32(1234.5).tobytes() not in content
 
 
-@dataclass(frozen=True)
-class Columns:
-    """A stand-in for a preparation of tables."""
-
-    columns: tuple[str, ...]
-    classes: tuple[str, ...] = ("ill", "well")
-
-    def apply(self, frame):
-        return torch.tensor([frame[name] for name in self.columns], dtype=torch.float32).T
-
-    def to_json(self):
-        return {"columns": list(self.columns)}
-
-    @classmethod
-    def from_json(cls, stored):
-        return cls(tuple(stored["columns"]))
-
-
-def test_a_preparation_goes_along(tmp_path, monkeypatch):
-    stand_in = types.ModuleType("graphcollab.tasks.preparation")
-    stand_in.Preparation = Columns
-    monkeypatch.setitem(sys.modules, "graphcollab.tasks.preparation", stand_in)
-    result = train()
-    object.__setattr__(result.tasks, "preparation", Columns(("a", "b", "c", "d")))
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_a_preparation_goes_along(tmp_path, pooled, kind):
+    draw = np.random.default_rng(0)
+    age, dose = draw.normal(50, 9, 60), draw.normal(3, 1, 60)
+    site = np.repeat(["Budapest", "Zurich"], 30)
+    y = np.where(age > 50, "ill", "well") if kind == "classes" else 1000 + 10 * age
+    table = {"site": site, "age": age, "dose": dose, "y": y}
+    tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=True)
+    result = run(local(lr=0.3), tasks, nn.Linear(2, 2 if kind == "classes" else 1), rounds=40)
     models = load(result.save(tmp_path))
-    frame = dict(zip("dcba", INPUTS.T.flip(0).tolist(), strict=True))
-    expected = np.array(["ill", "well"])[result.model("Budapest")(INPUTS).argmax(1).numpy()]
-    assert models.predict("Budapest", frame).tolist() == expected.tolist()
-    assert models.classes == ("ill", "well")
+    assert models.preparation == tasks.preparation
+    mine = {name: values[30:] for name, values in table.items() if name != "site"}
+    said = models.predict("Zurich", mine)
+    np.testing.assert_array_equal(said, models.predict(1, {**mine, "site": site[30:]}))
+    if kind == "classes":
+        assert models.classes == ("ill", "well")
+        assert (said == mine["y"]).mean() > 0.9
+    else:
+        assert np.abs(said - mine["y"]).mean() < 20  # where they vary by 90
 
 
 def test_methods_with_another_judge(tmp_path):
