@@ -75,7 +75,7 @@ class Models:
     def outputs(self, site: Node, samples: Any) -> Tensor:
         """Return what a site's model returns for samples; see `predict`."""
         with torch.no_grad():
-            found = self.model(site)(self._read(self.names[find_node(site, self.names, "site")], samples))
+            found = self.model(site)(self._read(site, samples))
         return found if isinstance(found, Tensor) else torch.as_tensor(found)
 
     def predict(self, site: Node, samples: Any) -> np.ndarray:
@@ -87,16 +87,16 @@ class Models:
                 what it reads, such as a frame with the same columns.
 
         Returns:
-            A class per sample, by the name that it had in the table if there was one, else as a number; or with targets
-            that are real numbers the predicted values, in the table's units.
+            A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
+            that are real numbers the predicted values, in the units of the table if it was one.
 
         Raises:
             KeyError: If there is no such site.
             ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
         """
         outputs = self.outputs(site, samples)
-        if self.preparation is not None and self._answers.kind == "values":
-            outputs = self.preparation.restore(outputs, self.names[find_node(site, self.names, "site")])
+        if self._answers.kind == "values" and self.preparation is not None:
+            outputs = self.preparation.restore(outputs, self._name(site))
         return self._answers.predict(outputs)
 
     def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
@@ -113,8 +113,11 @@ class Models:
         """The classes' names, in the order of outputs; empty where they are numbers, and in a regression."""
         return self._answers.classes
 
-    def _read(self, site: str, samples: Any) -> Tensor:
-        """Return a site's samples as its model reads them."""
+    def _name(self, site: Node) -> str:
+        return self.names[find_node(site, self.names, "site")]
+
+    def _read(self, site: Node, samples: Any) -> Tensor:
+        """Return a site's samples as the models read them."""
         shape, dtype = self._inputs
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
         if not isinstance(samples, Tensor | np.ndarray | list | tuple):
@@ -123,7 +126,7 @@ class Models:
                     f"expected an array of shape {expected}, got a {type(samples).__name__}: the tasks of these models "
                     "had no preparation, which would turn tables into numbers"
                 )
-            samples = self.preparation.apply(samples, site)
+            samples = self.preparation.apply(samples, self._name(site))
         try:
             read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
         except (TypeError, ValueError) as error:

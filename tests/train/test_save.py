@@ -315,6 +315,28 @@ def test_values_are_in_the_tables_units(tmp_path):
     assert models.predict("south", new) == pytest.approx([expected], rel=1e-6)
 
 
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_a_preparation_goes_along(tmp_path, pooled, kind):
+    draw = np.random.default_rng(0)
+    age, dose = draw.normal(50, 9, 60), draw.normal(3, 1, 60)
+    site = np.repeat(["Budapest", "Zurich"], 30)
+    y = np.where(age > 50, "ill", "well") if kind == "classes" else 1000 + 10 * age
+    table = {"site": site, "age": age, "dose": dose, "y": y}
+    tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=True)
+    result = run(local(lr=0.3), tasks, nn.Linear(2, 2 if kind == "classes" else 1), rounds=40)
+    models = load(result.save(tmp_path))
+    assert models.preparation == tasks.preparation
+    mine = {name: values[30:] for name, values in table.items() if name != "site"}
+    said = models.predict("Zurich", mine)
+    np.testing.assert_array_equal(said, models.predict(1, {**mine, "site": site[30:]}))
+    if kind == "classes":
+        assert models.classes == ("ill", "well")
+        assert (said == mine["y"]).mean() > 0.9
+    else:
+        assert np.abs(said - mine["y"]).mean() < 20  # where they vary by 90
+
+
 def test_methods_with_another_judge(tmp_path):
     method = Method("tuned", Fit(epochs=1), judge=FineTuned(Fit(epochs=1)))
     result = train(method=method)
