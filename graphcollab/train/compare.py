@@ -15,8 +15,9 @@ from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Budget, spend
 from graphcollab.train.comparison import Comparison
+from graphcollab.train.graph_input import Graph
 from graphcollab.train.result import Result
-from graphcollab.train.start import Graph, Model
+from graphcollab.train.start import Model
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Trials
 
@@ -107,7 +108,7 @@ def compare(
                 if result.interrupted:
                     raise KeyboardInterrupt(f"stopped in {where}")
                 kept[one.name, one.number] = result
-                trial = Trial.from_result(one.name, seed, one.point, result)
+                trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks)
             elif error is not None:
                 error.add_note(f"in {where}: method {one.name!r} with {dict(one.point)} on seed {seed}")
                 if not kept and not isinstance(error, ArithmeticError):
@@ -116,7 +117,8 @@ def compare(
                 text = f"{type(error).__name__}: {error}"
                 given = f" with {', '.join(f'{key}={value}' for key, value in one.point.items())}" * bool(one.point)
                 warn(f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}")
-                trial = Trial(one.name, seed, one.point, math.nan, dict.fromkeys(COLUMNS, math.nan), failure=text)
+                lost = dict.fromkeys(COLUMNS, math.nan)
+                trial = Trial(one.name, seed, one.point, math.nan, lost, failure=text, tasks=outcome.tasks)
             trials.append(trial)
             if on_trial is not None:
                 on_trial(trial, result, len(trials), total)

@@ -37,6 +37,26 @@ class Comparison:
     metric: str = "accuracy"
 
     @classmethod
+    def join(cls, parts: Sequence[Comparison]) -> Comparison:
+        """Put comparisons, at least one, of different methods on the same seeds and tasks side by side.
+
+        A ValueError says so where methods have the same name, or where seeds, tasks or metrics differ. Each was given
+        the budget of its own call: tables say what was spent, and a ``budget`` that is a number of local steps is the
+        same in all calls. `pool` is for the same methods on different seeds.
+        """
+        names = [name for part in parts for name in part.chosen]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"comparisons to join must be of different methods, but several have {twice}: rename them")
+        metrics = sorted({part.metric for part in parts})
+        if len(metrics) != 1:
+            raise ValueError(f"comparisons to join must have one metric, got {metrics}")
+        chosen = {name: trials for part in parts for name, trials in part.chosen.items()}
+        _require_same_tasks(chosen)
+        trials = [trial for part in parts for trial in part.trials]
+        results = {name: result for part in parts for name, result in part.results.items()}
+        return cls(trials, chosen, parts[0].higher_is_better, results, parts[0].metric)
+
+    @classmethod
     def pool(cls, parts: Sequence[Comparison]) -> Comparison:
         """Join comparisons, at least one, of the same methods on different seeds: a setting may depend on the seed."""
         if not parts or len({tuple(part.chosen) for part in parts}) > 1:
@@ -52,7 +72,7 @@ class Comparison:
     def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
         """Put runs made by `run` side by side, so that tables and figures of comparisons can be made of them.
 
-        All methods must have been run on the same seeds, at least one, in the same order.
+        All methods must have been run on the same seeds, at least one, in the same order, and on the same tasks.
         """
         seeds = [[result.env.seed for result in many] for many in results.values()]
         if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
@@ -62,6 +82,7 @@ class Comparison:
             name: [Trial.from_result(name, result.env.seed, {}, result) for result in many]
             for name, many in results.items()
         }
+        _require_same_tasks(chosen)
         last = {name: many[-1] for name, many in results.items()}
         history = next(iter(last.values())).history
         trials = [trial for many in chosen.values() for trial in many]
@@ -162,3 +183,21 @@ class Comparison:
             ]
             out[name] = row
         return out
+
+
+def _require_same_tasks(chosen: Mapping[str, Sequence[Trial]]) -> None:
+    """Check that all methods were run on the same seeds in one order, and met the same tasks where these are known."""
+    seeds = {name: [trial.seed for trial in trials] for name, trials in chosen.items()}
+    first, *others = seeds
+    for name in others:
+        if seeds[name] != seeds[first]:
+            raise ValueError(
+                f"{first!r} was run on the seeds {seeds[first]} and {name!r} on {seeds[name]}: differences are paired "
+                "over seeds, so they must be the same, in the same order"
+            )
+        for one, other in zip(chosen[first], chosen[name], strict=True):
+            if one.tasks and other.tasks and one.tasks != other.tasks:
+                raise ValueError(
+                    f"{first!r} and {name!r} met different tasks on seed {one.seed} (nodes or samples differ): compare "
+                    "them on the same ones"
+                )

@@ -22,7 +22,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.fingerprint import PLAIN, Reader, checksum, fingerprint
 from graphcollab.train.journal import encode
 
-__all__ = ["OtherRunError", "describe_run", "describe_start", "found_in", "layers", "require_same"]
+__all__ = ["OtherRunError", "describe_run", "describe_start", "found_in", "identify_tasks", "layers", "require_same"]
 
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
@@ -66,6 +66,16 @@ def describe_run(
         about |= {f"layer {path or 'model'!r} of architecture {number}": text for path, text in layers(module).items()}
     for what, value in {"loss": tasks.loss, "metric": tasks.metric, "method": method, "attendance": attend}.items():
         about |= found_in(value, f"the {what}")
+    return about | _describe_samples(tasks)
+
+
+def identify_tasks(tasks: Tasks) -> str:
+    """Return a fingerprint of nodes and samples, the same for the same ones only."""
+    return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks).items()])
+
+
+def _describe_samples(tasks: Tasks) -> dict[str, str]:
+    about = {}
     for name, split in tasks.splits.items():
         about[f"samples per node in split {name!r}"] = checksum(split.ptr)
         about[f"samples in split {name!r}"] = checksum(split.index)
@@ -106,7 +116,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         )
     there, here = _short(saved.get(first)), _short(wanted.get(first))
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
-    if set(differing) <= {"x at the start", "x_init at the start"}:
+    if "x_init at the start" in differing and all(key.endswith(" at the start") for key in differing):
         more += (
             ". The initial models differ: a module that is made anew begins with other parameters, so give a function "
             "that makes it, such as lambda: torch.nn.Linear(6, 1)"

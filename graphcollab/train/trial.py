@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Finding, Result
 
 __all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Trial"]
@@ -37,6 +38,7 @@ class Trial:
         models: How many models a node trained by such steps, its own and those beside it (personal ones, references).
         failure: What went wrong, if the trial failed; all its numbers are NaN then.
         findings: What the run found wrong with nodes or with weights.
+        tasks: Fingerprint of nodes and samples; empty where it is not known.
     """
 
     method: str
@@ -54,6 +56,7 @@ class Trial:
     models: float = field(repr=False, default=math.nan)
     failure: str = ""
     findings: tuple[Finding, ...] = field(repr=False, default=())
+    tasks: str = field(repr=False, default="")
 
     @property
     def rounds(self) -> float:
@@ -71,8 +74,10 @@ class Trial:
         return {finding.kind for finding in self.findings}
 
     @classmethod
-    def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result) -> Trial:
-        """Return what is kept of a run."""
+    def from_result(
+        cls, method: str, seed: int, setting: Mapping[str, Any], result: Result, tasks: str | None = None
+    ) -> Trial:
+        """Return what is kept of a run; the fingerprint of its tasks is taken, unless it is known."""
         history = result.history
 
         def final(name: str) -> float:
@@ -93,6 +98,7 @@ class Trial:
             local_steps=float(result.method.local_steps(result.tasks.sizes("train"), history.rounds[-1]).mean()),
             models=result.method.models_trained,
             findings=tuple(history.findings),
+            tasks=identify_tasks(result.tasks) if tasks is None else tasks,
         )
 
     def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:

@@ -11,11 +11,12 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Spending
-from graphcollab.train.identity import OtherRunError
+from graphcollab.train.graph_input import Graph
+from graphcollab.train.identity import OtherRunError, identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saver import FolderInUseError
-from graphcollab.train.start import Graph, Model
+from graphcollab.train.start import Model
 
 __all__ = ["Contestant", "Outcome", "Trials"]
 
@@ -34,10 +35,11 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial: a result, or what went wrong."""
+    """What came of a trial: a result, or what went wrong; and the fingerprint of the tasks, empty if there are none."""
 
     result: Result | None = None
     error: Exception | None = None
+    tasks: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Trials:
                 drawn = self.draw(seed)
             except Exception as error:
                 broken = error
+        same = "" if drawn is None else identify_tasks(drawn)
         for one in self.contestants:
             place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
             spent = one.spending
@@ -79,8 +82,10 @@ class Trials:
             try:
                 if broken is not None or drawn is None:
                     raise broken or ValueError(f"there are no tasks of seed {seed}")
-                yield Outcome(run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings))
+                result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
             except (FolderInUseError, OtherRunError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:
-                yield Outcome(error=error)
+                yield Outcome(error=error, tasks=same)
+            else:
+                yield Outcome(result, tasks=same)

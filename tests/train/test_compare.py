@@ -114,7 +114,34 @@ def test_paired_statistics_by_hand():
     assert comparison.paired("b", "a", column="worst10").mean == pytest.approx(-0.05 / 3)
 
 
-def test_comparisons_on_different_seeds_can_be_joined(comparison):
+def test_comparisons_of_different_methods_can_be_joined(comparison):
+    parts = [go(methods={name: METHODS[name]}, grids={"*": {"lr": LRS}}) for name in METHODS]
+    joined = Comparison.join(parts)
+    assert list(joined.chosen) == list(joined.results) == list(METHODS)
+    for name in METHODS:
+        assert joined.values(name) == comparison.values(name)
+    assert joined.paired("local", "fedavg") == comparison.paired("local", "fedavg")
+    assert len(joined.trials) == len(comparison.trials)
+
+
+def test_what_cannot_be_joined_is_refused(comparison):
+    whole, quick = {"local": METHODS["local"]}, {"quick": METHODS["local"]}
+    one, seeds = go(methods=quick), go(methods=quick, seeds=(1, 0))
+    other = go(methods=quick, tasks=lambda seed: make_tasks(seed, flip_tests=seed == 1))
+    with pytest.raises(ValueError, match=r"of different methods, but several have \['local'\]: rename"):
+        Comparison.join([comparison, go(methods=whole)])
+    with pytest.raises(ValueError, match=r"'local' was run on the seeds \[0, 1\] and 'quick' on \[1, 0\]"):
+        Comparison.join([comparison, seeds])
+    with pytest.raises(ValueError, match="'local' and 'quick' met different tasks on seed 1"):
+        Comparison.join([comparison, other])
+    with pytest.raises(ValueError, match=r"must have one metric, got \['accuracy', 'auc'\]"):
+        Comparison.join([comparison, replace(one, metric="auc")])
+    with pytest.raises(ValueError, match=r"must have one metric, got \[\]"):
+        Comparison.join([])
+    assert list(Comparison.join([comparison, one]).chosen) == ["local", "fedavg", "quick"]
+
+
+def test_comparisons_on_different_seeds_can_be_pooled(comparison):
     grids = {"*": {"lr": [0.3]}}
     parts = [go(seeds=(seed,), grids=grids) for seed in (0, 1)]
     joined = Comparison.pool(parts)

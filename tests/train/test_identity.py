@@ -61,7 +61,7 @@ OTHERS = {
     "names of parameters": ({"model": lambda: nn.Sequential(MLP(4, (6,), 3))}, r"shapes of the models"),
     "initial models": (
         {"model": MLP(4, (6,), 3)},
-        r"differs in x at the start .*, and also in x_init at the start.* give a function that makes it",
+        r"differs in x at the start .*, and also in .*x_init at the start.* give a function that makes it",
     ),
     "inputs": ({"tasks": lambda: changed_pool("inputs", 1.5)}, "inputs in pool 'train'"),
     "targets": ({"tasks": lambda: changed_pool("targets", 2)}, "targets in pool 'train'"),
