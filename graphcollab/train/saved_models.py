@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from graphcollab.engine.modules import copy_module
 from graphcollab.naming import Node, find_node
 from graphcollab.settings import checked
+from graphcollab.tasks.preparation import Preparation
 from graphcollab.train.answers import Answers
 from graphcollab.train.blueprint import build, tensors_of
 from graphcollab.train.bundle import read_bundle
@@ -50,7 +50,7 @@ class Models:
 
     names: tuple[str, ...]
     about: Mapping[str, Any] = field(repr=False)
-    preparation: Any = field(repr=False)
+    preparation: Preparation | None = field(repr=False)
     _graph: LearnedGraph = field(repr=False)
     _answers: Answers = field(repr=False)
     _inputs: tuple[tuple[int, ...], torch.dtype] = field(repr=False)  # of one sample
@@ -176,10 +176,11 @@ def load(folder: str | Path, model: Model | None = None) -> Models:
         )
         inputs = tuple(content["inputs"]["shape"]), getattr(torch, content["inputs"]["type"])
         answers = Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])})
+        prepared = content["preparation"]
         return Models(
             tuple(content["names"]),
             content["about"],
-            _preparation(content["preparation"]),
+            None if prepared is None else Preparation.from_json(prepared),
             graph,
             answers,
             inputs,
@@ -243,9 +244,3 @@ def _built(
             f"the class of the model {kind} cannot be imported ({error}): put its file where Python finds it, or give "
             f"the architecture, graphcollab.load({str(folder)!r}, model=...)"
         ) from error
-
-
-def _preparation(stored: Mapping[str, Any] | None) -> Any:
-    if stored is None:
-        return None
-    return importlib.import_module("graphcollab.tasks.preparation").Preparation.from_json(stored)

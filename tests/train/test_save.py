@@ -276,6 +276,45 @@ def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
     assert np.float32(1234.5).tobytes() not in content
 
 
+AGES = {"north": [30.0, 40.0, 50.0, 60.0], "south": [20.0, 25.0, None, 30.0]}
+
+
+def table(target):
+    rows = [(site, age, "yes" if k % 2 else "no") for site, ages in AGES.items() for k, age in enumerate(ages * 3)]
+    site, age, smokes = zip(*rows, strict=True)
+    return {"site": list(site), "age": list(age), "smokes": list(smokes), "y": [target(*row) for row in rows]}
+
+
+@pytest.mark.parametrize("per_site", [False, True])
+def test_tables_are_prepared_as_in_training(tmp_path, per_site):
+    frame = table(lambda site, age, smokes: "ill" if (age or 0) > 35 else "well")
+    of = Tasks.from_frame(frame, pooled="per_site" if per_site else "sums", test_fraction=0)
+    result = train(nn.Linear(len(of.preparation.features), 2), of=of)
+    models = load(result.save(tmp_path))
+    new = {"smokes": ["no", None], "age": [55.0, 21.0]}
+    for site in AGES:
+        outputs = result.model(site)(of.preparation.apply(new, site)).detach()
+        assert torch.equal(models.outputs(site, new), outputs)
+        assert models.predict(site, new).tolist() == [of.preparation.classes[k] for k in outputs.argmax(1)]
+    assert models.classes == ("ill", "well")
+    assert models.preparation == of.preparation
+    with pytest.raises(ValueError, match="no column 'age'"):
+        models.predict("north", {"smokes": ["no"]})
+
+
+def test_values_are_in_the_tables_units(tmp_path):
+    frame = table(lambda site, age, smokes: 1000.5 + 10 * (age or 0))
+    of = Tasks.from_frame(frame, standardise_target=True, test_fraction=0)
+    assert of.preparation.target.deviation[0] > 1
+    result = train(nn.Linear(len(of.preparation.features), 1), of=of)
+    models = load(result.save(tmp_path))
+    new = {"smokes": ["no"], "age": [55.0]}
+    raw = result.model("south")(of.preparation.apply(new)).item()
+    target = of.preparation.target
+    expected = target.mean[0] + target.deviation[0] * raw
+    assert models.predict("south", new) == pytest.approx([expected], rel=1e-6)
+
+
 @pytest.mark.parametrize("pooled", ["sums", "per_site"])
 @pytest.mark.parametrize("kind", ["classes", "values"])
 def test_a_preparation_goes_along(tmp_path, pooled, kind):
