@@ -207,3 +207,9 @@ def test_true_clusters_are_numbered_from_0():
     assert tasks.require_cluster().tolist() == [1, 0, 1, 2]
     with pytest.raises(ValueError, match=r"an oracle needs the nodes' true clusters.*give Tasks\(\.\.\., cluster"):
         Tasks.from_samples([samples(4)] * 4).require_cluster()
+
+
+def test_few_names_are_shown():
+    tasks = Tasks.from_samples([samples(4)] * 4)
+    shown = "'node 0', 'node 1', 'node 2', …"
+    assert repr(tasks) == f"Tasks(4 nodes ({shown}), train=12, val=4, loss='cross_entropy', metric='accuracy')"
