@@ -190,7 +190,8 @@ def test_many_settings():
 # Settings whose strings are names that models, tasks, files or users give.
 OPEN = {"part", "head", "split", "pretrained", "within", "name", "field"}
 OPEN |= {"pfedgraph(compare)", "NoExchange(shown)", "Fit(through)"}  # parts of models
-OPEN |= {"run(progress)", "run(checkpoint)", "run(device)", "compare(methods)", "compare(grids)", "compare(graphs)"}
+OPEN |= {"run(progress)", "run(checkpoint)", "run(device)", "run(graph)"}
+OPEN |= {"compare(methods)", "compare(grids)", "compare(graphs)"}
 
 
 def leaves(annotation) -> Iterator[object]:

@@ -60,7 +60,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         names = archive.namelist()
         [metadata] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
     package = ROOT / "graphcollab"
-    there = {str(path.relative_to(ROOT)) for path in package.rglob("*.py")} | {"graphcollab/py.typed"}
+    files = [*package.rglob("*.py"), package / "py.typed", package / "datasets" / "heart_disease.csv"]
+    there = {str(path.relative_to(ROOT)) for path in files}
     assert {name for name in names if ".dist-info/" not in name} == there
     assert any(name.endswith("LICENSE") for name in names)
     assert f"Version: {PROJECT['version']}\n" in metadata

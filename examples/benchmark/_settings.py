@@ -9,15 +9,15 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from _tables import HEART_COLUMNS, heart_disease, parkinsons  # type: ignore
 from torch import nn
 
 from graphcollab import build_model, grouped_tasks, load_dataset, shard_tasks
-from graphcollab.datasets import LabelledArrays
+from graphcollab.datasets import LabelledArrays, SiteTable
 from graphcollab.tasks import Tasks
 
 __all__ = ["SETTINGS", "Setting"]
 
+Rows: TypeAlias = tuple[np.ndarray, np.ndarray]
 Root: TypeAlias = str | os.PathLike[str] | None
 
 OFTEN_MISSING = ("chol", "slope", "ca", "thal")  # for more than a fifth of all patients
@@ -55,8 +55,9 @@ def hospitals(root: Root) -> Setting:
     Of every hospital's patients, healthy and diseased alike, 30 % are for testing and a fifth of the others for
     validation.
     """
-    tables = heart_disease(root)
-    often = [HEART_COLUMNS.index(name) for name in OFTEN_MISSING]
+    table = load_dataset("heart_disease")
+    tables = _by_site(table)
+    often = [_inputs(table).index(name) for name in OFTEN_MISSING]
 
     def tasks(seed: int) -> Tasks:
         drawn = []
@@ -65,7 +66,7 @@ def hospitals(root: Root) -> Setting:
             drawn.append(_joined([_cut(order[diseased[order] == label]) for label in (0, 1)]))
         return _tasks(tables, drawn, often)
 
-    width = len(HEART_COLUMNS) - 1 + len(often)
+    width = len(_inputs(table)) + len(often)
     return Setting(tasks, partial(build_model, "mlp", (width,), 2, hidden=16), rounds=40)
 
 
@@ -74,7 +75,8 @@ def patients(root: Root) -> Setting:
 
     Of every patient's recordings 24 are for training, 6 for validation, and all others for testing.
     """
-    tables = parkinsons(root)
+    table = load_dataset("parkinsons", root)
+    tables = _by_site(table)
 
     def tasks(seed: int) -> Tasks:
         orders = [
@@ -83,14 +85,25 @@ def patients(root: Root) -> Setting:
         drawn = [tuple(np.split(order, [24, 30])) for order in orders]
         return _tasks(tables, drawn, loss="mse", metric="mse")
 
-    width = next(iter(tables.values()))[0].shape[1]
-    return Setting(tasks, partial(build_model, "mlp", (width,), 1, hidden=32), rounds=60)
+    return Setting(tasks, partial(build_model, "mlp", (len(_inputs(table)),), 1, hidden=32), rounds=60)
 
 
 @cache
 def _images(dataset: str, root: Root) -> LabelledArrays:
     """Return a dataset, read once however many settings use it."""
     return load_dataset(dataset, root)
+
+
+def _inputs(table: SiteTable) -> list[str]:
+    """Return the columns to predict from."""
+    return [name for name in table.columns if name not in (table.node, table.target)]
+
+
+def _by_site(table: SiteTable) -> dict[str, Rows]:
+    """Return the inputs [n, columns] and targets [n] of every site, in order of their names."""
+    inputs = np.stack([table.columns[name] for name in _inputs(table)], 1).astype(np.float64)
+    sites = table.columns[table.node]
+    return {str(site): (inputs[sites == site], table.columns[table.target][sites == site]) for site in np.unique(sites)}
 
 
 def _cut(order: np.ndarray) -> list[np.ndarray]:
@@ -106,7 +119,7 @@ def _joined(cuts: list[list[np.ndarray]]) -> tuple[np.ndarray, ...]:
 
 
 def _tasks(
-    tables: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    tables: Mapping[str, Rows],
     drawn: Sequence[Sequence[np.ndarray]],
     often_missing: Sequence[int] = (),
     **about: Any,

@@ -6,7 +6,7 @@
 
 Any method can be named, with settings after a colon; of values in brackets the best is chosen on validation data, as
 step sizes are for all methods. Nothing is dropped unless drop_round is given. Settings are described in _settings.py;
-tables of hospitals and patients are read from the folder DATA/tabular. With --checkpoint, the same command resumes what
+the table of patients is read from the folder DATA/tabular. With --checkpoint, the same command resumes what
 was stopped by Ctrl-C or killed.
 
 Two tables at the end have a row for every setting, with 95 % t-intervals of the paired differences over seeds: one is

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.keyed import keyed_uniform
+from graphcollab.naming import Node, find_node
 from graphcollab.settings import Count, Fraction, check_settings
 from graphcollab.typing import Env
 
@@ -24,6 +26,10 @@ __all__ = [
     "edges_in_use",
     "has_neighbors",
     "weights_in_use",
+]
+
+Rounds: TypeAlias = Annotated[
+    Mapping[Node, Count], "a mapping of nodes, by name or node_id, to whole numbers of at least 1"
 ]
 
 _DROP_STREAM, _LATE_STREAM = 121, 122
@@ -44,8 +50,9 @@ class Attendance:
     Args:
         drop: Probability to be away.
         late: Probability to be late, of nodes that are not away.
-        joins: First round of nodes that are not there from the start, by ``node_id``.
-        leaves: First round without them of nodes that leave, by ``node_id``.
+        joins: First round of nodes that are not there from the start, by name or ``node_id`` (which is their position
+            unless the tasks say otherwise).
+        leaves: First round without them of nodes that leave, likewise.
 
     Raises:
         ValueError: If a node leaves before it has played a round.
@@ -59,25 +66,42 @@ class Attendance:
 
     drop: Fraction = 0.0
     late: Fraction = 0.0
-    joins: Mapping[int, Count] = field(default_factory=dict)
-    leaves: Mapping[int, Count] = field(default_factory=dict)
+    joins: Rounds = field(default_factory=dict)
+    leaves: Rounds = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_settings(self)
         for what, rounds in (("joins", self.joins), ("leaves", self.leaves)):
-            object.__setattr__(self, what, dict(sorted(rounds.items())))
+            ordered = sorted(rounds.items(), key=lambda entry: (isinstance(entry[0], str), entry[0]))
+            object.__setattr__(self, what, dict(ordered))
         for node in self.joins.keys() & self.leaves.keys():
             if self.leaves[node] <= self.joins[node]:
                 raise ValueError(
-                    f"node {node} joins in round {self.joins[node]} and would leave before it has played one, in round "
-                    f"{self.leaves[node]}: a node joins first, once, and leaves later"
+                    f"node {node!r} joins in round {self.joins[node]} and would leave before it has played one, in "
+                    f"round {self.leaves[node]}: a node joins first, once, and leaves later"
                 )
+
+    def by_id(self, names: Sequence[str], ids: Tensor) -> Attendance:
+        """Return the same with nodes by ``node_id`` [K] that were given by name; a KeyError has the names most like it.
+
+        It is a ValueError if a node is given twice, by its name and by its ``node_id``.
+        """
+
+        def known(what: str, rounds: Rounds) -> Rounds:
+            found = [int(ids[find_node(node, names)]) if isinstance(node, str) else node for node in rounds]
+            if len(set(found)) < len(found):
+                raise ValueError(f"a node is given twice in {what}, by its name and its node_id: {list(rounds)}")
+            return dict(zip(found, rounds.values(), strict=True))
+
+        return replace(self, joins=known("joins", self.joins), leaves=known("leaves", self.leaves))
 
     def check(self, data: Data) -> None:
         """Check that the nodes exist that are said to join or leave."""
-        unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()))
+        unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()), key=str)
         if unknown:
-            raise ValueError(f"nodes {unknown[:5]}, said to join or leave, do not exist: name nodes by their node_id")
+            raise ValueError(
+                f"nodes {unknown[:5]}, said to join or leave, do not exist: say by name or node_id who does"
+            )
 
     def members(self, data: Data, round_: int) -> Tensor:
         """Return which nodes belong to the collaboration in a round, [K]: they have joined and not left."""

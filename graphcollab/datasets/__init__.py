@@ -1,4 +1,4 @@
-"""Datasets as :class:`LabelledArrays`: loaders by name, and the user's own arrays.
+"""Datasets as :class:`LabelledArrays` and :class:`SiteTable`: loaders by name, and the user's own arrays.
 
 Importing this package reads no data and imports neither torchvision, scikit-learn nor Pillow; loaders do that when
 called. What each dataset is, where it comes from and how it lies on disk is told in the cards in ``datasets/``.
@@ -10,31 +10,60 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, overload
 
 from graphcollab.datasets.arrays import from_arrays, from_npz
 from graphcollab.datasets.labelled_arrays import LabelledArrays, join_datasets
 from graphcollab.datasets.mini_imagenet import mini_imagenet
+from graphcollab.datasets.site_table import SiteTable, heart_disease, parkinsons
 from graphcollab.datasets.vision import cifar10, cifar100, digits, fashion_mnist, mnist, svhn
 from graphcollab.settings import checked, look_up
 
-__all__ = ["DATASETS", "LabelledArrays", "from_arrays", "from_npz", "join_datasets", "load_dataset"]
-__all__ += ["cifar10", "cifar100", "digits", "fashion_mnist", "mini_imagenet", "mnist", "svhn"]
+__all__ = ["DATASETS", "TABLES", "LabelledArrays", "SiteTable", "from_arrays", "from_npz", "join_datasets"]
+__all__ += [
+    "cifar10",
+    "cifar100",
+    "digits",
+    "fashion_mnist",
+    "heart_disease",
+    "load_dataset",
+    "mini_imagenet",
+    "mnist",
+    "parkinsons",
+    "svhn",
+]
 
 DATASETS: Mapping[str, Callable[..., LabelledArrays]] = MappingProxyType(
     {load.__name__: load for load in (digits, cifar10, cifar100, fashion_mnist, mnist, svhn, mini_imagenet)}
 )
-"""Loaders by name."""
+"""Loaders by name of datasets that are dealt out to nodes."""
+
+TABLES: Mapping[str, Callable[..., SiteTable]] = MappingProxyType(
+    {load.__name__: load for load in (heart_disease, parkinsons)}
+)
+"""Loaders by name of tables whose rows belong to real nodes."""
+
+
+@overload
+def load_dataset(
+    name: Literal["heart_disease", "parkinsons"], root: str | os.PathLike[str] | None = ..., **options: Any
+) -> SiteTable: ...
+
+
+@overload
+def load_dataset(
+    name: str, root: str | os.PathLike[str] | None = ..., download: bool = ..., **options: Any
+) -> LabelledArrays: ...
 
 
 @checked
 def load_dataset(
     name: str, root: str | os.PathLike[str] | None = None, download: bool = False, **options: Any
-) -> LabelledArrays:
+) -> LabelledArrays | SiteTable:
     """Load a dataset by name.
 
     Args:
-        name: A name in :data:`DATASETS`, or the path of an ``.npz`` file for :func:`from_npz`.
+        name: A name in :data:`DATASETS` or in :data:`TABLES`, or the path of an ``.npz`` file for :func:`from_npz`.
         root: Folder with the files. Default: the environment variable ``GRAPHCOLLAB_DATA``. Datasets that come with
             an installed package, such as the digits, do without.
         download: Fetch missing files, for datasets that torchvision can fetch.
@@ -48,10 +77,13 @@ def load_dataset(
     Example:
         >>> load_dataset("digits", seed=1)
         LabelledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
+        >>> load_dataset("heart_disease").sizes
+        {'cleveland': 303, 'hungarian': 294, 'switzerland': 123, 'va': 200}
     """
     if name.endswith(".npz"):
         return from_npz(name, **options)
-    loader = look_up("dataset", name, DATASETS, also=", or the path of an .npz file")
+    known: dict[str, Callable[..., Any]] = {**DATASETS, **TABLES}
+    loader = look_up("dataset", name, known, also=", or the path of an .npz file")
     accepted = inspect.signature(loader).parameters
     unknown = [option for option in options if option not in accepted]
     if unknown:

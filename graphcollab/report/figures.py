@@ -62,7 +62,8 @@ def comparison_figures(
             raise ValueError(f"{name} recorded no graph: pass callbacks=[RecordGraph(rounds)] to compare")
         group = classes if result.tasks.cluster is None else result.tasks.cluster
         heading = f"{name}: who listens to whom"
-        figures[f"weights_{name}"] = weight_heatmaps(graphs, result.tasks.num_nodes, cluster=group, title=heading)
+        names = result.tasks.names
+        figures[f"weights_{name}"] = weight_heatmaps(graphs, len(names), cluster=group, title=heading, names=names)
         late.update({f"{name}, round {round_}": graphs[round_] for round_ in sorted(graphs)[-2:]})
     if classes is not None:
         heading = "Do nodes listen to those with the same classes?"

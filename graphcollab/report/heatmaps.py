@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -32,6 +32,7 @@ def weight_heatmaps(
     cluster: Tensor | None = None,
     title: str | None = None,
     classes: Tensor | None = None,
+    names: Sequence[str] | None = None,
 ) -> Figure:
     """Draw K x K heat maps of the mixing weights at several rounds side by side.
 
@@ -65,7 +66,7 @@ def weight_heatmaps(
         first = 100 * class_overlap(classes.cpu())
         if len(first) != num_nodes:
             raise ValueError(f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}")
-    return _draw(matrices, scale, "mixing weight", order, cluster, title, first)[0]
+    return _draw(matrices, scale, "mixing weight", order, cluster, title, names, first)[0]
 
 
 @shown
@@ -76,6 +77,7 @@ def contact_heatmap(
     order: Tensor | None = None,
     downloaded: bool = False,
     title: str | None = None,
+    names: Sequence[str] | None = None,
 ) -> Figure:
     """Draw K x K heat maps of how often nodes listened to each other over a run, methods side by side.
 
@@ -99,7 +101,7 @@ def contact_heatmap(
         unheard[name] = never_sampled(rounds, num_nodes, downloaded)
     most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
-    figure, panels, nodes_shown = _draw(matrices, scale, "rounds listened to", order, cluster, title)
+    figure, panels, nodes_shown = _draw(matrices, scale, "rounds listened to", order, cluster, title, names)
     figure.axes[-1].yaxis.set_major_locator(MaxNLocator(6, integer=True))  # of the colour bar
     for panel, (name, nodes) in zip(panels, unheard.items(), strict=True):
         if 0 < len(nodes) < num_nodes:
@@ -121,6 +123,7 @@ def _draw(
     order: Tensor | None,
     cluster: Tensor | None,
     title: str | None,
+    names: Sequence[str] | None,
     common: Tensor | None = None,
 ) -> tuple[Figure, list[Axes], Tensor]:
     """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own."""
@@ -128,6 +131,9 @@ def _draw(
     if common is not None:
         drawn.insert(0, ("common classes", common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
     shown, group = _arranged(order, cluster, len(drawn[0][1]))
+    if names is not None and len(names) != len(shown):
+        raise ValueError(f"names must have one for each of the {len(shown)} nodes, got {len(names)}")
+    labels = [str(k) if names is None else names[k] for k in shown.tolist()]
     figure, panels = new_panels(len(drawn), 2.9, 3.4, 1.2 if common is None else 1.9, title)
     every = list(figure.axes)
     what = "" if cluster is None else ", by first class" if cluster.dim() == 2 else ", by cluster"
@@ -135,7 +141,7 @@ def _draw(
         picture = matrix[shown][:, shown].numpy()
         panel.imshow(picture, norm=colours.norm, cmap=colours.cmap, interpolation="nearest")  # type: ignore[arg-type]
         panel.set(title=name, xlabel=f"sender{what}", ylabel=f"receiver{what}" if leftmost(panel) else "")
-        _ticks(panel, shown, group)
+        _ticks(panel, labels, group)
         panel.tick_params(labelleft=leftmost(panel))
         quiet(panel)
     bars = [(scale, label, "right"), (drawn[0][2], "share of the receiver's classes (%)", "left")]
@@ -169,9 +175,9 @@ def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple
     return shown, None if group is None else group[shown]
 
 
-def _ticks(panel: Axes, shown: Tensor, group: Tensor | None) -> None:
-    """Draw lines between groups and name all but tiny ones; without groups, number the nodes if they are few."""
-    count, named = len(shown), dict(enumerate(map(str, shown.tolist()))) if len(shown) <= NUMBERED else None
+def _ticks(panel: Axes, labels: Sequence[str], group: Tensor | None) -> None:
+    """Draw lines between groups and name all but tiny ones; without groups, name the nodes if they are few."""
+    count, named = len(labels), dict(enumerate(labels)) if len(labels) <= NUMBERED else None
     if group is not None:
         ends = [0, *((group[1:] != group[:-1]).nonzero().flatten() + 1).tolist(), count]
         for end in ends[1:-1]:
@@ -180,7 +186,8 @@ def _ticks(panel: Axes, shown: Tensor, group: Tensor | None) -> None:
         spans = [(first, last) for first, last in pairwise(ends) if last - first >= count / NUMBERED]
         named = {(first + last - 1) / 2: str(int(group[first])) for first, last in spans}
     if named is not None:
-        panel.set_xticks([*named], named.values())
+        long = any(len(label) > 2 for label in named.values())
+        panel.set_xticks([*named], named.values(), rotation=90 if long else 0)
         panel.set_yticks([*named], named.values())
     panel.tick_params(length=0)
     panel.spines[:].set_visible(False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,6 +165,10 @@ class Preparation:
         place = 0 if not self.sites else self._known(site)
         return predictions * self.target.deviation[place] + self.target.mean[place]
 
+    def places(self, names: Sequence[str]) -> np.ndarray:
+        """Return where among means and deviations those of sites are, [K]."""
+        return np.array([self._known(name) if self.sites else 0 for name in names], np.int64)
+
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain lists, text and numbers, from which `from_json` makes it anew."""
         about = {name: one for name, one in dataclasses.asdict(self).items() if not name.startswith("_")}
@@ -202,7 +206,7 @@ class Preparation:
         names, codes = factorised(table.column(self.node))
         if len(codes) and codes.min() < 0:
             raise ValueError(f"row {int(codes.argmin())} does not say in column {self.node!r} whose it is")
-        return np.array([self._known(name) for name in names], np.int64)[codes]
+        return self.places(names)[codes]
 
     def _known(self, site: str | None) -> int:
         if site is None:

@@ -9,6 +9,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
+from graphcollab.naming import Node, find_nodes
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
 from graphcollab.tasks._pairs import class_labels
@@ -90,6 +91,11 @@ class Tasks(Builders):
         if empty:
             raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
 
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self.names[:3])) + (", …" if self.num_nodes > 3 else "")
+        samples = ", ".join(f"{name}={len(split.index)}" for name, split in self.splits.items())
+        return f"Tasks({self.num_nodes} nodes ({shown}), {samples}, loss={self.loss!r}, metric={self.metric!r})"
+
     @property
     def ids(self) -> Tensor:
         """``node_id`` [K]."""
@@ -164,9 +170,9 @@ class Tasks(Builders):
         shown = ", ".join(repr(self.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
         return f"{len(nodes)} node{'s are' if len(nodes) > 1 else ' is'} ({shown})"
 
-    def select(self, nodes: Tensor | Sequence[int]) -> Tasks:
-        """Return the tasks of some nodes, in the order given; samples stay stored once."""
-        nodes = torch.as_tensor(nodes).long().cpu()
+    def select(self, nodes: Tensor | Sequence[Node]) -> Tasks:
+        """Return the tasks of some nodes, by name or position, in the order given; samples stay stored once."""
+        nodes = torch.as_tensor(nodes if isinstance(nodes, Tensor) else find_nodes(nodes, self.names)).long().cpu()
         return replace(
             self,
             splits={name: split.select(nodes) for name, split in self.splits.items()},

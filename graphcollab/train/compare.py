@@ -16,9 +16,10 @@ from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Budget, spend
 from graphcollab.train.comparison import Comparison
+from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
-from graphcollab.train.start import Graph, Model
+from graphcollab.train.start import Model
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Trials
 

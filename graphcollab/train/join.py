@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
 from graphcollab.engine.modules import copy_module
+from graphcollab.naming import Node, find_node
 from graphcollab.ops import mix
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
@@ -36,13 +37,9 @@ class Joined:
     names: tuple[str, ...]
     modules: Sequence[nn.Module] = field(repr=False)
 
-    def model(self, node: int | str) -> nn.Module:
+    def model(self, node: Node) -> nn.Module:
         """Return a joined node's model as a plain module, by position among the new nodes or by name."""
-        if isinstance(node, str):
-            if node not in self.names:
-                raise KeyError(f"there is no new node {node!r}; they are {', '.join(self.names[:5])}, …")
-            node = self.names.index(node)
-        spec, row = self.stacks.row(node)
+        spec, row = self.stacks.row(find_node(node, self.names, "new node"))
         return spec.load_into(copy_module(self.modules[0]), row).eval()
 
 

@@ -23,11 +23,12 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
+from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import describe_run, describe_start, require_same
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver, hold_folder
 from graphcollab.train.session import Session
-from graphcollab.train.start import Architecture, Graph, Model, build_graph, build_modules, check_device, check_outputs
+from graphcollab.train.start import Architecture, Model, build_graph, build_modules, check_device, check_outputs
 from graphcollab.typing import Env
 
 __all__ = ["choose_threads", "run"]
@@ -75,11 +76,13 @@ def run(
         tasks: The nodes' data.
         model: A module, or a function that makes one (initialised from the seed), or one per architecture; a function
             may make several, such as one that calls `graphcollab.models.split_models`.
-        graph: Allowed edges: a ``Data``, an ``edge_index``, a topology transform, or None for all pairs (for no edges
-            where the method sends nothing along edges, such as ``local`` and ``fedavg``; all pairs, without listing
-            them, where nodes look for their peers, such as ``dac``). Nobody hears along another edge, whatever route
-            models take: servers average inside connected components, whose nodes must all be allowed to hear each other
-            (``fedavg(incomplete="average")`` takes others too), and a node without neighbours sends nothing.
+        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, a NetworkX graph, a list of pairs
+            (sender, receiver), or a matrix [K, K] whose rows are receivers, NumPy's, SciPy's or PyTorch's. Nodes are
+            given by name or position. None: all pairs (no edges where the method sends nothing along edges, such as
+            ``local`` and ``fedavg``; all pairs, without listing them, where nodes look for their peers, such as
+            ``dac``). Nobody hears along another edge, whatever route models take: servers average inside connected
+            components, whose nodes must all be allowed to hear each other (``fedavg(incomplete="average")`` takes
+            others too), and a node without neighbours sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K], where there are several.
@@ -141,6 +144,7 @@ def run(
         tasks = tasks.to(device)
         modules = build_modules(model, seed, device)
         metric = as_metric(tasks.metric)
+        attend = None if attend is None else attend.by_id(tasks.names, tasks.ids)
         check_outputs(tasks, modules, metric)
         data = build_graph(tasks, modules, graph, architecture, method)
         history = History(tasks.names, metric.name, metric.higher_is_better)

@@ -30,7 +30,8 @@ def save_models(result: Result, folder: str | Path) -> Path:
     stacks, tasks = result.stacks, result.tasks
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
-    preparation = getattr(tasks, "preparation", None)
+    preparation = tasks.preparation
+    classes = () if preparation is None else preparation.classes
     tensors: dict[str, Tensor] = {}
     architectures, answers = [], None
     for a, (spec, rows, members) in enumerate(zip(stacks.specs, stacks.tensors, stacks.members, strict=True)):
@@ -43,7 +44,7 @@ def save_models(result: Result, folder: str | Path) -> Path:
         own, inputs = result.model(int(members[0])), pool.inputs[split.of(int(members[0]))[:TRIED]]
         with torch.no_grad():
             outputs = own(inputs.clone())
-        answers = answers or Answers.of(tasks.loss, pool.targets, outputs, tuple(getattr(preparation, "classes", ())))
+        answers = answers or Answers.of(tasks.loss, pool.targets, outputs, classes)
         blueprint, reason = _draw(own, inputs, outputs)
         types = {name: str(state[name].dtype).removeprefix("torch.") for name in state}
         kind = type(module).__name__

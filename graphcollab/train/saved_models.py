@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from graphcollab.engine.modules import copy_module
 from graphcollab.naming import Node, find_node
 from graphcollab.settings import checked
+from graphcollab.tasks.preparation import Preparation
 from graphcollab.train.answers import Answers
 from graphcollab.train.blueprint import build, tensors_of
 from graphcollab.train.bundle import read_bundle
@@ -50,7 +50,7 @@ class Models:
 
     names: tuple[str, ...]
     about: Mapping[str, Any] = field(repr=False)
-    preparation: Any = field(repr=False)
+    preparation: Preparation | None = field(repr=False)
     _graph: LearnedGraph = field(repr=False)
     _answers: Answers = field(repr=False)
     _inputs: tuple[tuple[int, ...], torch.dtype] = field(repr=False)  # of one sample
@@ -75,7 +75,7 @@ class Models:
     def outputs(self, site: Node, samples: Any) -> Tensor:
         """Return what a site's model returns for samples; see `predict`."""
         with torch.no_grad():
-            found = self.model(site)(self._read(samples))
+            found = self.model(site)(self._read(site, samples))
         return found if isinstance(found, Tensor) else torch.as_tensor(found)
 
     def predict(self, site: Node, samples: Any) -> np.ndarray:
@@ -88,13 +88,16 @@ class Models:
 
         Returns:
             A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
-            that are real numbers the predicted values.
+            that are real numbers the predicted values, in the units of the table if it was one.
 
         Raises:
             KeyError: If there is no such site.
             ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
         """
-        return self._answers.predict(self.outputs(site, samples))
+        outputs = self.outputs(site, samples)
+        if self._answers.kind == "values" and self.preparation is not None:
+            outputs = self.preparation.restore(outputs, self._name(site))
+        return self._answers.predict(outputs)
 
     def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
         """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
@@ -110,8 +113,11 @@ class Models:
         """The classes' names, in the order of outputs; empty where they are numbers, and in a regression."""
         return self._answers.classes
 
-    def _read(self, samples: Any) -> Tensor:
-        """Return samples as the models read them."""
+    def _name(self, site: Node) -> str:
+        return self.names[find_node(site, self.names, "site")]
+
+    def _read(self, site: Node, samples: Any) -> Tensor:
+        """Return a site's samples as the models read them."""
         shape, dtype = self._inputs
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
         if not isinstance(samples, Tensor | np.ndarray | list | tuple):
@@ -120,7 +126,7 @@ class Models:
                     f"expected an array of shape {expected}, got a {type(samples).__name__}: the tasks of these models "
                     "had no preparation, which would turn tables into numbers"
                 )
-            samples = self.preparation.apply(samples)
+            samples = self.preparation.apply(samples, self._name(site))
         try:
             read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
         except (TypeError, ValueError) as error:
@@ -170,10 +176,11 @@ def load(folder: str | Path, model: Model | None = None) -> Models:
         )
         inputs = tuple(content["inputs"]["shape"]), getattr(torch, content["inputs"]["type"])
         answers = Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])})
+        prepared = content["preparation"]
         return Models(
             tuple(content["names"]),
             content["about"],
-            _preparation(content["preparation"]),
+            None if prepared is None else Preparation.from_json(prepared),
             graph,
             answers,
             inputs,
@@ -237,9 +244,3 @@ def _built(
             f"the class of the model {kind} cannot be imported ({error}): put its file where Python finds it, or give "
             f"the architecture, graphcollab.load({str(folder)!r}, model=...)"
         ) from error
-
-
-def _preparation(stored: Mapping[str, Any] | None) -> Any:
-    if stored is None:
-        return None
-    return importlib.import_module("graphcollab.tasks.preparation").Preparation.from_json(stored)

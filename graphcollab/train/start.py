@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.transforms import BaseTransform
 
 from graphcollab.control.allowed import allow, components
 from graphcollab.engine import Context, as_objective
@@ -22,7 +21,8 @@ from graphcollab.phases import Phases
 from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.transforms import Complete, Isolated, check_edges, check_no_duplicates, sort_edges
+from graphcollab.train.graph_input import Graph, read_graph
+from graphcollab.transforms import Isolated, check_edges, check_no_duplicates, sort_edges
 
 __all__ = ["Architecture", "Graph", "Model", "build_graph", "build_modules", "check_device", "check_outputs"]
 
@@ -33,10 +33,6 @@ Model: TypeAlias = Annotated[
     | Callable[[], nn.Module | Sequence[nn.Module]]
     | Sequence[nn.Module | Callable[[], nn.Module | Sequence[nn.Module]]],
     MODEL,
-]
-
-Graph: TypeAlias = Annotated[
-    Data | Tensor | BaseTransform | None, "a Data, an edge_index [2, E], a topology such as Ring(), or None"
 ]
 
 Architecture: TypeAlias = Sequence[Natural] | Tensor | np.ndarray | None
@@ -92,7 +88,7 @@ def build_graph(
     """
     count = tasks.num_nodes
     unlisted = method is not None and (method.finds_peers or not method.along_edges)
-    data = _edges(tasks, Isolated() if graph is None and unlisted else graph)
+    data = read_graph(Isolated() if graph is None and unlisted else graph, tasks)
     if data.num_nodes != count:
         raise ValueError(f"the graph has {data.num_nodes} nodes, the tasks have {count}")
     data.node_id = tasks.ids
@@ -113,15 +109,6 @@ def build_graph(
     data.bytes_sent = torch.zeros(count, dtype=torch.float64)
     data.messages_sent = torch.zeros(count, dtype=torch.int64)
     return data
-
-
-def _edges(tasks: Tasks, graph: Graph) -> Data:
-    if isinstance(graph, BaseTransform) or graph is None:
-        return (graph or Complete())(Data(num_nodes=tasks.num_nodes, node_id=tasks.ids))
-    if isinstance(graph, Tensor):
-        return Data(num_nodes=tasks.num_nodes, edge_index=graph.cpu())
-    fields = {name: graph[name] for name in graph.keys() if "edge" in name and name != "edge_weight"}  # noqa: SIM118
-    return Data(num_nodes=graph.num_nodes, **fields).cpu()
 
 
 def _stack(modules: Sequence[nn.Module], architecture: Architecture, count: int, device: torch.device) -> Stacks:

@@ -232,7 +232,7 @@ def test_phases_share_one_membership():
         assert torch.equal(data.x.tensors[0][0], start) is not there
 
 
-ROUNDS = "a mapping of whole numbers to whole numbers of at least 1"
+ROUNDS = "a mapping of nodes, by name or node_id, to whole numbers of at least 1"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ ROUNDS = "a mapping of whole numbers to whole numbers of at least 1"
         (lambda: Attendance(drop=True), "drop must be a number of at least 0 and at most 1"),
         (lambda: Attendance(drop="often"), "drop must be a number of at least 0 and at most 1"),
         (lambda: Attendance(joins={1: True}), rf"joins must be {ROUNDS}, got \{{1: True\}}"),
-        (lambda: Attendance(joins={"ada": 1}), rf"joins must be {ROUNDS}, got \{{'ada': 1\}}"),
+        (lambda: Attendance(joins={"ada": 0}), rf"joins must be {ROUNDS}, got \{{'ada': 0\}}"),
         (lambda: Attendance(leaves={True: 1}), rf"leaves must be {ROUNDS}, got \{{True: 1\}}"),
         (lambda: Attendance(joins={1: 0}), rf"joins must be {ROUNDS}, got \{{1: 0\}}"),
         (lambda: Attendance(leaves={1: 2.5}), rf"leaves must be {ROUNDS}, got \{{1: 2\.5\}}"),
@@ -261,6 +261,18 @@ def test_any_integers_may_say_who_joins_when():
     plain = Attendance(joins={4: 3}, leaves={4: 5})
     assert given == plain
     assert repr(given) == repr(plain)  # which a resumed run is told by
+
+
+def test_by_name():
+    given = Attendance(joins={"cy": 3, 7: 2}, leaves={"ada": 4}, drop=0.5)
+    names, ids = ["ada", "bob", "cy"], torch.tensor([7, 8, 9])
+    assert given.by_id(names, ids) == Attendance(joins={9: 3, 7: 2}, leaves={7: 4}, drop=0.5)
+    with pytest.raises(KeyError, match="no node 'rob'; did you mean 'bob'"):
+        Attendance(joins={"rob": 1}).by_id(names, ids)
+    with pytest.raises(ValueError, match="given twice in joins"):
+        Attendance(joins={"ada": 1, 7: 2}).by_id(names, ids)
+    with pytest.raises(ValueError, match="node 7 joins in round 3 and would leave before"):
+        Attendance(joins={"ada": 3}, leaves={7: 2}).by_id(names, ids)
 
 
 def test_unknown_nodes_are_named():

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import graphcollab.datasets
-from graphcollab.datasets import DATASETS, LabelledArrays, load_dataset
+from graphcollab.datasets import DATASETS, TABLES, LabelledArrays, load_dataset
 
 CARDS = Path(__file__).parents[2] / "datasets"
 
 
 def test_names() -> None:
     assert list(DATASETS) == ["digits", "cifar10", "cifar100", "fashion_mnist", "mnist", "svhn", "mini_imagenet"]
+    assert list(TABLES) == ["heart_disease", "parkinsons"]
 
 
 def test_every_public_name_of_the_folder_is_exported() -> None:
@@ -25,13 +26,13 @@ def test_every_public_name_of_the_folder_is_exported() -> None:
         if not module.name.startswith("_")
         for name in import_module(f"graphcollab.datasets.{module.name}").__all__
     }
-    assert names | {"DATASETS", "load_dataset"} == set(graphcollab.datasets.__all__)
+    assert names | {"DATASETS", "TABLES", "load_dataset"} == set(graphcollab.datasets.__all__)
     assert all(hasattr(graphcollab.datasets, name) for name in names)
 
 
 def test_every_dataset_has_a_card_that_is_listed() -> None:
     listed = (CARDS / "README.md").read_text()
-    for name in (*DATASETS, "arrays"):
+    for name in (*DATASETS, *TABLES, "arrays"):
         assert (CARDS / f"{name}.md").is_file()
         assert f"({name}.md)" in listed
 
@@ -53,6 +54,7 @@ def test_the_digits_need_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
         ("fashionmnist", "fashion_mnist"),
         ("MiniImageNet", "mini_imagenet"),
         ("digit", "digits"),
+        ("heart-disease", "heart_disease"),
     ],
 )
 def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
@@ -61,7 +63,7 @@ def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, load in DATASETS.items() if "root" in inspect.signature(load).parameters]
+    "name", [name for name, load in {**DATASETS, **TABLES}.items() if "root" in inspect.signature(load).parameters]
 )
 def test_without_a_root(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRAPHCOLLAB_DATA", raising=False)

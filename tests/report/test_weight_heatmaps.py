@@ -44,6 +44,16 @@ def test_order() -> None:
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["1", "0", "2"]
 
 
+def test_nodes_are_called_by_their_names() -> None:
+    names = ("Zurich", "Budapest", "Cleveland")
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, order=torch.tensor([1, 0, 2]), names=names)
+    for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
+        assert [label.get_text() for label in labels] == ["Budapest", "Zurich", "Cleveland"]
+    assert figure.axes[0].get_xticklabels()[0].get_rotation() == 90
+    with pytest.raises(ValueError, match="names must have one for each of the 3 nodes, got 2"):
+        weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, names=names[:2])
+
+
 def test_sorted_by_cluster_with_lines_between() -> None:
     figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, cluster=torch.tensor([1, 0, 1]))
     np.testing.assert_array_equal(shown(figure)[0], [0.875, NO, 0.125])  # node 1 first

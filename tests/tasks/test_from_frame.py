@@ -285,6 +285,23 @@ def test_kinds_of_columns_in_polars():
         Tasks.from_frame(frame.lazy())
 
 
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+def test_further_rows_are_prepared_as_others_were(pooled):
+    first = Tasks.from_frame(TABLE, pooled=pooled, categorical=["kind"], **ALL)
+    more = {name: values[2:4] for name, values in TABLE.items()}  # a row of each site
+    later = Tasks.from_frame(more, preparation=first.preparation, **ALL)
+    assert later.preparation is first.preparation
+    assert torch.equal(later.pools["samples"].inputs, first.pools["samples"].inputs[2:4])
+    assert targets(later).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="'maybe' in column 'y', and the classes that were trained on are no, yes"):
+        Tasks.from_frame({**more, "y": ["no", "maybe"]}, preparation=first.preparation, **ALL)
+    with pytest.raises(ValueError, match=r"columns must be some of .*, got \['sex'\]"):
+        Tasks.from_frame({k: v for k, v in more.items() if k != "sex"}, preparation=first.preparation, **ALL)
+    if pooled == "per_site":
+        with pytest.raises(ValueError, match="unknown site 'c'"):
+            Tasks.from_frame({**more, "site": ["a", "c"]}, preparation=first.preparation, **ALL)
+
+
 def test_tasks_of_a_table_are_trained():
     tasks = Tasks.from_frame({**TABLE, "site": ["a"] * 4 + ["b"] * 4}, val_fraction=0.25)
     result = run(fedavg(), tasks, torch.nn.Linear(len(tasks.preparation.features), 2), rounds=1)
@@ -318,7 +335,7 @@ def changed(**columns):
         ({"site": ["a"] * 60, "x": range(60), "y": range(60)}, {},
          "column 'y' has 60 different whole numbers: say whether they are amounts, loss='mse', or classes"),
         ({"site": ["a"] * 4, "x": range(4), "y": list("uuuv"), "s": ["train", "train", "val", "test"]},
-         {"split": "s"}, r"row 3 \(site 'a'\) has the class 'v' in column 'y', which no training row has"),
+         {"split": "s"}, r"row 3 \(site 'a'\) has 'v' in column 'y', and the classes that were trained on are u"),
         ({"a": {"x": [1], "y": [1]}, "b": {"y": [1]}}, {},
          "site 'b' has no column 'x', which other sites have: add it"),
         ({"a": {"x": [1, np.inf], "y": [1, 2]}, "b": {"x": [np.inf, 1], "y": [1, 2]}}, {},
@@ -326,6 +343,7 @@ def changed(**columns):
         ({"a": {"x": [1, 2], "y": [1, 2]}, "b": {"x": [np.inf, 1], "y": [1, 2]}}, {},
          r"row 0 \(site 'b'\) has infinity in column 'x'"),
         ({"a": {"x": [1], "y": [1]}, "b": {"x": [[1]], "y": [1]}}, {}, r"site 'b': row 0 of column 'x' holds \[1\]"),
+        ({"a": {"x": [1], "y": [1]}, "b": {"x": [], "y": []}}, {}, "site 'b' has no rows: leave it out"),
         ({"a": {"site": ["b"], "x": [1], "y": [1]}}, {},
          "frame of site 'a' has rows of other sites in its column 'site'"),
     ],

@@ -77,6 +77,15 @@ def test_select_keeps_everything_about_a_node():
     assert all(chosen.pools[name] is pool for name, pool in tasks.pools.items())
 
 
+def test_select_by_name():
+    tasks = Tasks.from_samples([samples(5, k) for k in range(3)], names=["ada", "bob", "cy"])
+    assert tasks.select(["cy", 0]).names == tasks.select(torch.tensor([2, 0])).names == ("cy", "ada")
+    with pytest.raises(KeyError, match="there is no node 'rob'; did you mean 'bob'"):
+        tasks.select(["rob"])
+    with pytest.raises(IndexError, match="there is no node 3"):
+        tasks.select([3])
+
+
 def test_classes_of_every_node():
     x = torch.zeros(4, 1)
     tasks = Tasks.from_samples([(x, torch.tensor([0, 0, 2, 2])), (x, torch.tensor([1, 1, 1, 1]))], val_fraction=0)
@@ -198,3 +207,9 @@ def test_true_clusters_are_numbered_from_0():
     assert tasks.require_cluster().tolist() == [1, 0, 1, 2]
     with pytest.raises(ValueError, match=r"an oracle needs the nodes' true clusters.*give Tasks\(\.\.\., cluster"):
         Tasks.from_samples([samples(4)] * 4).require_cluster()
+
+
+def test_few_names_are_shown():
+    tasks = Tasks.from_samples([samples(4)] * 4)
+    shown = "'node 0', 'node 1', 'node 2', …"
+    assert repr(tasks) == f"Tasks(4 nodes ({shown}), train=12, val=4, loss='cross_entropy', metric='accuracy')"

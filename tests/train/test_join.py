@@ -81,7 +81,7 @@ def test_models_are_plain_modules(joined):
     assert type(by_name) is MLP
     assert differences(dict(by_name.state_dict()), dict(by_place.state_dict())) == []
     assert not by_name.training
-    with pytest.raises(KeyError, match="no new node 'otto'; they are dora, emil"):
+    with pytest.raises(KeyError, match="no new node 'otto'; the new nodes are dora, emil"):
         told.model("otto")
 
 

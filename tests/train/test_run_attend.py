@@ -83,3 +83,12 @@ def test_attend_must_say_who():
 def test_unknown_nodes_are_refused_before_training():
     with pytest.raises(ValueError, match=r"nodes \[17\], said to join or leave, do not exist"):
         run(dpsgd(), TASKS, model, rounds=1, attend=Attendance(joins={17: 2}))
+
+
+def test_nodes_join_and_leave_by_name():
+    names = TASKS.names
+    found = run(dpsgd(), TASKS, model, rounds=3, attend=Attendance(joins={names[1]: 2}, leaves={names[4]: 1}))
+    plain = run(dpsgd(), TASKS, model, rounds=3, attend=Attendance(joins={1: 2}, leaves={4: 1}))
+    assert differences(found.data, plain.data) == []
+    with pytest.raises(KeyError, match="there is no node 'nobody'"):
+        run(dpsgd(), TASKS, model, rounds=1, attend=Attendance(joins={"nobody": 2}))

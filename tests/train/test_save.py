@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import types
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -276,35 +276,65 @@ def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
     assert np.float32(1234.5).tobytes() not in content
 
 
-@dataclass(frozen=True)
-class Columns:
-    """A stand-in for a preparation of tables."""
-
-    columns: tuple[str, ...]
-    classes: tuple[str, ...] = ("ill", "well")
-
-    def apply(self, frame):
-        return torch.tensor([frame[name] for name in self.columns], dtype=torch.float32).T
-
-    def to_json(self):
-        return {"columns": list(self.columns)}
-
-    @classmethod
-    def from_json(cls, stored):
-        return cls(tuple(stored["columns"]))
+AGES = {"north": [30.0, 40.0, 50.0, 60.0], "south": [20.0, 25.0, None, 30.0]}
 
 
-def test_a_preparation_goes_along(tmp_path, monkeypatch):
-    stand_in = types.ModuleType("graphcollab.tasks.preparation")
-    stand_in.Preparation = Columns
-    monkeypatch.setitem(sys.modules, "graphcollab.tasks.preparation", stand_in)
-    result = train()
-    object.__setattr__(result.tasks, "preparation", Columns(("a", "b", "c", "d")))
+def table(target):
+    rows = [(site, age, "yes" if k % 2 else "no") for site, ages in AGES.items() for k, age in enumerate(ages * 3)]
+    site, age, smokes = zip(*rows, strict=True)
+    return {"site": list(site), "age": list(age), "smokes": list(smokes), "y": [target(*row) for row in rows]}
+
+
+@pytest.mark.parametrize("per_site", [False, True])
+def test_tables_are_prepared_as_in_training(tmp_path, per_site):
+    frame = table(lambda site, age, smokes: "ill" if (age or 0) > 35 else "well")
+    of = Tasks.from_frame(frame, pooled="per_site" if per_site else "sums", test_fraction=0)
+    result = train(nn.Linear(len(of.preparation.features), 2), of=of)
     models = load(result.save(tmp_path))
-    frame = dict(zip("dcba", INPUTS.T.flip(0).tolist(), strict=True))
-    expected = np.array(["ill", "well"])[result.model("Budapest")(INPUTS).argmax(1).numpy()]
-    assert models.predict("Budapest", frame).tolist() == expected.tolist()
+    new = {"smokes": ["no", None], "age": [55.0, 21.0]}
+    for site in AGES:
+        outputs = result.model(site)(of.preparation.apply(new, site)).detach()
+        assert torch.equal(models.outputs(site, new), outputs)
+        assert models.predict(site, new).tolist() == [of.preparation.classes[k] for k in outputs.argmax(1)]
     assert models.classes == ("ill", "well")
+    assert models.preparation == of.preparation
+    with pytest.raises(ValueError, match="no column 'age'"):
+        models.predict("north", {"smokes": ["no"]})
+
+
+def test_values_are_in_the_tables_units(tmp_path):
+    frame = table(lambda site, age, smokes: 1000.5 + 10 * (age or 0))
+    of = Tasks.from_frame(frame, standardise_target=True, test_fraction=0)
+    assert of.preparation.target.deviation[0] > 1
+    result = train(nn.Linear(len(of.preparation.features), 1), of=of)
+    models = load(result.save(tmp_path))
+    new = {"smokes": ["no"], "age": [55.0]}
+    raw = result.model("south")(of.preparation.apply(new)).item()
+    target = of.preparation.target
+    expected = target.mean[0] + target.deviation[0] * raw
+    assert models.predict("south", new) == pytest.approx([expected], rel=1e-6)
+
+
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_a_preparation_goes_along(tmp_path, pooled, kind):
+    draw = np.random.default_rng(0)
+    age, dose = draw.normal(50, 9, 60), draw.normal(3, 1, 60)
+    site = np.repeat(["Budapest", "Zurich"], 30)
+    y = np.where(age > 50, "ill", "well") if kind == "classes" else 1000 + 10 * age
+    table = {"site": site, "age": age, "dose": dose, "y": y}
+    tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=True)
+    result = run(local(lr=0.3), tasks, nn.Linear(2, 2 if kind == "classes" else 1), rounds=40)
+    models = load(result.save(tmp_path))
+    assert models.preparation == tasks.preparation
+    mine = {name: values[30:] for name, values in table.items() if name != "site"}
+    said = models.predict("Zurich", mine)
+    np.testing.assert_array_equal(said, models.predict(1, {**mine, "site": site[30:]}))
+    if kind == "classes":
+        assert models.classes == ("ill", "well")
+        assert (said == mine["y"]).mean() > 0.9
+    else:
+        assert np.abs(said - mine["y"]).mean() < 20  # where they vary by 90
 
 
 def test_methods_with_another_judge(tmp_path):

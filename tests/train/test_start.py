@@ -109,9 +109,9 @@ def test_bad_graphs(tasks):
             build_graph(tasks, [make()], graph)
 
 
-def test_a_list_is_no_graph(tasks):
+def test_a_list_is_no_edge_index(tasks):
     with pytest.raises(ValueError, match="graph must be a Data, an edge_index"):
-        build_graph(tasks, [make()], [[0, 1], [1, 0]])
+        build_graph(tasks, [make()], [[0, 1, 2], [1, 0, 3]])
 
 
 def test_weights_and_losses_have_the_models_number_type():

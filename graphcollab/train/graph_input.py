@@ -1,0 +1,110 @@
+"""Graphs as people have them: who may hear whom, as edges j -> i between the nodes' positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+
+import networkx
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphcollab.naming import find_node, find_nodes
+from graphcollab.settings import Natural, SettingError
+from graphcollab.tasks import Tasks
+from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.transforms import Complete
+
+__all__ = ["Graph", "Pairs", "read_graph", "read_pairs"]
+
+GRAPH = (
+    "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K], a NetworkX graph, a list of pairs "
+    "(sender, receiver), or None"
+)
+
+Pairs: TypeAlias = Sequence[Sequence[Natural | str]]
+"""Pairs (sender, receiver) of nodes, each by its name or its position."""
+
+Graph: TypeAlias = Annotated[
+    Data | Tensor | np.ndarray | sparse.sparray | sparse.spmatrix | networkx.Graph | Pairs | BaseTransform | None, GRAPH
+]
+"""Who may hear whom. An edge goes from the sender to the receiver, who hears it.
+
+In a matrix the receiver is the row and the sender the column, as in w_ij: an entry that is not 0 is an edge. (Whole
+numbers of shape [2, E] are always an ``edge_index``.) Edges of an undirected NetworkX graph go both ways; its nodes are
+the tasks' names or positions, and nodes that it lacks have no edges. Weights that are given say only where there is an
+edge: those of a run are the method's to find.
+"""
+
+
+def read_graph(graph: Graph, tasks: Tasks) -> Data:
+    """Return a graph's edges between positions, and of a ``Data`` the other fields that belong to edges."""
+    count = tasks.num_nodes
+    if graph is None or isinstance(graph, BaseTransform):
+        found: Data = (graph or Complete())(Data(num_nodes=count, node_id=tasks.ids))
+        return found
+    if isinstance(graph, Data):
+        fields = {name: graph[name] for name in graph.keys() if "edge" in name and name != "edge_weight"}  # noqa: SIM118
+        if isinstance(graph, LearnedGraph) and list(graph.name) != list(tasks.names):
+            place = torch.tensor(find_nodes(graph.name, tasks.names), dtype=torch.int64)
+            return Data(num_nodes=count, **{**fields, "edge_index": place[graph.edge_index.cpu()]})
+        return Data(num_nodes=graph.num_nodes, **fields).cpu()
+    if isinstance(graph, networkx.Graph):
+        ends = graph.edges(keys=False) if graph.is_multigraph() else graph.edges
+        pairs = [*ends] if graph.is_directed() else [*ends, *((j, i) for i, j in ends)]
+        for node in graph:  # those without edges as well, which may be misspelt
+            find_node(node, tasks.names)
+        return Data(num_nodes=count, edge_index=read_pairs("graph", GRAPH, pairs, tasks.names, tasks.names))
+    if isinstance(graph, Tensor | np.ndarray | sparse.sparray | sparse.spmatrix):
+        return Data(num_nodes=count, edge_index=_from_numbers(graph, tasks))
+    return Data(num_nodes=count, edge_index=read_pairs("graph", GRAPH, graph, tasks.names, tasks.names))
+
+
+def read_pairs(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
+    """Return pairs of nodes as ``edge_index`` [2, E], each once; a `SettingError` names the argument."""
+    if any(len(pair) != 2 for pair in pairs):
+        raise SettingError(name, what, pairs)
+    j, i = (find_nodes([pair[end] for pair in pairs], names) for end, names in enumerate((senders, receivers)))
+    return torch.tensor([j, i], dtype=torch.int64).unique(dim=1) if j else torch.empty(2, 0, dtype=torch.int64)
+
+
+def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix, tasks: Tasks) -> Tensor:
+    """Return the edges of an ``edge_index`` or a matrix."""
+    count = tasks.num_nodes
+    if isinstance(graph, sparse.sparray | sparse.spmatrix):
+        _require_size(graph.shape, count)
+        entries = graph.tocoo()
+        return _entries(torch.tensor(np.stack(entries.coords)).long(), torch.tensor(entries.data), tasks)
+    try:
+        matrix = torch.as_tensor(graph).detach().cpu()
+    except TypeError as error:
+        raise SettingError("graph", GRAPH, graph) from error
+    whole = not (matrix.is_floating_point() or matrix.is_complex() or matrix.dtype == torch.bool)
+    if matrix.dim() != 2 or len(matrix) != matrix.shape[1] or (whole and len(matrix) == 2):
+        return matrix  # an edge_index, or what is refused as one
+    _require_size(matrix.shape, count)
+    if matrix.layout == torch.strided:
+        found = matrix.nonzero().T
+        return _entries(found, matrix[found[0], found[1]], tasks)
+    matrix = matrix.to_sparse_coo().coalesce()
+    return _entries(matrix.indices(), matrix.values(), tasks)
+
+
+def _entries(places: Tensor, values: Tensor, tasks: Tasks) -> Tensor:
+    """Return the edges of entries of a matrix, at [receivers, senders], that are not 0."""
+    if values.is_floating_point() and bool(values.isnan().any()):
+        one, two = (tasks.names[k] for k in places[:, values.isnan()][:, 0].tolist())
+        raise ValueError(f"the graph's matrix has NaN where {one!r} may hear {two!r}: give 0 where there is no edge")
+    return places.flip(0)[:, values != 0]
+
+
+def _require_size(shape: Sequence[int], count: int) -> None:
+    if tuple(shape) != (count, count):
+        raise ValueError(
+            f"the graph is a matrix {list(shape)}, and the tasks have {count} nodes: give [{count}, {count}], a row "
+            "for every receiver and a column for every sender"
+        )

@@ -1,0 +1,116 @@
+"""Graphs come in as people have them, and mean the same edges."""
+
+from __future__ import annotations
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import nn
+from torch_geometric.data import Data
+
+from graphcollab import Tasks, l2c, run
+from graphcollab.settings import SettingError
+from graphcollab.train import LearnedGraph, build_graph
+
+NAMES = ["ada", "bob", "cy"]
+EDGES = [(1, 0), (2, 0), (0, 1)]  # ada hears bob and cy, bob hears ada; sorted by receiver
+MATRIX = [[0, 2.5, 1], [1, 0, 0], [0, 0, 0]]  # rows are receivers
+NAMED = [("bob", "ada"), ("ada", "bob"), ("cy", "ada")]
+
+
+def tasks(names=NAMES):
+    x = torch.arange(12.0).view(6, 2)
+    return Tasks.from_samples([(x, (x[:, 0] > 3).long())] * len(names), names=names)
+
+
+def edges(graph, of=None):
+    return [*map(tuple, build_graph(of or tasks(), [nn.Linear(2, 2)], graph).edge_index.T.tolist())]
+
+
+def directed(*ends, nodes=()):
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from(ends)
+    return graph
+
+
+INDEX = torch.tensor(EDGES).T
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        INDEX,
+        INDEX.numpy(),
+        Data(edge_index=INDEX, num_nodes=3),
+        torch.tensor(MATRIX),
+        torch.tensor(MATRIX).bool(),
+        torch.tensor(MATRIX).long(),
+        torch.tensor(MATRIX).to_sparse(),
+        np.array(MATRIX),
+        sparse.csr_array(np.array(MATRIX)),
+        sparse.coo_matrix(np.array(MATRIX)),
+        NAMED,
+        [[1, 0], [2, 0], ["ada", 1]],
+        directed(*NAMED),
+        directed(*EDGES),
+        networkx.MultiDiGraph([*NAMED, *NAMED]),
+        LearnedGraph(edge_index=INDEX, edge_weight=torch.zeros(3), num_nodes=3, name=NAMES),
+    ],
+    ids=lambda graph: type(graph).__name__,
+)
+def test_all_mean_the_same(graph):
+    assert edges(graph) == EDGES
+
+
+def test_undirected_and_missing_nodes():
+    assert edges(networkx.Graph([("ada", "bob")])) == [(1, 0), (0, 1)]
+    assert edges(networkx.MultiGraph([("ada", "bob"), ("bob", "ada")])) == [(1, 0), (0, 1)]
+    assert edges(directed(nodes=["cy"])) == edges([]) == []
+
+
+def test_self_loops_and_stored_zeros():
+    assert edges([("cy", "cy"), ("ada", "cy")]) == [(0, 2), (2, 2)]
+    stored = sparse.csr_array((np.array([0.0, 1.0]), (np.array([0, 1]), np.array([1, 2]))), shape=(3, 3))
+    assert edges(stored) == [(2, 1)]
+
+
+def test_two_nodes():
+    two = tasks(["ada", "bob"])
+    assert edges(torch.tensor([[1], [0]]), two) == [(1, 0)]
+    assert edges(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), two) == [(1, 0)]
+    assert edges([("bob", "ada")], two) == [(1, 0)]
+
+
+def test_a_learned_graph_goes_by_names():
+    result = run(l2c(epochs=1), tasks(), nn.Linear(2, 2), NAMED, rounds=1)
+    turned = tasks(["cy", "ada", "bob"])
+    by_name = {("bob", "ada"), ("cy", "ada"), ("ada", "bob")}
+    for graph in (result.graph(), result.to_networkx()):
+        found = {(turned.names[j], turned.names[i]) for j, i in edges(graph, turned) if i != j}
+        assert found == by_name
+
+
+@pytest.mark.parametrize(
+    ("graph", "error", "says"),
+    [
+        ([("ada", "rob")], KeyError, "no node 'rob'; did you mean 'bob'"),
+        (directed(nodes=["cyd"]), KeyError, "no node 'cyd'; did you mean 'cy'"),
+        ([("ada", 7)], IndexError, "no node 7"),
+        (directed((1.5, "ada")), TypeError, "by its name or its position"),
+        ([("ada", "bob", 0.5)], SettingError, r"graph must be a Data, .* list of pairs \(sender, receiver\)"),
+        ("ada", SettingError, "graph must be a Data"),
+        ([("ada", 1.5)], SettingError, "graph must be a Data"),
+        (np.ones((4, 4)), ValueError, r"matrix \[4, 4\], and the tasks have 3 nodes: give \[3, 3\]"),
+        (sparse.eye_array(4), ValueError, r"matrix \[4, 4\]"),
+        (torch.eye(4), ValueError, r"matrix \[4, 4\]"),
+        (np.array(["a"]), SettingError, "graph must be a Data"),
+        (torch.tensor([[0, torch.nan, 0]] * 3), ValueError, "NaN where 'ada' may hear 'bob'"),
+        (torch.tensor([[0], [3]]), ValueError, "out of range"),
+    ],
+)
+def test_graphs_that_do_not_fit(graph, error, says):
+    with pytest.raises(error, match=says):
+        edges(graph)
