@@ -2,6 +2,7 @@
 
 from graphcollab._version import __version__ as __version__
 from graphcollab.datasets import load_dataset
+from graphcollab.gains import benefit
 from graphcollab.method import Method
 from graphcollab.methods import *  # noqa: F403 - the methods list themselves
 from graphcollab.methods import __all__ as _methods
@@ -30,6 +31,7 @@ __all__ = [
     "Mixer",
     "Phases",
     "Tasks",
+    "benefit",
     "build_model",
     "compare",
     "concept_shift",

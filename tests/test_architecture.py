@@ -28,6 +28,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("method",),
     ("phases",),
     ("methods", "train"),
+    ("gains",),
     ("distributed", "report", "testing"),
     ("cli", "__main__"),
 )

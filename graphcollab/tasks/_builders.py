@@ -11,6 +11,7 @@ from graphcollab.settings import Fraction, Real, Seed, checked
 from graphcollab.tasks._frames import Fit, tasks_of_table
 from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
+from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool
 
 __all__ = ["AnyLoss", "AnyMetric", "Builders", "Names", "Part", "TaskFields"]
@@ -142,6 +143,7 @@ class Builders:
         pooled: Literal["sums", "per_site"] = "sums",
         indicator_above: Fraction = 0.0,
         standardise_target: bool = False,
+        preparation: Preparation | None = None,
         split: Any = None,
         val_fraction: Part = 0.2,
         test_fraction: Part = 0.2,
@@ -170,6 +172,8 @@ class Builders:
                 further number that says where it is missing.
             standardise_target: Whether real targets are standardised too. Loss and metric are then in these units, and
                 ``preparation.restore`` brings predictions back.
+            preparation: What other tasks were prepared by, for newcomers and further rows: nothing is fitted, and the
+                arguments above are as they were for those.
             split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
                 random.
             val_fraction: See `from_arrays`, as for the next three.
@@ -191,5 +195,5 @@ class Builders:
             (('age', 'sex = f', 'sex = m'), 2)
         """
         drawn = Draw(split, val_fraction, test_fraction, stratify, seed)
-        fit = Fit(pooled == "per_site", standardise_target, indicator_above)
-        return cast(Any, cls)(**tasks_of_table(frame, node, target, columns, categorical, drawn, fit, loss, metric))
+        how = preparation or Fit(pooled == "per_site", standardise_target, indicator_above)
+        return cast(Any, cls)(**tasks_of_table(frame, node, target, columns, categorical, drawn, how, loss, metric))

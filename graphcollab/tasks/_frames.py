@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.tasks._columns import factorised, looks_like_numbers, open_table
+from graphcollab.tasks._columns import Table, factorised, looks_like_numbers, open_table
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
 from graphcollab.tasks.preparation import Column, Preparation, numbers_of
 from graphcollab.tasks.samples import Pool, Split
@@ -43,48 +43,58 @@ def tasks_of_table(
     columns: Sequence[str] | None,
     categorical: Sequence[str],
     draw: Draw,
-    fit: Fit,
+    how: Fit | Preparation,
     loss: Any,
     metric: Any,
 ) -> dict[str, Any]:
-    """Return the fields of `Tasks` for the rows of a table; see `Tasks.from_frame`."""
+    """Return the fields of `Tasks` for the rows of a table, with columns fitted or as they were; see `from_frame`."""
+    if isinstance(how, Preparation):
+        node, target, columns = how.node, how.target.name, [column.name for column in how.columns]
     table = open_table(frame, node)
     taken = [node, target]
     if isinstance(draw.words, str):
         taken.append(draw.words)
         draw = replace(draw, words=table.column(draw.words))
-    chosen = tuple(columns) if columns is not None else tuple(name for name in table.names if name not in taken)
-    wrong = [name for name in (*chosen, *categorical) if name not in table.names or name in taken]
+    free = [name for name in table.names if name not in taken]
+    chosen = free if columns is None else list(columns)
+    wrong = [name for name in (*chosen, *categorical) if name not in free]
     if wrong or not chosen:
-        raise ValueError(f"columns must be some of {[n for n in table.names if n not in taken]}, got {wrong or chosen}")
-    sites = find_sites(table.column(node))
-    if table.sizes is not None:  # rows are counted site by site
-        first = dict(zip(table.sizes, np.cumsum([0, *table.sizes.values()]).tolist(), strict=False))
-        sites = replace(sites, first=tuple(first[name] for name in sites.names))
-    values = table.column(target)
+        raise ValueError(f"columns must be some of {free}, got {wrong or chosen}")
+    sites = _sites(table, node)
+    values, read = table.column(target), {name: table.column(name) for name in chosen}
     _refuse_missing(sites, values, target)
-    real = _is_real(sites, values, target, loss)
+    real = not how.classes if isinstance(how, Preparation) else _is_real(sites, values, target, loss)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]))
-    seen = Seen(sites, splits["train"], fit)
-    read = {name: table.column(name) for name in chosen}
-    prepared = tuple(seen.column(name, values, name in categorical) for name, values in read.items())
-    aim = seen.target(target, values, real)
-    shared = seen.floats(prepared, aim)
-    preparation = Preparation(prepared, aim, node, sites.names if fit.per_site else (), shared)
-    place = sites.owner.numpy() if fit.per_site else np.zeros(len(sites.owner), np.int64)
-    parts = [one.encoded(seen.readable(one, read[one.name]), place) for one in prepared]
-    inputs = torch.from_numpy(np.concatenate(parts, 1))
-    targets = _targets(sites, splits, aim, values, place, loss)
+    if isinstance(how, Fit):
+        how = Seen(sites, splits["train"], how).preparation(read, categorical, node, target, values, real)
+    place = how.places(sites.names)[sites.owner.numpy()]
+    readable = {
+        one.name: read[one.name] if one.categories is not None else numbers_of(one.name, read[one.name], sites.at)
+        for one in how.columns
+    }
+    inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     return {
-        "pools": {SAMPLES: Pool(inputs, targets)},
+        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), _targets(sites, how.target, values, place, loss))},
         "splits": splits,
         "names": sites.names,
         "node_id": sites.node_id,
         "loss": default[0] if loss is None else loss,
         "metric": default[1] if metric is None else metric,
-        "preparation": preparation,
+        "preparation": how,
     }
+
+
+def _sites(table: Table, node: str) -> Sites:
+    """Find the sites of a table."""
+    sites = find_sites(table.column(node))
+    if table.sizes is None:
+        return sites
+    empty = [name for name, size in table.sizes.items() if not size]
+    if empty:
+        raise ValueError(f"site {empty[0]!r} has no rows: leave it out")
+    first = dict(zip(table.sizes, np.cumsum([0, *table.sizes.values()]).tolist(), strict=False))
+    return replace(sites, first=tuple(first[name] for name in sites.names))  # rows are counted site by site
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,21 @@ class Seen:
     sites: Sites
     train: Split
     fit: Fit
+
+    def preparation(
+        self,
+        read: Mapping[str, np.ndarray],
+        categorical: Sequence[str],
+        node: str,
+        target: str,
+        values: np.ndarray,
+        real: bool,
+    ) -> Preparation:
+        """Fit the columns that were ``read``, and the target's values."""
+        columns = tuple(self.column(name, one, name in categorical) for name, one in read.items())
+        aim = self.target(target, values, real)
+        sites = self.sites.names if self.fit.per_site else ()
+        return Preparation(columns, aim, node, sites, self.floats(columns, aim))
 
     def column(self, name: str, values: np.ndarray, categorical: bool) -> Column:
         """Fit a column of inputs: of numbers, unless it holds text or is to be categorical."""
@@ -122,7 +147,8 @@ class Seen:
             values = numbers_of(name, values, self.sites.at)
             return Column(name, *(self.moments(values) if self.fit.standardise_target else self.neutral()))
         names, codes = factorised(values)
-        return Column(name, *self.neutral(), tuple(names[k] for k in np.unique(codes[self.train.index.numpy()])))
+        kept = tuple(names[k] for k in np.unique(codes[self.train.index.numpy()]))
+        return Column(name, *self.neutral(), kept, numbers=values.dtype.kind != "O")
 
     def moments(self, values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return means and standard deviations, from sums that sites share in two rounds, or of every site.
@@ -152,10 +178,6 @@ class Seen:
     def indicator(self, known: np.ndarray) -> bool:
         """Say whether a column gets an indicator, given where it is known."""
         return bool((~known[self.train.index.numpy()]).mean() > self.fit.indicator_above)
-
-    def readable(self, column: Column, values: np.ndarray) -> np.ndarray:
-        """Return values as the column's encoding takes them."""
-        return values if column.categories is not None else numbers_of(column.name, values, self.sites.at)
 
     def floats(self, columns: Sequence[Column], target: Column) -> int:
         """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
@@ -196,9 +218,7 @@ def _is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
     return not whole
 
 
-def _targets(
-    sites: Sites, splits: dict[str, Split], target: Column, values: np.ndarray, place: np.ndarray, loss: Any
-) -> Tensor:
+def _targets(sites: Sites, target: Column, values: np.ndarray, place: np.ndarray, loss: Any) -> Tensor:
     if target.categories is None:
         out = target.standardised(numbers_of(target.name, values, sites.at), place)
         return torch.from_numpy(out.astype(np.float32))
@@ -206,8 +226,8 @@ def _targets(
     if codes.min() < 0:
         row = int(codes.argmin())
         raise ValueError(
-            f"{sites.at(row)} has the class {values[row]!r} in column {target.name!r}, which no training row has: "
-            "drop such rows, or train on some"
+            f"{sites.at(row)} has {values[row]!r} in column {target.name!r}, and the classes that were trained on are "
+            f"{', '.join(target.categories)}: drop such rows, or train on some"
         )
     if loss == "bce" and len(target.categories) != 2:
         raise ValueError(f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}")

@@ -91,6 +91,11 @@ class Tasks(Builders):
         if empty:
             raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
 
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self.names[:3])) + (", …" if self.num_nodes > 3 else "")
+        samples = ", ".join(f"{name}={len(split.index)}" for name, split in self.splits.items())
+        return f"Tasks({self.num_nodes} nodes ({shown}), {samples}, loss={self.loss!r}, metric={self.metric!r})"
+
     @property
     def ids(self) -> Tensor:
         """``node_id`` [K]."""

@@ -1,0 +1,249 @@
+"""`Benefit`: what sites gain by collaborating, with the numbers it is judged by."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphcollab.files import write_whole
+from graphcollab.gains.inference import Differences, corrected_differences, holm
+from graphcollab.settings import look_up
+
+__all__ = ["Benefit", "Gain"]
+
+UNIFORM = 1e-3  # spread of weights, relative to their size, below which they are all alike
+FAMILIES = 3  # of comparisons, which share the level
+Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a site has by collaborating beyond what it has alone; positive is better, whatever the metric.
+
+    Of errors it is the share by which they fall (`Benefit`).
+
+    Args:
+        site: Name of the site.
+        by: Whom or what it collaborates by: a method, ``"together"``, or another site's name.
+        alone: Mean metric of the site's own training.
+        score: Mean metric with others.
+        gain: Mean gain.
+        low: Lower end of its 95 % interval, which is of this comparison alone.
+        high: Upper end.
+        p_value: Two-sided, adjusted for all comparisons of its kind (Holm).
+        detectable: The gain that would have been found four times out of five, all comparisons considered.
+        verdict: ``"gains"``, ``"loses"``, ``"no evidence"`` or ``"not defined"``, at the benefit's level.
+    """
+
+    site: str
+    by: str
+    alone: float
+    score: float
+    gain: float
+    low: float
+    high: float
+    p_value: float
+    detectable: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Benefit:
+    """Who gains by whom: metrics of K sites on R random splits of their samples, and what follows from them.
+
+    A gain is the difference to training alone on the same split, turned so that positive is better. Of errors, which
+    are positive and better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, and it is
+    judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
+    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in three families, each at a
+    third of the level: gains in the mean over sites, gains of sites by all together and by methods, and gains of sites
+    by single others. So the chance that any gain is claimed where there is none at all is at most ``level``.
+
+    Args:
+        names: Names of the sites.
+        metric: Name of the metric.
+        higher_is_better: Whether a larger value of it is better.
+        scores: Test metric of every site, [R, K], ``"alone"``, ``"together"``, and by method.
+        pairs: That of site i when it collaborates with site j only, [R, K, K]; NaN where that was not tried.
+        without: That of site i when all but site k collaborate, [R, K, K].
+        outside: That of the model of all others at a site that gave them nothing, [R, K].
+        train: Mean number of training samples, [K].
+        test: Mean number of test samples, [K].
+        chosen: What was chosen on validation data, for every arm a list with one text for each split.
+        findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
+        weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
+        work: What was played, in words.
+        tried: Pairs that were tried, and how many there are.
+        level: α.
+    """
+
+    names: tuple[str, ...]
+    metric: str
+    higher_is_better: bool
+    scores: Mapping[str, Tensor] = field(repr=False)
+    pairs: Tensor = field(repr=False)
+    without: Tensor = field(repr=False)
+    outside: Tensor = field(repr=False)
+    train: Tensor = field(repr=False)
+    test: Tensor = field(repr=False)
+    chosen: Mapping[str, list[str]] = field(repr=False)
+    findings: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
+    weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    work: str = ""
+    tried: tuple[int, int] = (0, 0)
+    level: float = 0.05
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """What sites may do but train alone: ``"together"``, and methods."""
+        return tuple(name for name in self.scores if name != "alone")
+
+    @cached_property
+    def overall(self) -> list[Gain]:
+        """Gains in the mean over sites, by all together and by every method; their ``site`` is ``"all sites"``."""
+        names = ("alone", *self.arms)
+        means = {name: self.scores[name].nanmean(1, keepdim=True) for name in names}
+        values = torch.stack([self._better(means[arm], means["alone"]) for arm in self.arms], 1)
+        found = corrected_differences(values, self.test.sum() / self.train.sum())
+        scores = torch.stack([means[arm] for arm in self.arms], 1)
+        return self._gains(found, list(self.arms), scores, ["all sites"], means["alone"])
+
+    @cached_property
+    def by_arm(self) -> Differences:
+        """Gains by all together and by methods, [arms, K]; of errors, logarithms."""
+        values = torch.stack([self._better(self.scores[arm], self.scores["alone"]) for arm in self.arms], 1)
+        return corrected_differences(values, self.test / self.train)
+
+    @cached_property
+    def by_site(self) -> Differences:
+        """Gains of site i by site j alone, [K, K]; of errors, logarithms."""
+        values = self._better(self.pairs, self.scores["alone"][:, :, None])
+        return corrected_differences(values, (self.test / self.train)[:, None])
+
+    @property
+    def matrix(self) -> Tensor:
+        """Mean gains of site i by site j alone, [K, K]; NaN where that was not tried."""
+        return self._shown(self.by_site.mean)
+
+    @cached_property
+    def worth(self) -> Tensor:
+        """What site i would lose if site k left the group of all, [K, K], in the mean; NaN where that was not tried."""
+        return self._shown(self._better(self.scores["together"][:, :, None], self.without).nanmean(0))
+
+    @cached_property
+    def gains(self) -> list[Gain]:
+        """Gains of every site by all together and by every method."""
+        scores = torch.stack([self.scores[arm] for arm in self.arms], 1)
+        return self._gains(self.by_arm, list(self.arms), scores, self.names, self.scores["alone"])
+
+    @cached_property
+    def pair_gains(self) -> list[Gain]:
+        """Gains of every site by every other that was tried."""
+        turned = Differences(*(value.T for value in asdict(self.by_site).values()))  # [j, i], as by_arm is
+        return self._gains(turned, list(self.names), self.pairs.transpose(1, 2), self.names, self.scores["alone"])
+
+    def of(self, site: int | str) -> dict[str, Gain]:
+        """Return all gains of a site, by position or name: by arm, and by the names of others."""
+        name = self.names[site] if isinstance(site, int) else look_up("site", site, dict.fromkeys(self.names, site))
+        return {gain.by: gain for gain in [*self.gains, *self.pair_gains] if gain.site == name}
+
+    def agreement(self, method: str) -> float:
+        """Return how alike the weights are that a method learned on different splits: their mean correlation.
+
+        That of the weights that different sites gave each other, over all pairs of splits; NaN where they are uniform.
+        """
+        weights = self.weights[method]
+        others = ~torch.eye(len(self.names), dtype=torch.bool)
+        rows = weights[:, others].nan_to_num()
+        rows = rows - rows.mean(1, keepdim=True)
+        norm = rows.norm(dim=1)
+        pairs = torch.combinations(
+            torch.arange(len(rows))[norm > UNIFORM * weights[:, others].nan_to_num().norm(dim=1)]
+        )
+        cosines = (rows[pairs[:, 0]] * rows[pairs[:, 1]]).sum(1) / (norm[pairs[:, 0]] * norm[pairs[:, 1]])
+        return float(cosines.mean())
+
+    @property
+    def found(self) -> list[Gain]:
+        """Gains and losses there is evidence of: those in the mean over sites, then the largest first."""
+        claimed = [gain for gain in [*self.gains, *self.pair_gains] if gain.verdict in ("gains", "loses")]
+        return [
+            *(gain for gain in self.overall if gain.verdict in ("gains", "loses")),
+            *sorted(claimed, key=lambda gain: -abs(gain.gain)),
+        ]
+
+    @property
+    def helps(self) -> bool:
+        """Whether there is evidence of any gain, of a site or in the mean over sites."""
+        return any(gain.verdict == "gains" for gain in self.found)
+
+    def save(self, path: str | Path) -> Path:
+        """Write all numbers as JSON, the whole file or none of it."""
+        numbers = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        told = {**numbers, "matrix": _plain(self.matrix)}
+        for name in ("overall", "gains", "pair_gains"):
+            told[name] = _plain([asdict(gain) for gain in getattr(self, name)])
+        return write_whole(path, json.dumps(told, indent=1).encode())
+
+    @cached_property
+    def relative(self) -> bool:
+        """Whether gains are shares of an error: the metric is positive, and better the smaller it is."""
+        return not self.higher_is_better and all(bool((s > 0).logical_or(s.isnan()).all()) for s in self._all())
+
+    def _all(self) -> list[Tensor]:
+        return [*self.scores.values(), self.pairs, self.without, self.outside]
+
+    def _better(self, score: Tensor, than: Tensor) -> Tensor:
+        """Return by how much scores are better: differences, or of errors logarithms of ratios."""
+        if self.relative:
+            return (than / score).log()
+        return score - than if self.higher_is_better else than - score
+
+    def _shown(self, gain: Tensor) -> Tensor:
+        """Return gains as they are shown: of logarithms, shares by which an error falls."""
+        return -torch.expm1(-gain) if self.relative else gain
+
+    def _gains(
+        self, found: Differences, by: list[str], scores: Tensor, sites: Sequence[str], alone: Tensor
+    ) -> list[Gain]:
+        """Return gains of some sites, [by, k], given scores [R, by, k] and those of training alone, [R, k]."""
+        adjusted = holm(found.p_value)
+        many = int((~found.p_value.isnan()).sum())
+        bar = found.detectable(self.level / FAMILIES / max(many, 1))
+        alone, means = alone.nanmean(0), scores.nanmean(0)
+        gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, bar))
+        told = []
+        for k, site in enumerate(sites):
+            for a, name in enumerate(by):
+                if math.isnan(float(means[a, k])):
+                    if name in self.arms:
+                        mean, nothing = float(alone[k]), math.nan
+                        told.append(
+                            Gain(site, name, mean, nothing, nothing, nothing, nothing, nothing, nothing, "not defined")
+                        )
+                    continue
+                p, gain = float(adjusted[a, k]), float(gains[a, k])
+                claimed: Verdict = "gains" if gain > 0 else "loses"
+                verdict: Verdict = claimed if p <= self.level / FAMILIES else "no evidence"
+                ends = float(lows[a, k]), float(highs[a, k])
+                score = float(means[a, k])
+                told.append(Gain(site, name, float(alone[k]), score, gain, *ends, p, float(bars[a, k]), verdict))
+        return told
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold; NaN as null."""
+    if isinstance(value, Tensor):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,210 @@
+"""What sites gain by collaborating: an answer in words, a table of sites, and a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from graphcollab.gains import Benefit, Gain
+from graphcollab.report._figure import COLOURS, TEXT, new_figure, quiet, tidy
+from graphcollab.report._text import MISSING, number, shown, text_table
+
+__all__ = ["benefit_answer", "benefit_figure", "benefit_table"]
+
+SHOWN = 8  # gains that are told one by one
+NAMED = 30  # sites that are named at an axis
+GAINS = {
+    False: "Gains are differences to training alone, positive where that is better",
+    True: "Gains say by how many percent the error of training alone falls",
+}
+WRONG = {
+    "own model only": "all weight on own models, which is local training,",
+    "one model only": "all weight on single models",
+    "uniform weights": "uniform weights, which is averaging,",
+}
+AGREE = 0.5  # correlation of weights above which a learned graph is called the same on other splits
+SHARES = ("accuracy", "auc")
+
+
+@shown
+def benefit_answer(benefit: Benefit) -> str:
+    """Answer in words: does collaborating help, whom, by whom and by how much, and what could have been detected.
+
+    Args:
+        benefit: What `graphcollab.benefit` found.
+    """
+    scale, digits, _ = _scale(benefit)
+    lines = [
+        f"{len(benefit.names)} sites, {_of(benefit)}, {benefit.work}. {GAINS[benefit.relative]}, with 95 % intervals."
+    ]
+    if not benefit.helps:
+        lines.append("No evidence that collaborating helps.")
+    for gain in benefit.overall:
+        lines.append(
+            f"In the mean over sites, {_by(gain)}: {_told(gain, scale, digits)}. {_means(gain, scale, digits)}"
+        )
+    single = [gain for gain in benefit.found if gain.site in benefit.names]
+    for verdict in ("gains", "loses"):
+        some = [gain for gain in single if gain.verdict == verdict]
+        for gain in some[:SHOWN]:
+            lines.append(f"{gain.site} {verdict} {_by(gain)}: {_told(gain, scale, digits)}.")
+        if len(some) > SHOWN:
+            lines.append(f"So do {len(some) - SHOWN} more of the comparisons; all are in the tables.")
+    lines += [line for name in benefit.findings for line in _weights(benefit, name)]
+    tried, there = benefit.tried
+    if tried < there:
+        lines.append(f"Of {there} pairs {tried} were drawn and tried, as many for every site, give or take one.")
+    undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
+    for name in dict.fromkeys(gain.site for gain in undefined):
+        lines.append(f"{name}: {benefit.metric} is not defined on its test samples in any split.")
+    return "\n".join(lines)
+
+
+@shown
+def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
+    """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
+
+    The last columns name the site that it gains most by when the two collaborate alone, and the one that would be
+    missed most in the group of all. A star marks a gain or loss there is evidence of, all comparisons considered.
+
+    Args:
+        benefit: What `graphcollab.benefit` found.
+    """
+    scale, digits, unit = _scale(benefit)
+    unit = unit if benefit.relative else ""
+    header = ["site", "train", "test", f"alone, {_of(benefit)}", *(f"gain {_by(g)}{unit}" for g in benefit.overall)]
+    header += ["best single other", "missed most"]
+    rows = []
+    for k, site in enumerate(benefit.names):
+        gains = benefit.of(site)
+        alone = _alone(benefit, benefit.scores["alone"][:, k])
+        row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", alone]
+        row += [_told(gains[arm], scale, digits) for arm in benefit.arms]
+        others = [gains[name] for name in benefit.names if name in gains and name != site]
+        best = max(others, key=lambda gain: gain.gain, default=None)
+        row.append(MISSING if best is None else f"{best.by} {_told(best, scale, digits)}")
+        worth = scale * benefit.worth[k]
+        most = int(worth.nan_to_num(-math.inf).argmax())
+        missed = f"{benefit.names[most]} {number(float(worth[most]), digits, signed=True)}"
+        rows.append([*row, MISSING if bool(worth.isnan().all()) else missed])
+    means = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
+    mean = _alone(benefit, benefit.scores["alone"])
+    rows.append(["all sites", *means, mean, *(_told(gain, scale, digits) for gain in benefit.overall)])
+    return text_table(header, rows, markdown)
+
+
+@shown
+def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
+    """Draw what each site gains by all together and by methods, with intervals, and what by each other site alone.
+
+    Left, a filled mark is a gain or loss there is evidence of, all comparisons considered; right, so is a dot. Pairs
+    that were not tried stay white.
+
+    Args:
+        benefit: What `graphcollab.benefit` found.
+    """
+    scale, _, unit = _scale(benefit)
+    count, arms = len(benefit.names), benefit.arms
+    height = min(0.9 + count * max(0.28, 0.14 * len(arms)), 12.0)
+    figure = new_figure(5.2 + height, height + (1.0 if title else 0.6), title)
+    left, right = figure.subplots(1, 2, width_ratios=[4.0, height])
+    spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
+    by = {(gain.site, gain.by): gain for gain in benefit.gains}
+    for a, (arm, shift) in enumerate(zip(arms, spread, strict=True)):
+        gains = [by[site, arm] for site in benefit.names]
+        _intervals(left, gains, shift, COLOURS[a % len(COLOURS)], scale, _by(gains[0]))
+    left.axvline(0, color=TEXT, linewidth=0.8)
+    left.set(xlabel=f"gain in {benefit.metric}{unit}", ylim=(count - 0.5, -0.5))
+    tidy(left)
+    left.legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    matrix = scale * benefit.matrix
+    most = float(matrix[matrix.isfinite()].abs().max()) if bool(matrix.isfinite().any()) else 1.0
+    colours = ScalarMappable(Normalize(-most, most), "PuOr_r")
+    right.imshow(matrix.numpy(), norm=colours.norm, cmap=colours.cmap, interpolation="nearest")
+    place = {name: k for k, name in enumerate(benefit.names)}
+    marked = [(place[g.by], place[g.site]) for g in benefit.pair_gains if g.verdict in ("gains", "loses")]
+    if marked:
+        right.plot(*zip(*marked, strict=True), "o", color=TEXT, markersize=4)
+    right.set(xlabel="with this site alone", ylabel="gain of this site")
+    right.tick_params(length=0)
+    right.spines[:].set_visible(False)
+    quiet(right)
+    for panel, axis in ((left, "y"), (right, "y"), (right, "x")):
+        named = range(count) if count <= NAMED else []
+        getattr(panel, f"set_{axis}ticks")(list(named), [benefit.names[k] for k in named])
+    for text in right.get_xticklabels():
+        text.set(rotation=45, ha="right", rotation_mode="anchor")
+    bar = figure.colorbar(colours, ax=right, label=f"gain{unit}", fraction=0.05, pad=0.02)
+    bar.outline.set_visible(False)
+    quiet(bar.ax)
+    return figure
+
+
+def _intervals(panel: Axes, gains: Sequence[Gain], shift: float, colour: str, scale: float, label: str) -> None:
+    """Draw gains as marks with intervals, one for every site from top to bottom."""
+    y = np.arange(len(gains)) + shift
+    mean, low, high = (np.array([scale * getattr(gain, name) for gain in gains]) for name in ("gain", "low", "high"))
+    panel.hlines(y, low, high, color=colour, linewidth=1.6)
+    sure = np.array([gain.verdict in ("gains", "loses") for gain in gains])
+    panel.plot(mean[sure], y[sure], "o", color=colour, markersize=5, label=label if sure.all() else None)
+    named = None if sure.all() else label
+    panel.plot(mean[~sure], y[~sure], "o", color=colour, markersize=5, markerfacecolor="white", label=named)
+
+
+def _scale(benefit: Benefit) -> tuple[float, int | None, str]:
+    """Return by what gains are multiplied, their decimals, and a unit: shares are shown in percent."""
+    return (100.0, 1, " (%)") if benefit.relative or benefit.metric in SHARES else (1.0, None, "")
+
+
+def _alone(benefit: Benefit, values: Tensor) -> str:
+    """Write the mean of scores."""
+    share = benefit.metric in SHARES
+    return number((100.0 if share else 1.0) * float(values.nanmean()), 1 if share else None)
+
+
+def _of(benefit: Benefit) -> str:
+    """Say what gains are of."""
+    return f"{benefit.metric} (%)" if benefit.metric in SHARES else benefit.metric
+
+
+def _by(gain: Gain) -> str:
+    """Say by whom or what."""
+    return "by all together" if gain.by == "together" else f"by {gain.by}"
+
+
+def _weights(benefit: Benefit, method: str) -> list[str]:
+    """Say what the weights of a method are worth: found wrong, or different on every split."""
+    many = len(benefit.findings[method])
+    kinds = [kind for kinds in benefit.findings[method] for kind in kinds.split(", ") if kind]
+    lines = [
+        f"{method} ended with {WRONG.get(kind, kind)} on {kinds.count(kind)} of {many} splits."
+        for kind in dict.fromkeys(kinds)
+    ]
+    alike = benefit.agreement(method) if method in benefit.weights and len(benefit.names) > 2 else math.nan
+    if not math.isnan(alike):
+        which = "agree" if alike >= AGREE else "differ: do not read them as who helps whom"
+        lines.append(f"On different splits the weights it learned {which} (mean correlation {number(alike, 2)}).")
+    return lines
+
+
+def _told(gain: Gain, scale: float, digits: int | None) -> str:
+    """Write a gain and its interval; a star where there is evidence."""
+    if math.isnan(gain.gain):
+        return MISSING
+    mean, low, high = (number(scale * value, digits, signed=True) for value in (gain.gain, gain.low, gain.high))
+    return f"{mean} ({low} … {high}){'*' if gain.verdict in ('gains', 'loses') else ''}"
+
+
+def _means(gain: Gain, scale: float, digits: int | None) -> str:
+    """Say what that means, and what could have been detected."""
+    if gain.verdict in ("gains", "loses"):
+        return f"There is evidence of that (p = {gain.p_value:.2g})."
+    bar = number(scale * gain.detectable, digits)
+    return f"That is no evidence; {bar} would have been found four times out of five."

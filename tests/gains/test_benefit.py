@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import Tasks, cobo, ditto, fedavg, local, meta_l2c, run
+from graphcollab.gains import Benefit, benefit, resplit
+from graphcollab.gains.resplit import limit_tests
+from graphcollab.report import benefit_answer, benefit_figure, benefit_table, save_figure
+
+CLOSE = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-6)
+WHOLE = {"rounds": 4, "epochs": 1, "batch_size": 1000, "evaluations": 2}  # whole batches: nothing is random
+
+
+def site(n, seed, sign=1.0, width=3):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, width, generator=generator)
+    return x, sign * x.sum(1, keepdim=True) + 0.1 * torch.randn(n, 1, generator=generator)
+
+
+def regression():
+    pairs = [site(30, 1), site(20, 2), site(40, 3, -1.0)]
+    return Tasks.from_samples(pairs, names=["a", "b", "c"], loss="mse", metric="mse")
+
+
+def linear():
+    return nn.Linear(3, 1)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return benefit(regression(), linear, methods={"ditto": ditto}, repeats=3, lrs=(0.1,), seed=5, **WHOLE)
+
+
+def of(method, tasks, seed, nodes=None):
+    """The history of a run of its own."""
+    tasks = tasks if nodes is None else tasks.select(nodes)
+    settings = {"epochs": 1, "batch_size": 1000, "lr": 0.1}
+    return run(method(**settings), tasks, linear, rounds=4, evaluate_every=2, seed=seed)
+
+
+def targets(tasks, split, node):
+    return tasks.pools[tasks.splits[split].pool].targets[tasks.splits[split].of(node)].double()
+
+
+def best(histories, tasks, nodes):
+    """Test metrics at the evaluation with the smallest mean validation loss, or of constants, of some runs together."""
+    means = [float(targets(tasks, "train", k).mean()) for k in nodes]
+    flat, score = (
+        torch.tensor([float((targets(tasks, split, k) - m).square().mean()) for k, m in zip(nodes, means, strict=True)])
+        for split in ("val", "test")
+    )
+    loss, found = (torch.cat([h.table(name) for h in histories], 1) for name in ("val_loss", "test_metric"))
+    at = loss.mean(1).argmin()
+    return score.double() if float(flat.mean()) < float(loss.mean(1)[at]) else found[at]
+
+
+@pytest.mark.parametrize("r", [0, 2])
+def test_scores_are_those_of_runs_of_their_own(found, r):
+    tasks = limit_tests(resplit(regression(), 5 + r), 5 + r)
+    for name, method in (("alone", local), ("together", fedavg), ("ditto", ditto)):
+        CLOSE(found.scores[name][r], best([of(method, tasks, 5 + r).history], tasks, [0, 1, 2]))
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    histories = [of(fedavg, tasks, 5 + r, list(pair)).history for pair in pairs]
+    scores = best(histories, tasks, [k for pair in pairs for k in pair]).view(-1, 2)
+    for (i, j), both in zip(pairs, scores, strict=True):  # the two others leave the third out
+        CLOSE(torch.stack([found.pairs[r, i, j], found.pairs[r, j, i]]), both)
+        k = 3 - i - j
+        CLOSE(torch.stack([found.without[r, i, k], found.without[r, j, k]]), both)
+    assert found.pairs[r].diagonal().isnan().all()
+
+
+def test_models_of_all_others_are_tested_at_the_one_left_out(found):
+    tasks = limit_tests(resplit(regression(), 5), 5)
+    rounds = int(found.chosen["outside"][0].split()[-2])
+    pooled = run(fedavg(epochs=1, batch_size=1000, lr=0.1), tasks.select([0, 1]), linear, rounds=rounds, seed=5)
+    x, y = (getattr(tasks.pools["all"], name)[tasks.splits["test"].of(2)] for name in ("inputs", "targets"))
+    expected = float((pooled.model(0)(x) - y).square().mean().detach())
+    assert float(found.outside[0, 2]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_gains_are_positive_where_less_is_better(found):
+    gains = found.of("a")
+    ratio = (found.pairs[:, 0, 1] / found.scores["alone"][:, 0]).log().mean().exp()
+    assert gains["b"].gain == pytest.approx(1 - float(ratio))  # the share by which the error falls
+    assert gains["b"].gain > gains["c"].gain  # c has the opposite sign
+    assert gains["together"].alone == pytest.approx(float(found.scores["alone"][:, 0].mean()))
+    assert gains["together"].score == pytest.approx(float(found.scores["together"][:, 0].mean()))
+    without = (found.scores["together"][:, 0] / found.without[:, 0, 2]).log().mean().exp()
+    assert float(found.worth[0, 2]) == pytest.approx(1 - float(without))
+    assert found.matrix[0, 2] == pytest.approx(gains["c"].gain)
+    with pytest.raises(ValueError, match="site"):
+        found.of("z")
+
+
+def test_test_samples_play_no_part_in_choices():
+    tasks = regression()
+    spoilt = resplit(tasks, 0)
+    pool = spoilt.pools["all"]
+    targets = pool.targets.clone()
+    targets[spoilt.splits["test"].index] = 1e3
+    spoilt = replace(spoilt, pools={"all": replace(pool, targets=targets)})
+    settings = {"methods": {}, "repeats": 3, "lrs": (0.01, 0.1), **WHOLE}
+    one, other = (benefit(lambda _, some=some: some, linear, **settings) for some in (resplit(tasks, 0), spoilt))
+    assert one.chosen == other.chosen
+    assert not torch.allclose(one.scores["alone"], other.scores["alone"])
+
+
+def test_same_population_is_found_and_said():
+    tasks = Tasks.from_samples([site(12, k, width=8) for k in range(5)], loss="mse", metric="mse")
+    told = benefit(tasks, lambda: nn.Linear(8, 1), methods={}, repeats=6, rounds=20, lrs=(0.1,))
+    assert told.helps
+    assert any(gain.verdict == "gains" for gain in told.overall)
+    text = benefit_answer(told)
+    assert "No evidence" not in text
+    assert "There is evidence of that" in text
+
+
+def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
+    numbers = json.loads(found.save(tmp_path / "benefit.json").read_text())
+    assert numbers["names"] == ["a", "b", "c"]
+    assert numbers["pairs"][0][0][0] is None
+    assert len(numbers["pair_gains"]) == 6
+    table = benefit_table(found)
+    assert [line.split()[0] for line in table.splitlines()[2:]] == ["a", "b", "c", "all"]
+    assert "gain by all together (%)" in table
+    save_figure(benefit_figure(found, "three sites"), tmp_path / "benefit.png")
+    again = pickle.loads(pickle.dumps(found))
+    assert isinstance(again, Benefit)
+    assert benefit_table(again) == table
+
+
+def test_a_metric_that_is_not_defined_is_said():
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    tasks = Tasks.from_samples(
+        [(x, y), (x[y == 1], y[y == 1]), (x.flip(0), y.flip(0))], metric="auc", names=["a", "b", "c"]
+    )
+    told = benefit(tasks, lambda: nn.Linear(2, 2), methods={}, repeats=3, rounds=2, lrs=(0.1,))
+    assert math.isnan(told.of("b")["together"].gain)
+    assert told.of("b")["together"].verdict == "not defined"
+    assert "b: auc is not defined on its test samples in any split." in benefit_answer(told)
+
+
+def test_of_many_sites_pairs_are_drawn_and_it_says_so():
+    tasks = Tasks.from_samples([site(12, k) for k in range(6)], loss="mse", metric="mse")
+    told = benefit(tasks, linear, methods={}, repeats=3, limit=4, lrs=(0.1,), **WHOLE)
+    assert told.tried == (6, 15)
+    assert "Of 15 pairs 6 were drawn and tried" in benefit_answer(told)
+    assert int(told.matrix.isfinite().sum()) == 12
+
+
+def test_step_sizes_with_which_models_diverge_are_left_out():
+    settings = {"methods": {"ditto": ditto}, "repeats": 3, **WHOLE, "rounds": 40}
+    told = benefit(regression(), linear, lrs=(1e30, 0.1), **settings)
+    assert all(text.startswith(("lr=0.1", "a constant")) for some in told.chosen.values() for text in some)
+    with pytest.raises(ArithmeticError) as error:
+        benefit(regression(), linear, lrs=(1e30,), **settings)
+    assert "give benefit smaller ones" in error.value.__notes__[0]
+
+
+def test_learned_weights_are_judged_in_words():
+    found = benefit(regression(), linear, methods={"meta_l2c": meta_l2c}, repeats=3, lrs=(0.1,), **WHOLE)
+    one = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.5, 0.4], [0.2, 0.3, 0.5]], dtype=torch.float64)
+    same = replace(found, weights={"meta_l2c": torch.stack([one, 0.9 * one, one])})
+    assert same.agreement("meta_l2c") == pytest.approx(1.0)
+    assert "the weights it learned agree (mean correlation 1.00)" in benefit_answer(same)
+    other = replace(found, weights={"meta_l2c": torch.stack([one, one.T, one])}, findings={"meta_l2c": ["", "x", ""]})
+    assert other.agreement("meta_l2c") < 0.5
+    assert "differ: do not read them as who helps whom" in benefit_answer(other)
+    assert "meta_l2c ended with x on 1 of 3 splits" in benefit_answer(other)
+    uniform = replace(found, weights={"meta_l2c": torch.full((3, 3, 3), 1 / 3)})
+    assert math.isnan(uniform.agreement("meta_l2c"))
+
+
+def test_refusals():
+    tasks = regression()
+    settings = {"repeats": 3, **WHOLE}
+    with pytest.raises(ValueError, match="two sites or more, got 1"):
+        benefit(tasks.select([0]), linear, **settings)
+    with pytest.raises(ValueError, match="method 'cobo' does not take epochs"):
+        benefit(tasks, linear, methods={"cobo": cobo}, **settings)
+    names = iter((["a", "b", "c"], ["a", "b", "d"], ["a", "b", "c"]))
+    with pytest.raises(ValueError, match="every split must have the same sites"):
+        benefit(lambda _: replace(resplit(tasks, 0), names=tuple(next(names))), linear, **settings)
+    with pytest.raises(ValueError, match="without 'test' samples, which benefit measures gains by"):
+        benefit(lambda _: tasks, linear, **settings)
+    with pytest.raises(ValueError, match="repeats"):
+        benefit(tasks, linear, repeats=2)

@@ -1,0 +1,56 @@
+"""How often a gain is claimed where there is none, and where there must be one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import Tasks
+from graphcollab.gains import benefit
+
+QUICK = {"methods": {}, "rounds": 10, "lrs": (0.1,), "evaluations": 5}
+
+
+def site(generator, n, width, truth, noise, kind):
+    """Samples of one population, or with targets drawn at random (``truth`` is None)."""
+    x = torch.randn(n, width, generator=generator)
+    y = noise * torch.randn(n, 1, generator=generator) + (0 if truth is None else x @ truth)
+    return (x, (y[:, 0] > 0).long()) if kind == "classes" else (x, y)
+
+
+def claims(runs, sites, n, width, kind, random=False, noise=0.3, repeats=6, **settings):
+    """In how many runs a gain is claimed, of any site or in the mean over sites."""
+    found = 0
+    for seed in range(runs):
+        generator = torch.Generator().manual_seed(seed)
+        truth = None if random else torch.randn(width, 1, generator=generator)
+        samples = [site(generator, n, width, truth, noise, kind) for _ in range(sites)]
+        about = {"loss": "mse", "metric": "mse"} if kind == "numbers" else {}
+        model = lambda: nn.Linear(width, 2 if kind == "classes" else 1)  # noqa: E731
+        tasks = Tasks.from_samples(samples, **about)
+        found += benefit(tasks, model, repeats=repeats, seed=1000 * seed, **{**QUICK, **settings}).helps
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_nothing_is_claimed_where_targets_are_random(kind):
+    """At most 5 % of runs may; of 60, more than 6 would be found in 3 % of all tests at that rate."""
+    assert claims(60, 4, 30, 5, kind, random=True) <= 6
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_nothing_is_claimed_where_more_samples_add_nothing(kind):
+    assert claims(20, 3, 800, 4, kind, noise=1.0, batch_size=32) <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kind", "sites", "least"), [("classes", 10, 14), ("numbers", 5, 20)])
+def test_gains_are_found_where_few_samples_are_of_one_population(kind, sites, least):
+    """With 30 samples of 15 inputs at a site, of 20 runs."""
+    assert claims(20, sites, 30, 15, kind, repeats=10, rounds=20) >= least

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from itertools import chain
+
+import torch
+
+from graphcollab import Tasks
+from graphcollab.gains import resplit
+from graphcollab.gains.resplit import limit_tests
+
+
+def samples(tasks, node):
+    """The samples of a node, by split: inputs are numbers that no two samples share."""
+    return {name: sorted(tasks.pools[s.pool].inputs[s.of(node)].flatten().tolist()) for name, s in tasks.splits.items()}
+
+
+def tasks():
+    x = torch.arange(60.0)[:, None]
+    y = (x[:, 0] % 3 == 0).long()
+    return Tasks.from_samples([(x[:20], y[:20]), (x[20:40], y[20:40])], test=[(x[40:45], y[40:45]), (x[45:], y[45:])])
+
+
+def test_every_sample_stays_with_its_site():
+    """A third of 25 and of 35 samples is for testing, as now of all, and a fifth of the others for validation."""
+    before, dealt = tasks(), resplit(tasks(), seed=1)
+    for node in (0, 1):
+        old, new = (sorted(chain(*samples(some, node).values())) for some in (before, dealt))
+        assert old == new
+    assert [dealt.sizes(name).tolist() for name in ("train", "val", "test")] == [[14, 18], [3, 5], [8, 12]]
+
+
+def test_splits_differ_by_seed_and_have_some_of_every_class():
+    drawn = [resplit(tasks(), seed) for seed in (1, 2, 1)]
+    assert samples(drawn[0], 0) == samples(drawn[2], 0)
+    assert samples(drawn[0], 0) != samples(drawn[1], 0)
+    for one in drawn:
+        for split in one.splits.values():
+            for node in (0, 1):
+                assert set(one.pools[split.pool].targets[split.of(node)].tolist()) == {0, 1}
+
+
+def test_shares_can_be_given():
+    dealt = resplit(tasks(), test=0.5, val=0.4)
+    assert [dealt.sizes(name).tolist() for name in ("train", "val", "test")] == [[8, 10], [5, 7], [12, 18]]
+
+
+def test_test_samples_are_half_as_many_as_training_samples():
+    """8 of 12 training samples and 9 of 20, rounded up, some of every class, and others on another split."""
+    dealt = resplit(tasks(), test=0.5, val=0.2, seed=3)
+    assert [dealt.sizes(name).tolist() for name in ("train", "test")] == [[10, 14], [12, 18]]
+    few = [limit_tests(dealt, seed) for seed in (1, 2, 1)]
+    assert few[0].sizes("test").tolist() == [5, 7]
+    for node in (0, 1):
+        now, before = samples(few[0], node), samples(dealt, node)
+        assert set(now["test"]) < set(before["test"])
+        assert (now["train"], now["val"]) == (before["train"], before["val"])
+        assert samples(few[2], node) == now != samples(few[1], node)
+        kept = few[0].splits["test"].of(node)
+        assert set(few[0].pools["all"].targets[kept].tolist()) == {0, 1}
+    assert limit_tests(few[0], 1).sizes("test").tolist() == [5, 7]
