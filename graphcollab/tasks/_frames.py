@@ -147,7 +147,8 @@ class Seen:
             values = numbers_of(name, values, self.sites.at)
             return Column(name, *(self.moments(values) if self.fit.standardise_target else self.neutral()))
         names, codes = factorised(values)
-        return Column(name, *self.neutral(), tuple(names[k] for k in np.unique(codes[self.train.index.numpy()])))
+        kept = tuple(names[k] for k in np.unique(codes[self.train.index.numpy()]))
+        return Column(name, *self.neutral(), kept, numbers=values.dtype.kind != "O")
 
     def moments(self, values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return means and standard deviations, from sums that sites share in two rounds, or of every site.

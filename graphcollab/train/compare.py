@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Budget, spend
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.graph_input import Graph
+from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
 from graphcollab.train.start import Model
 from graphcollab.train.trial import COLUMNS, Trial
@@ -39,6 +41,7 @@ def compare(
     evaluate_every: Count = 1,
     graphs: Mapping[str, Graph] | None = None,
     select: Literal["pooled", "each"] = "pooled",
+    jobs: Count = 1,
     on_trial: Callable[[Trial, Result | None, int, int], None] | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -71,7 +74,12 @@ def compare(
         graphs: Allowed edges per method. Default: all pairs.
         select: ``"pooled"``: the setting with the best mean validation metric over all seeds; ``"each"``: the best on
             each seed by itself.
-        on_trial: Called after every trial with it, its result (None if it failed), its number and how many there are.
+        jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
+            process, bit for bit where the number of threads is the same (models without convolutions and of ordinary
+            size take one; ``threads`` gives a number to each process). What is given, and what comes of it, is copied
+            from process to process: what callbacks keep of their own stays there.
+        on_trial: Called in this process after every trial with it, its result (None if it failed), its number and how
+            many there are.
         settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped
             goes on where it was.
 
@@ -100,16 +108,11 @@ def compare(
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
     first: Exception | None = None
-    for seed in seeds:
-        outcomes = game.play(seed, drawn if seed == seeds[0] else None)
-        for one, outcome in zip(every, outcomes, strict=True):
+    playing = game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)
+    with closing(playing):
+        for seed, one, outcome in playing:
             result, error, where = outcome.result, outcome.error, f"trial {len(trials) + 1} of {total}"
-            if result is not None:
-                if result.interrupted:
-                    raise KeyboardInterrupt(f"stopped in {where}")
-                kept[one.name, one.number] = result
-                trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks)
-            elif error is not None:
+            if error is not None:
                 error.add_note(f"in {where}: method {one.name!r} with {dict(one.point)} on seed {seed}")
                 if not kept and not isinstance(error, ArithmeticError):
                     raise error
@@ -119,6 +122,11 @@ def compare(
                 warn(f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}")
                 lost = dict.fromkeys(COLUMNS, math.nan)
                 trial = Trial(one.name, seed, one.point, math.nan, lost, failure=text, tasks=outcome.tasks)
+            elif result is None or result.interrupted:
+                raise KeyboardInterrupt(f"stopped in {where}")
+            else:
+                kept[one.name, one.number] = result
+                trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks)
             trials.append(trial)
             if on_trial is not None:
                 on_trial(trial, result, len(trials), total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,10 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial: a result, or what went wrong; and the fingerprint of the tasks, empty if there are none."""
+    """What came of a trial: a result, what went wrong, or nothing where it was stopped before it began.
+
+    ``tasks`` is the fingerprint of the tasks; empty if there are none.
+    """
 
     result: Result | None = None
     error: Exception | None = None
@@ -65,6 +68,12 @@ class Trials:
         for one in first:  # all methods before the first is run
             one.make(**one.point).check(drawn)
         return drawn
+
+    def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[tuple[int, Contestant, Outcome]]:
+        """Run all contestants on all seeds, one after the other; the first seed's tasks are drawn already."""
+        for number, seed in enumerate(seeds):
+            for one, outcome in zip(self.contestants, self.play(seed, None if number else drawn), strict=True):
+                yield seed, one, outcome
 
     def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Outcome]:
         """Run all contestants on a seed, one after the other, on tasks that may be drawn already."""

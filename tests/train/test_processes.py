@@ -1,0 +1,178 @@
+"""Seeds that are played in several processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import graphcollab
+from graphcollab import compare, fedavg, local
+from graphcollab.models import MLP
+from graphcollab.settings import SettingError
+from graphcollab.tasks import Tasks
+from graphcollab.testing import differences
+from graphcollab.train import Callback, latest_checkpoint
+from graphcollab.train.processes import _sendable
+
+METHODS = {"local": partial(local, epochs=1, batch_size=5), "fedavg": lambda **given: fedavg(epochs=1, **given)}
+LRS = {"*": {"lr": [0.001, 0.3]}}
+
+
+def make_tasks(seed: int, scale: float = 1.0, **settings) -> Tasks:
+    draw = torch.Generator().manual_seed(seed)
+    nodes = [(x, (x[:, 0] > 0).long()) for x in scale * torch.randn(3, 20, 3, generator=draw)]
+    return Tasks.from_samples(nodes, test=nodes, seed=seed, **settings)
+
+
+def go(tasks=make_tasks, seeds=(4, 5, 6), grids=LRS, **settings):
+    return compare(METHODS, tasks, lambda: MLP(3, (4,), 2), seeds, grids, **{"rounds": 3, **settings})
+
+
+def numbers(trial) -> list[object]:
+    """Return what is known of a trial but how long it took."""
+    told = {name: value for name, value in vars(trial).items() if name != "seconds"}
+    return [told | {"summary": {name: value for name, value in trial.summary.items() if name != "seconds"}}]
+
+
+def test_results_are_those_of_one_process_bit_for_bit() -> None:
+    order: list[tuple[str, int, int, int]] = []
+    note = lambda trial, result, number, total: order.append((trial.method, trial.seed, number, total))  # noqa: E731
+    alone = go(on_trial=note)
+    first, order[:] = list(order), []
+    together = go(on_trial=note, jobs=2)
+    assert order == first
+    assert [numbers(trial) for trial in together.trials] == [numbers(trial) for trial in alone.trials]
+    assert together.chosen.keys() == together.results.keys() == alone.chosen.keys()
+    for name, result in alone.results.items():
+        other = together.results[name]
+        assert differences(other.data, result.data) == []
+        assert all(map(torch.equal, other.history.values["test_loss"], result.history.values["test_loss"]))
+        assert isinstance(other.model(0), MLP)
+
+
+def test_trials_that_fail_are_told_as_in_one_process() -> None:
+    def tasks(seed: int) -> Tasks:
+        if seed == 5:
+            raise SettingError("x", "small", seed)  # an error that cannot be made from a text alone
+        return make_tasks(seed)
+
+    told = []
+    for jobs in (1, 2):
+        with pytest.warns(RuntimeWarning, match="failed on seed 5 and counts as the worst") as heard:
+            found = compare({"local": local}, tasks, lambda: nn.Linear(3, 2), [4, 5], rounds=1, jobs=jobs)
+        told.append(([trial.failure for trial in found.trials], [str(one.message) for one in heard]))
+        assert found.results["local"].env.seed == 4
+    assert told[0] == told[1]
+    assert told[0][0] == ["", "SettingError: x must be small, got 5"]
+
+
+def test_an_error_before_anything_is_finished_is_raised() -> None:
+    with pytest.raises(ValueError, match="Linear cannot take inputs of shape") as caught:
+        compare({"local": local}, make_tasks, lambda: nn.Linear(9, 2), [4, 5], rounds=1, jobs=2)
+    assert "trial 1 of 2: method 'local'" in caught.value.__notes__[0]
+
+
+def test_errors_that_can_be_sent() -> None:
+    assert type(_sendable(ValueError("a"))) is ValueError
+    sent = _sendable(SettingError("lr", "small", 3))
+    assert (type(sent).__name__, str(sent)) == ("SettingError", "lr must be small, got 3")
+    assert isinstance(_sendable(type("Lost", (ArithmeticError,), {})("gone")), ArithmeticError)
+
+
+def test_warnings_are_given_here() -> None:
+    def tasks(seed: int) -> Tasks:
+        one = (torch.randn(6, 3), torch.ones(6).long())
+        both = (torch.randn(6, 3), torch.tensor([0, 1] * 3))
+        return Tasks.from_samples([one, both], [one, both], [one, both], metric="auc")
+
+    with pytest.warns(
+        RuntimeWarning, match=r"auc is not defined for 1 of 2 nodes \(node 0; split val, test\)"
+    ) as heard:
+        compare({"local": local}, tasks, lambda: nn.Linear(3, 2), [0, 1], rounds=1, jobs=2)
+    assert len(heard) == 2  # one on each seed
+
+
+class Count(Callback):
+    """Counts in a file how many rounds are played, in any process."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def on_round(self, data, history) -> None:
+        with self.file.open("a") as file:
+            file.write(".")
+
+
+def test_what_is_finished_is_not_played_again(tmp_path: Path) -> None:
+    settings = {"checkpoint": tmp_path / "saved", "callbacks": [Count(tmp_path / "rounds")]}
+    first = go(jobs=2, **settings)
+    played = 3 * 2 * (3 + 6)  # seeds, step sizes, rounds: batches of ten take twice as many for the same steps
+    assert (tmp_path / "rounds").stat().st_size == played
+    again = go(**settings)
+    assert (tmp_path / "rounds").stat().st_size == played
+    assert [trial.per_node for trial in again.trials] == [trial.per_node for trial in first.trials]
+
+
+def test_progress_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    go(grids=None, jobs=2, progress=True)
+    assert "6/6" in capsys.readouterr().err
+
+
+SCRIPT = """
+import sys, time
+import torch
+from graphcollab import compare, local
+from graphcollab.tasks import Tasks
+from graphcollab.train import Callback
+
+class Slow(Callback):
+    def on_round(self, data, history):
+        print("round", data.round, flush=True)
+        time.sleep(0.2)
+
+def tasks(seed):
+    x = torch.randn(2, 10, 3, generator=torch.Generator().manual_seed(seed))
+    nodes = [(one, (one[:, 0] > 0).long()) for one in x]
+    return Tasks.from_samples(nodes, test=nodes)
+
+rounds = int(sys.argv[2])
+compare({"local": lambda: local(epochs=1)}, tasks, lambda: torch.nn.Linear(3, 2), range(2), rounds=rounds, jobs=2,
+    checkpoint=sys.argv[1], callbacks=[Slow()])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.timeout(120)
+def test_every_process_finishes_its_round_at_an_interrupt(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    call = [sys.executable, str(script), str(tmp_path / "saved"), "1000"]
+    here = {**os.environ, "PYTHONPATH": str(Path(graphcollab.__file__).parents[1])}
+    with subprocess.Popen(call, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("round 1")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)  # as a notebook does: the others are not told by it
+        out, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt: stopped in trial 1 of 2" in errors
+    played = out.split().count("round") + 1
+    assert played < 100
+    saved = [latest_checkpoint(tmp_path / "saved" / f"local-0-seed-{seed}") for seed in range(2)]
+    rounds = [0 if path is None else int(path.name.removeprefix("round-")) for path in saved]
+    assert sum(rounds) == played
+
+
+def test_one_process_gives_no_warning_of_its_own() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        go(grids=None, seeds=(1, 2), rounds=1, jobs=2)
