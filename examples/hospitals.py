@@ -63,7 +63,7 @@ def main() -> None:
 
     found = benefit(
         tasks,
-        lambda split: build_model("mlp", (len(split.preparation.features),), 2, hidden=16),
+        lambda split: build_model("mlp", split.input_shape, 2, hidden=16),
         methods={name: get_method(name) for name in args.methods},
         repeats=args.repeats,
         rounds=args.rounds,

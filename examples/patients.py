@@ -10,7 +10,7 @@ one model for all is of little use, and even with eight recordings a patient the
 All pairs of 42 would be 861; some are drawn (--limit).
 """
 
-# ci-data: --recordings 8 --repeats 3 --rounds 2 --limit 5 --methods --out $OUT/patients
+# ci: --help
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def main() -> None:
     print(table)
     found = benefit(
         lambda seed: split(table, args.recordings, seed),
-        lambda tasks: build_model("mlp", (len(tasks.preparation.features),), 1, hidden=32),
+        lambda tasks: build_model("mlp", tasks.input_shape, 1, hidden=32),
         methods={name: get_method(name) for name in args.methods},
         repeats=args.repeats,
         rounds=args.rounds,

@@ -20,13 +20,14 @@ from graphcollab.gains.resplit import limit_tests, resplit
 from graphcollab.method import Method
 from graphcollab.methods import meta_l2c
 from graphcollab.metrics import as_metric
+from graphcollab.phases import Phases
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.start import Model
 
 __all__ = ["benefit"]
 
-Make = Callable[..., Method]
+Make = Callable[..., Method | Phases]
 Fitting = Callable[[Tasks], nn.Module]
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "step sizes"]
@@ -143,7 +144,7 @@ def benefit(
     return _benefit(dealt, layout, methods, kept, f"{rounds} rounds of {epochs} epochs", judged)
 
 
-def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method:
+def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method | Phases:
     return make(lr=lr, **work)
 
 
@@ -166,7 +167,7 @@ def _fitting(model: Model | Fitting) -> Fitting | None:
 
 def _require_alike(dealt: Sequence[Tasks]) -> None:
     """Check, before any work is lost, that one model can be trained on all splits."""
-    shapes = {tuple(tasks.pools[tasks.splits["train"].pool].inputs.shape[1:]): r for r, tasks in enumerate(dealt)}
+    shapes = {tasks.input_shape: r for r, tasks in enumerate(dealt)}
     if len(shapes) > 1:
         (one, r), (other, s) = list(shapes.items())[:2]
         raise ValueError(
