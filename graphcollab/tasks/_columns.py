@@ -87,6 +87,9 @@ def _is_table(value: Any) -> bool:
 def _open(frame: Any) -> Table:
     if isinstance(frame, Mapping):
         columns = {str(name): values for name, values in frame.items()}
+        single = [name for name, values in columns.items() if isinstance(values, str) or not hasattr(values, "__len__")]
+        if single:
+            raise ValueError(f"column {single[0]!r} must have a value per row, got {columns[single[0]]!r}")
         sizes = {name: len(values) for name, values in columns.items()}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"columns must have one length, and there must be some, got the lengths {sizes}")
@@ -110,6 +113,8 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
                 "where nothing is known, or leave it out by columns=[...]"
             )
         parts = [_of_site(site, table, name) for site, table in tables.items()]
+        if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in zip(tables, parts, strict=True)):
+            raise ValueError(f"column {name!r} names the site of every row: give node={name!r}")
         if any(part.dtype.kind == "O" for part in parts):
             parts = [part if part.dtype.kind == "O" else _as_text(part) for part in parts]
         return np.concatenate(parts)
@@ -168,6 +173,9 @@ def _from_frame(frame: Any) -> Table:
 
     try:
         known = nw.from_native(frame, eager_only=True)
+        names = {str(name): place for place, name in enumerate(known.columns)}
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"columns must have different names: {error}") from error
     except TypeError as error:
         hint = ": call its collect() first" if hasattr(frame, "collect") else ""
         raise TypeError(f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
@@ -183,7 +191,6 @@ def _from_frame(frame: Any) -> Table:
             return _as_text(values) if dtype in (nw.Categorical, nw.Enum) and values.dtype.kind != "O" else values
         raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or leave it out by columns=[...]")
 
-    names = {str(name): place for place, name in enumerate(known.columns)}
     return Table(tuple(names), len(known), read)
 
 
@@ -192,12 +199,22 @@ def _from_file(path: Path) -> Table:
         raise FileNotFoundError(f"there is no file {path}: give the path of a CSV or Parquet file")
     if path.suffix.lower() in (".parquet", ".pq"):
         return _from_frame(_read_parquet(path))
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
-        separator = max(_SEPARATORS, key=first.count)
-        file.seek(0)
-        head, *rows = [row for row in csv.reader(file, delimiter=separator) if row] or [[]]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            separator = max(_SEPARATORS, key=first.count)
+            file.seek(0)
+            head, *rows = [row for row in csv.reader(file, delimiter=separator) if row] or [[]]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is no text in UTF-8: save it as such, or read it into a frame and give that"
+        ) from error
     names = [name.strip() for name in head]
+    if "" in names and rows:
+        raise ValueError(
+            f"{path}: column {names.index('')} has no name, as where pandas has written its index: name it, or write "
+            "the file with index=False"
+        )
     if len(set(names)) < len(names) or not rows:
         raise ValueError(f"{path} must have a line with different names of columns and then rows, got {head}")
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(names)), None)

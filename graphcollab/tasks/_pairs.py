@@ -8,7 +8,15 @@ from typing import Annotated, Any, TypeAlias, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    default_collate,
+)
 
 from graphcollab.settings import SettingError
 from graphcollab.tasks._sites import in_order, name_ids
@@ -16,9 +24,15 @@ from graphcollab.tasks.samples import Pool, Split, not_finite
 
 __all__ = ["Every", "Samples", "class_labels", "gathered", "to_tensors"]
 
-Samples = tuple[Any, Any] | list[Any] | Dataset[Any]
-"""A node's samples: a pair (inputs, targets) of arrays or tensors, or a torch ``Dataset`` of such pairs."""
-_OF_A_NODE = "a pair (inputs, targets) of arrays or tensors, or a torch Dataset of such pairs"
+Samples = (
+    tuple[Any, Any] | list[Any] | Mapping[str, Any] | Dataset[Any] | DataLoader
+)  # of the last no entries are checked
+"""A node's samples: inputs and targets, arrays or tensors, as a pair or a dict; or a ``Dataset`` or ``DataLoader``."""
+_OF_A_NODE = (
+    "a pair (inputs, targets) of arrays or tensors, a dict of the two, or a torch Dataset or DataLoader of such "
+    "(Tasks.from_frame takes tables)"
+)
+_TARGETS = ("y", "target", "targets", "label", "labels")
 Every: TypeAlias = Annotated[
     Sequence[Samples] | Mapping[Any, Samples], f"{_OF_A_NODE}, for every node, in a list or in a dict by name"
 ]
@@ -90,6 +104,9 @@ def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tu
 
 def _to_pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
     """Turn a node's samples into two tensors, as `to_tensors` does."""
+    pair: Any = samples
+    if isinstance(samples, DataLoader):
+        samples = _loaded(samples, who)
     if isinstance(samples, Dataset):
         size = len(cast(Sized, samples))
         if size == 0:
@@ -97,8 +114,14 @@ def _to_pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
         pair = next(iter(DataLoader(samples, batch_size=size, generator=torch.Generator())))
         if len(pair) != 2:
             raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
-    else:
-        pair = samples
+    if isinstance(pair, Mapping):
+        named = [name for name in pair if name in _TARGETS]
+        if len(pair) != 2 or len(named) != 1:
+            raise ValueError(
+                f"{who} has samples with the entries {list(pair)}: expected the inputs and, called one of "
+                f"{', '.join(_TARGETS)}, the targets"
+            )
+        pair = *(pair[name] for name in pair if name not in named), pair[named[0]]
     try:
         inputs, targets = to_tensors(*pair)
         sizes = len(inputs), len(targets)
@@ -109,18 +132,33 @@ def _to_pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
+def _loaded(loader: DataLoader[Any], who: str) -> Dataset[Any]:
+    """Return the samples that a loader goes through, whatever its batches and their order."""
+    sampler = loader.sampler
+    if loader.collate_fn is default_collate and type(sampler) in (RandomSampler, SequentialSampler):
+        return loader.dataset
+    if loader.collate_fn is default_collate and isinstance(sampler, SubsetRandomSampler):
+        return Subset(loader.dataset, sorted(sampler.indices))
+    raise ValueError(
+        f"{who} has a DataLoader with a {type(sampler).__name__} or a collate_fn of its own, so it cannot be told "
+        "what its samples are: give its dataset, or a torch.utils.data.Subset"
+    )
+
+
 def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     """Return float32 inputs (whole numbers stay), and int64 or float32 targets; what has that type is not copied."""
-    x, y = _tensor(inputs), _tensor(targets)
+    x, y = _tensor("inputs", inputs), _tensor("targets", targets)
     if x.is_floating_point() or x.dtype == torch.uint8:
         x = x.float()
     return x, y.float() if y.is_floating_point() else y.long()
 
 
-def _tensor(values: Any) -> Tensor:
+def _tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
         return values
     array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise SettingError(name, "numbers (Tasks.from_frame takes text and missing values)", values)
     if not array.flags.writeable or array.dtype.byteorder == ">" or min(array.strides, default=0) < 0:
         array = array.astype(array.dtype.newbyteorder("="))  # torch takes no others
     return torch.as_tensor(array)

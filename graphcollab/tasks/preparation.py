@@ -32,6 +32,7 @@ class Column:
         deviation: Their standard deviation, likewise.
         categories: The different values of a column of text, or the classes of a target; None for numbers.
         indicator: Whether a further number says where the value is missing, or no known category.
+        numbers: Whether categories are numbers in the table.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Column:
     deviation: tuple[float, ...] = (1.0,)
     categories: tuple[str, ...] | None = None
     indicator: bool = False
+    numbers: bool = False
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -95,7 +97,7 @@ class Preparation:
         >>> table = {"site": ["a", "a", "a", "b", "b", "b"], "age": [30, 50, 40, 60, None, 60], "y": [0, 1] * 3}
         >>> tasks = Tasks.from_frame(table, val_fraction=0, test_fraction=0)
         >>> tasks.preparation.features, tasks.preparation.classes
-        (('age', 'age missing'), ('0', '1'))
+        (('age', 'age missing'), (0, 1))
         >>> tasks.preparation.apply({"age": [48.0, None]})
         tensor([[0., 0.],
                 [0., 1.]])
@@ -122,9 +124,10 @@ class Preparation:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of their labels; none where targets are real."""
-        return self.target.categories or ()
+    def classes(self) -> tuple[str | int | float, ...]:
+        """The classes as the table has them, in the order of their labels; none where targets are real."""
+        names = self.target.categories or ()
+        return tuple(_number(name) for name in names) if self.target.numbers else names
 
     def apply(self, frame: Any, site: str | None = None) -> Tensor:
         """Return the inputs of a table's rows, float32 [n, D].
@@ -230,6 +233,10 @@ def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}
             f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or leave it empty where unknown"
         )
     return out
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _complete(known: np.ndarray, out: np.ndarray, values: np.ndarray, target: Column) -> np.ndarray:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
 from graphcollab.engine.modules import copy_module
+from graphcollab.metrics import Scores, as_metrics, score_nodes
+from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.naming import Node, find_node
 from graphcollab.ops import mix
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
+from graphcollab.train.graph_input import Pairs, read_pairs
+from graphcollab.train.newcomers import averages, cannot_join, play_newcomers
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph, check_outputs
 from graphcollab.typing import Env
@@ -26,9 +32,10 @@ __all__ = ["Joined", "join"]
 
 @dataclass(frozen=True)
 class Joined:
-    """Models of nodes that joined, and whom they listen to.
+    """Models of nodes that joined, whom they listen to, and what they would have reached alone.
 
     In ``edge_index`` [2, E] senders are among the old nodes (then the new ones), receivers among the new ones.
+    ``alone`` are the models after as many rounds of local training that hears nobody.
     """
 
     stacks: Stacks = field(repr=False)
@@ -36,6 +43,20 @@ class Joined:
     edge_weight: Tensor = field(repr=False)
     names: tuple[str, ...]
     modules: Sequence[nn.Module] = field(repr=False)
+    alone: Stacks = field(repr=False)
+    engine: Engine = field(repr=False)
+    known: tuple[str, ...] = field(repr=False)
+
+    def named_edges(self) -> list[tuple[str, str, float]]:
+        """Return sender, receiver and weight of every edge; a newcomer's own model is an edge to itself."""
+        names, ends = (*self.known, *self.names), self.edge_index.T.tolist()
+        pairs = zip(ends, self.edge_weight.tolist(), strict=True)
+        return [(names[j], self.names[i], weight) for (j, i), weight in pairs]
+
+    def scores(self, metrics: AnyMetrics = None, split: str = "test", alone: bool = False) -> Scores:
+        """Return metrics of the newcomers' models, or of those trained alone, as `Result.scores` does."""
+        models = self.alone if alone else self.stacks
+        return score_nodes(self.engine, models, split, as_metrics(metrics, self.engine.tasks.metric))
 
     def model(self, node: Node) -> nn.Module:
         """Return a joined node's model as a plain module, by position among the new nodes or by name."""
@@ -45,29 +66,41 @@ class Joined:
 
 @checked
 def join(
-    result: Result, newcomers: Tasks, *, allowed: Tensor | None = None, warmup: Natural = 1, finetune: Natural = 4
+    result: Result,
+    newcomers: Tasks,
+    *,
+    allowed: Tensor | Pairs | None = None,
+    warmup: Natural = 1,
+    finetune: Natural = 4,
 ) -> Joined:
-    """Give nodes that were not there during training a personalised model, by what a method has learned of weights.
+    """Give nodes that were not there during training a personalised model. Old nodes' models stay as they are.
 
-    A newcomer trains alone for ``warmup`` rounds from the run's initial model; the method's weigher says whom to listen
-    to (meta-L2C by attention between its change and those of the old nodes); its model becomes the initial one plus the
-    weighted sum of all changes since the run's start, which it then trains for ``finetune`` rounds on its own data.
-    Nothing is sent to the old nodes, whose models and weights stay as they are. (The paper says that meta-L2C serves
-    new nodes but not how; this is our reading.)
+    How depends on the method:
+
+    - One that has learned to weigh models which it has never met (meta-L2C): a newcomer trains alone for ``warmup``
+      rounds from the run's initial model; attention between its change and those of the old nodes says whom to listen
+      to; its model becomes the initial one plus the weighted sum of all changes since the run's start, which it trains
+      for ``finetune`` rounds on its own data. (The paper says that meta-L2C serves new nodes but not how; this is our
+      reading.)
+    - One in which a server averages whole models (FedAvg): a newcomer begins with the average of the old nodes'
+      models, and trains it for ``finetune`` rounds.
+    - One in which models travel along edges, and weights are computed anew in every round (D-PSGD, and methods that
+      look for peers, such as DAC, PENS, FedFomo, FedAMP and pFedGraph): newcomers play ``warmup + finetune`` rounds of
+      the method, from its first; the old nodes are at rest and serve the models they are judged by.
 
     Args:
-        result: A run of a method that can weigh models it has never met (`Weigher.for_newcomers`; meta-L2C), one
-            architecture. Of `Phases` the one that played last counts.
+        result: A run of one architecture.
         newcomers: The new nodes' data.
-        allowed: Edges from an old node to a new one, both by position, [2, E]. Default: all pairs. A newcomer always
-            hears itself, and never a node that was isolated. Where parts of the graph that are not connected trained
-            mixers of their own, a newcomer may hear nodes of one part only, and uses its mixer.
+        allowed: Pairs of an old node and a new one that may hear it, by name or position; or both by position, [2, E].
+            Default: all pairs. A newcomer never hears another one, nor a node that was isolated. Where parts of the
+            graph that are not connected trained mixers of their own, a newcomer may hear nodes of one part only, and
+            uses its mixer.
         warmup: Rounds of local training before mixing.
         finetune: Rounds after it.
 
     Raises:
-        ValueError: If the method cannot weigh newcomers' models, their data do not fit the models, an edge is out of
-            range or double, or a newcomer would hear nodes with different mixers.
+        ValueError: If joining means nothing for the method, which the message explains, the newcomers' data do not fit
+            the models, an edge is out of range or double, or a newcomer would hear nodes with different mixers.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
@@ -76,37 +109,48 @@ def join(
         raise ValueError("nodes can join runs of one architecture only")
     start, part = old.x_init.tensors[0][:1], method.part
     newcomers = newcomers.to(old.x.device)
+    if allowed is not None and not isinstance(allowed, Tensor):
+        allowed = read_pairs("allowed", "pairs (old node, new node)", allowed, result.tasks.names, newcomers.names)
     heard = _allowed_edges(allowed, old.isolated, newcomers.num_nodes)
     known, count = old.num_nodes, newcomers.num_nodes
     receiver = torch.arange(count)
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
     weigh = method.weigh.for_newcomers(old, edges, (*result.tasks.names, *newcomers.names))
-    if weigh is None:
+    weigh = weigh or averages(method, result, edges)
+    if weigh is None and (reason := cannot_join(result.method)):
         raise ValueError(
-            f"{method.name} cannot say whom a newcomer should listen to: use a method that has learned to weigh models "
-            "which it has never met, such as meta_l2c"
+            f"nodes cannot join {result.method.name}: {reason}. Use meta_l2c, fedavg, or a method that computes "
+            "weights anew in every round, such as dac; or run with them from the start, attend=Attendance(joins=...)"
         )
+    method.check(newcomers)
     check_outputs(newcomers, result.modules)
     autocast = result.env.engine.backends[0].autocast
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
     env = Env(engine, Plane(), result.env.seed)
     new = build_graph(newcomers, result.modules, torch.empty(2, 0, dtype=torch.int64))
     new.x = new.x_init = Stacks.single(old.x.specs[0], start.expand(new.num_nodes, -1))
-    new = method.local.init(new, env)
 
-    def train(rounds: int) -> None:
-        nonlocal new
+    def train(data: Data, rounds: int) -> Data:
         for _ in range(rounds):
-            new.x_start = new.x
-            new = settle(method.local(new, env), method.local, env)
-            new.round = new.round + 1
+            data.x_start = data.x
+            data = settle(method.local(data, env), method.local, env)
+            data.round = data.round + 1
+        return data
 
-    train(warmup)
-    origin, weight = start[:, old.x.specs[0].columns(part)], weigh(new.x.part(part))
-    changes = torch.cat([old.x.part(part), new.x.part(part)]) - origin  # [K + K', P_part]
-    new.x = new.x.with_part(part, origin + mix(changes, weight, edges, count))
-    train(finetune)
-    return Joined(new.x, edges, weight, newcomers.names, result.modules)
+    new = train(method.local.init(new, env), warmup)
+    alone = train(copy.copy(new), finetune).x
+    if weigh is None:
+        models, edges, weight = play_newcomers(result, newcomers, heard, warmup + finetune)
+    else:
+        origin, weight = start[:, old.x.specs[0].columns(part)], weigh(new.x.part(part))
+        changes = torch.cat([old.x.part(part), new.x.part(part)]) - origin  # [K + K', P_part]
+        merged = new.x.with_part(part, origin + mix(changes, weight, edges, count))
+        if getattr(method.exchange, "buffers", "keep") == "average" and "buffers" in old.x.specs[0].parts:
+            buffers = torch.cat([old.x.part("buffers"), new.x.part("buffers")])
+            merged = merged.with_part("buffers", mix(buffers, weight, edges, count))
+        new.x = merged
+        models = train(new, finetune).x
+    return Joined(models, edges, weight, newcomers.names, result.modules, alone, engine, result.tasks.names)
 
 
 def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:

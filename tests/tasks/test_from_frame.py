@@ -146,12 +146,13 @@ def test_real_targets():
 @pytest.mark.parametrize(
     ("y", "loss", "classes", "dtype"),
     [
-        ([1, 0, 1, 0], None, ("0", "1"), torch.int64),
-        ([1.0, 0.0, 1.0, 0.0], None, ("0", "1"), torch.int64),
-        ([True, False, True, False], None, ("0", "1"), torch.int64),
-        ([10, 9, 10, 9], None, ("9", "10"), torch.int64),
+        ([1, 0, 1, 0], None, (0, 1), torch.int64),
+        ([1.0, 0.0, 1.0, 0.0], None, (0, 1), torch.int64),
+        ([True, False, True, False], None, (0, 1), torch.int64),
+        ([10, 9, 10, 9], None, (9, 10), torch.int64),
         (["b", "a", "b", "a"], "bce", ("a", "b"), torch.float32),
-        ([0.5, 0.25, 0.5, 0.25], "cross_entropy", ("0.25", "0.5"), torch.int64),
+        ([0.5, 0.25, 0.5, 0.25], "cross_entropy", (0.25, 0.5), torch.int64),
+        (["1", "0", "1", "0"], None, ("0", "1"), torch.int64),
         ([1, 0, 1, 0], "mse", (), torch.float32),
     ],
 )
@@ -268,6 +269,8 @@ def test_kinds_of_columns_in_pandas():
         ValueError, match=r"column 'when' holds Datetime.*: make it numbers or text, or leave it out by"
     ):
         Tasks.from_frame(frame, "where", categorical=["level"])
+    with pytest.raises(ValueError, match="columns must have different names"):
+        Tasks.from_frame(pd.concat([frame, frame["yes"]], axis=1), "where")
     by_site = Tasks.from_frame(dict(list(frame.groupby("where", observed=True))), "where", columns=["7"], **ALL)
     assert by_site.names == ("a", "b")
 
@@ -300,6 +303,27 @@ def test_further_rows_are_prepared_as_others_were(pooled):
     if pooled == "per_site":
         with pytest.raises(ValueError, match="unknown site 'c'"):
             Tasks.from_frame({**more, "site": ["a", "c"]}, preparation=first.preparation, **ALL)
+
+
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+def test_other_splits_have_the_same_features_and_means_of_their_own(pooled):
+    rare = {
+        **TABLE,
+        "sex": [None, "m", "f", "m", "x", "m", "f", "m"],
+        "y": [0, 1, 2, 0, 0, 1, 0, 1],
+        "part": ["train"] * 8,
+    }
+    first = Tasks.from_frame({**rare, "unused": rare["dose"]}, columns=["sex", "dose"], pooled=pooled, **ALL)
+    rare["part"] = ["train"] * 2 + ["test"] * 6  # no f, no x, and no 2 to train on
+    settings = {"split": "part", "val_fraction": 0}
+    later = Tasks.from_frame(rare, preparation=first.preparation, refit=True, pooled=pooled, **settings)
+    assert later.preparation.features == ("sex = f", "sex = m", "sex = x", "sex missing", "dose")
+    assert later.preparation.features == first.preparation.features
+    assert later.preparation.classes == (0, 1, 2)
+    means = {"sums": (1.5,), "per_site": (2.0, 1.0)}
+    assert later.preparation.columns[1].mean == means[pooled]
+    own = Tasks.from_frame({**rare, "y": [0, 1] * 4}, columns=["sex", "dose"], **settings)
+    assert own.preparation.features == ("sex = m", "sex missing", "dose")
 
 
 def test_tasks_of_a_table_are_trained():
@@ -344,6 +368,9 @@ def changed(**columns):
          r"row 0 \(site 'b'\) has infinity in column 'x'"),
         ({"a": {"x": [1], "y": [1]}, "b": {"x": [[1]], "y": [1]}}, {}, r"site 'b': row 0 of column 'x' holds \[1\]"),
         ({"a": {"x": [1], "y": [1]}, "b": {"x": [], "y": []}}, {}, "site 'b' has no rows: leave it out"),
+        ({"a": {"x": [1], "y": [1], "who": ["a"]}, "b": {"x": [1], "y": [0], "who": ["b"]}}, {},
+         "column 'who' names the site of every row: give node='who'"),
+        (changed(age=3.0), {}, "column 'age' must have a value per row, got 3.0"),
         ({"a": {"site": ["b"], "x": [1], "y": [1]}}, {},
          "frame of site 'a' has rows of other sites in its column 'site'"),
     ],
@@ -361,6 +388,12 @@ def test_files_that_cannot_be_read(tmp_path):
         (tmp_path / "bad.csv").write_text(text)
         with pytest.raises(ValueError, match=message):
             Tasks.from_frame(tmp_path / "bad.csv")
+    (tmp_path / "bad.csv").write_text(",age,y\n0,1,1\n")
+    with pytest.raises(ValueError, match="column 0 has no name, as where pandas has written its index: name it, or"):
+        Tasks.from_frame(tmp_path / "bad.csv")
+    (tmp_path / "bad.csv").write_bytes(b"\xff\xfe\x00,")
+    with pytest.raises(ValueError, match="is no text in UTF-8"):
+        Tasks.from_frame(tmp_path / "bad.csv")
     with pytest.raises(TypeError, match=r"a table must be a frame of pandas or polars, .* got a int"):
         Tasks.from_frame(3)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset, WeightedRandomSampler
 
 from graphcollab.datasets import LabelledArrays
 from graphcollab.engine.losses import NAMED
@@ -146,7 +146,10 @@ def test_names_become_text(names):
     assert all(type(name) is str for name in tasks.names)
 
 
-PAIRS = r"a pair \(inputs, targets\) of arrays or tensors, or a torch Dataset of such pairs"
+PAIRS = (
+    r"a pair \(inputs, targets\) of arrays or tensors, a dict of the two, or a torch Dataset or DataLoader of such "
+    r"\(Tasks.from_frame takes tables\)"
+)
 
 
 @pytest.mark.parametrize(
@@ -213,3 +216,37 @@ def test_few_names_are_shown():
     tasks = Tasks.from_samples([samples(4)] * 4)
     shown = "'node 0', 'node 1', 'node 2', …"
     assert repr(tasks) == f"Tasks(4 nodes ({shown}), train=12, val=4, loss='cross_entropy', metric='accuracy')"
+
+
+class Dicts(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, place):
+        return {"label": place % 2, "image": torch.tensor([float(place)])}
+
+
+def test_loaders_and_dicts_are_taken():
+    x, y = samples(6)
+    state = torch.random.get_rng_state()
+    whole = DataLoader(TensorDataset(x, y), batch_size=2, shuffle=True, drop_last=True)
+    part = DataLoader(TensorDataset(x, y), sampler=SubsetRandomSampler([4, 1, 2]))
+    dicts = {"image": x, "label": y}
+    tasks = Tasks.from_samples([whole, part, dicts, Dicts(), DataLoader(Dicts(), 4)], val_fraction=0)
+    assert tasks.sizes("train").tolist() == [6, 3, 6, 6, 6]
+    pool = tasks.pools["train"]
+    assert pool.inputs.flatten().tolist() == [*range(6), 1, 2, 4, *range(6), *range(6), *range(6)]
+    assert pool.targets.tolist() == [place % 2 for place in pool.inputs.flatten().int().tolist()]
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_loaders_and_dicts_whose_samples_cannot_be_told_are_refused():
+    x, y = samples(6)
+    weighted = DataLoader(TensorDataset(x, y), sampler=WeightedRandomSampler([1.0] * 6, 3))
+    with pytest.raises(ValueError, match=r"node 0 \(train\) has a DataLoader with a WeightedRandomSampler"):
+        Tasks.from_samples([weighted])
+    for wrong in ({"a": x, "b": y}, {"x": x, "y": y, "w": y}, {"target": x, "y": y}):
+        with pytest.raises(ValueError, match=r"node 0 \(train\) has samples with the entries .*: expected"):
+            Tasks.from_samples([wrong])
+    with pytest.raises(ValueError, match=r"targets must be numbers \(Tasks.from_frame takes text and missing values\)"):
+        Tasks.from_arrays(x, ["a"] * 6, [1] * 6)

@@ -5,12 +5,26 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab import build_model, join, l2c, load_dataset, local, meta_l2c, run, shard_tasks
+from graphcollab import (
+    build_model,
+    dpsgd,
+    fedavg,
+    join,
+    l2c,
+    load_dataset,
+    local,
+    meta_l2c,
+    methods,
+    random_peers,
+    run,
+    shard_tasks,
+)
 from graphcollab.method import NonFiniteLossError
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
 from tests.methods import plain_attention
+from tests.methods.quick import early
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
@@ -108,7 +122,7 @@ def test_the_mixer_of_the_phase_that_played_last_counts(joined):
     result = run(Phases(local(**QUICK), 1, meta_l2c(**QUICK)), old, make, rounds=2)
     assert join(result, new).names == ("dora", "emil")
     early = run(Phases(local(**QUICK), 5, meta_l2c(**QUICK)), old, make, rounds=2)
-    with pytest.raises(ValueError, match=r"^local cannot say whom a newcomer should listen to"):
+    with pytest.raises(ValueError, match=r"^nodes cannot join local→meta_l2c: its nodes send what a round has changed"):
         join(early, new)
 
 
@@ -139,7 +153,9 @@ def test_newcomers_compute_in_the_number_type_of_the_run(joined):
 
 def test_bad_input(joined):
     result, new, _ = joined
-    with pytest.raises(ValueError, match=r"l2c cannot say whom a newcomer should listen to.*such as meta_l2c"):
+    with pytest.raises(
+        ValueError, match=r"nodes cannot join l2c: its nodes send what a round has changed.*Use meta_l2c"
+    ):
         join(run(l2c(**QUICK), new, make, rounds=1), new)
     with pytest.raises(ValueError, match="warmup must be a whole number of at least 0, got -1"):
         join(result, new, warmup=-1)
@@ -150,6 +166,92 @@ def test_bad_input(joined):
     huge[new.splits["train"].of(1)] *= 1e30
     with pytest.raises(NonFiniteLossError, match=r"^emil: loss is not finite"):
         join(result, replace(new, pools={"train": replace(new.pools["train"], inputs=huge)}))
+
+
+SERVERS = {"fedavg", "fedavg_finetuned"}
+PLAYED = {
+    *("dac", "dfedavgm", "dpfl", "dpsgd", "fedamp", "fomo", "heurfedamp", "oracle", "panm", "pens", "pfedgraph"),
+    "random_peers",
+}
+
+
+def run_and_newcomers(method, **settings):
+    scene = Scene.small(torch.float32, embeds=method.embeds)
+    old, new = scene.tasks.select(range(4)), replace(scene.tasks.select([4, 5]), names=("dora", "emil"))
+    return run(method, old, scene.modules, rounds=2, seed=2, **settings), new
+
+
+@pytest.mark.filterwarnings("ignore:.*its learned weights")
+@pytest.mark.parametrize("name", methods.__all__)
+def test_who_can_join_which_method(name):
+    result, new = run_and_newcomers(early(name))
+    before = result.data.clone()
+    if name not in {*SERVERS, *PLAYED, "meta_l2c"}:
+        with pytest.raises(ValueError, match=f"^nodes cannot join .*{name}: (its|what its) "):
+            join(result, new)
+        return
+    told = join(result, new)
+    assert differences(result.data, before) == []  # nobody else is trained
+    sender, receiver = told.edge_index
+    assert bool(((sender < 4) | (sender == receiver + 4)).all())
+    assert told.stacks.num_nodes == told.alone.num_nodes == 2
+    assert bool(torch.isfinite(told.stacks.tensors[0]).all())
+    assert told.scores(split="val").names == told.scores(split="val", alone=True).names == ("dora", "emil")
+
+
+@pytest.mark.parametrize("weights", ["counts", "uniform"])
+def test_a_server_gives_its_average(weights):
+    result, new = run_and_newcomers(fedavg(**QUICK, weights=weights))
+    result = replace(result, data=result.data.clone())
+    result.data.x = result.data.x.map(lambda x: x + torch.arange(4.0)[:, None])  # else all are the average already
+    counts = {"counts": [6.0, 10.0, 7.0, 9.0], "uniform": [1.0] * 4}[weights]
+    assert weights == "uniform" or result.tasks.sizes("train").tolist() == counts
+    told = join(result, new, allowed=[("node 0", "dora"), (2, "dora"), (3, "emil")], finetune=0)
+    share = counts[0] / (counts[0] + counts[2])
+    x = result.data.x.tensors[0]
+    assert told.stacks.tensors[0][0].tolist() == pytest.approx((share * x[0] + (1 - share) * x[2]).tolist(), abs=1e-6)
+    assert told.stacks.tensors[0][1].tolist() == pytest.approx(x[3].tolist(), abs=1e-6)
+    assert [edge for edge in told.named_edges() if edge[2] > 0] == [
+        ("node 0", "dora", pytest.approx(share)),
+        ("node 2", "dora", pytest.approx(1 - share)),
+        ("node 3", "emil", 1.0),
+    ]
+
+
+def test_newcomers_play_rounds_with_nodes_at_rest():
+    """D-PSGD after whole passes: the mean of the node's own model and four others, w = 1 / (1 + 4), as they are."""
+    result, new = run_and_newcomers(dpsgd(**QUICK))
+    told = join(result, new, warmup=0, finetune=1)
+    old = result.data.x.tensors[0]
+    alone = run(local(**QUICK), new, result.modules[0], rounds=1, seed=2)
+    for k in range(2):
+        expected = 0.2 * (old.sum(0) + alone.data.x.tensors[0][k])
+        assert told.stacks.tensors[0][k].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+        assert torch.equal(told.alone.tensors[0][k], alone.data.x.tensors[0][k])
+    assert told.edge_weight.tolist() == pytest.approx([0.2] * 10)
+
+
+def test_newcomers_hear_only_whom_they_may_and_nobody_isolated():
+    result, new = run_and_newcomers(random_peers(**QUICK, samples=3))
+    result.data.isolated[3] = True
+    told = join(result, new, allowed=[("node 1", "dora"), ("node 3", "dora"), ("node 2", "emil")])
+    heard = {(j, i) for j, i, _ in told.named_edges() if j != i}
+    assert heard == {("node 1", "dora"), ("node 2", "emil")}
+    with pytest.raises(KeyError, match="no node 'nod 1'; did you mean 'node 1'"):
+        join(result, new, allowed=[("nod 1", "dora")])
+
+
+def test_running_statistics_are_averaged_where_the_method_does():
+    class Normed(torch.nn.Sequential):
+        pass
+
+    net = Normed(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 3))
+    tasks = Scene.small(torch.float32).tasks
+    old, new = tasks.select(range(4)), replace(tasks.select([4]), names=("dora",))
+    result = run(fedavg(epochs=1, lr=0.1, batch_size=10), old, net, rounds=2)
+    told = join(result, new, finetune=0)
+    assert float(result.model(0)[1].running_mean.abs().max()) > 0.01
+    assert torch.allclose(told.model("dora")[1].running_mean, result.model(0)[1].running_mean)
 
 
 def test_newcomers_do_better_than_alone_on_digits():
