@@ -63,7 +63,8 @@ def compare(
         model: See `run`; a function is initialised anew from every seed.
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
-        rounds: Rounds of the method that takes the most local steps in one. The others play as many rounds as make the same number of local steps per node, counted on the first seed's tasks.
+        rounds: Rounds of the method that takes the most local steps in one. The others play as many rounds as make the
+            same number of local steps per node, counted on the first seed's tasks.
         budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
             number of local steps per node; or rounds by the names of the methods. Tables say what was spent. Training
             beside the local steps (of personal models or references, see ``Trial.models``; to judge a model or to weigh
