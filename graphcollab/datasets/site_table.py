@@ -54,9 +54,18 @@ class SiteTable:
         return dict(zip(map(str, names.tolist()), counts.tolist(), strict=True))
 
     def tasks(self, **settings: Any) -> Tasks:
-        """Build tasks from the table with the settings of `Tasks.from_frame`."""
-        about = {"node": self.node, "target": self.target, "categorical": self.categorical}
-        return Tasks.from_frame(self.columns, **{**about, **settings})
+        """Build tasks from the table with the settings of `Tasks.from_frame`.
+
+        Columns have all the categories and indicators that they have in the whole table, as its description says them,
+        so all splits have the same features. Means and deviations are fitted to training rows.
+        """
+        about = {"node": self.node, "target": self.target, "categorical": self.categorical, **settings}
+        if about.get("preparation") is None:
+            apart = (about["node"], about["target"], *([about["split"]] if isinstance(about.get("split"), str) else []))
+            about.setdefault("columns", [name for name in self.columns if name not in apart])
+            whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
+            about |= {"preparation": Tasks.from_frame(self.columns, **whole).preparation, "refit": True}
+        return Tasks.from_frame(self.columns, **about)
 
     def __len__(self) -> int:
         return len(self.columns[self.node])

@@ -12,11 +12,11 @@ from graphcollab.report.graph_tables import peer_table, weight_table
 from graphcollab.report.heatmaps import contact_heatmap, weight_heatmaps
 from graphcollab.report.own_weight_curves import own_weight_curves
 from graphcollab.report.results_json import results_json
-from graphcollab.report.site_table import SiteTable, site_table
+from graphcollab.report.site_table import SiteScores, site_table
 from graphcollab.report.tables import budget_table, paired_table, results_table, time_to_table
 
 __all__ = [
-    "SiteTable",
+    "SiteScores",
     "accuracy_curves",
     "benefit_answer",
     "benefit_figure",

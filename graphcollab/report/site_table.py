@@ -22,7 +22,7 @@ from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
 from graphcollab.train.trial import SHARES
 
-__all__ = ["SiteTable", "site_table"]
+__all__ = ["SiteScores", "site_table"]
 
 Results: TypeAlias = Annotated[
     Result | Mapping[str, Result] | Comparison, "what run or compare returns, or results by the names of their methods"
@@ -30,7 +30,7 @@ Results: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True)
-class SiteTable:
+class SiteScores:
     """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
 
     ``str`` and `text` write it as a table with a row per node, `rows` are its numbers one by one, and `to_csv` writes
@@ -121,7 +121,7 @@ def site_table(
     confidence: Annotated[float, Real(above=0, below=1)] = 0.95,
     resamples: Count = 1000,
     seed: Seed = 0,
-) -> SiteTable:
+) -> SiteScores:
     """Return a table with a row per node: its samples, and every method's metrics with bootstrap intervals.
 
     Samples of a node are drawn from its own with replacement, and an interval goes from one percentile of what the
@@ -141,7 +141,7 @@ def site_table(
         seed: Seed of the draw.
 
     Returns:
-        A `SiteTable`: ``print`` it, or take its ``rows``, ``text(markdown=True)`` or ``to_csv(path)``.
+        A `SiteScores`: ``print`` it, or take its ``rows``, ``text(markdown=True)`` or ``to_csv(path)``.
     """
     many, note = _by_name(results)
     if not many:
@@ -165,7 +165,7 @@ def site_table(
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
         f"samples, seed {first.env.seed} of the run{note}"
     )
-    return SiteTable(scores, intervals, differences, reference, about)
+    return SiteScores(scores, intervals, differences, reference, about)
 
 
 def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[str, Result], str]:

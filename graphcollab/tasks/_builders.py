@@ -144,6 +144,7 @@ class Builders:
         indicator_above: Fraction = 0.0,
         standardise_target: bool = False,
         preparation: Preparation | None = None,
+        refit: bool = False,
         split: Any = None,
         val_fraction: Part = 0.2,
         test_fraction: Part = 0.2,
@@ -173,7 +174,9 @@ class Builders:
             standardise_target: Whether real targets are standardised too. Loss and metric are then in these units, and
                 ``preparation.restore`` brings predictions back.
             preparation: What other tasks were prepared by, for newcomers and further rows: nothing is fitted, and the
-                arguments above are as they were for those.
+                arguments above do not count.
+            refit: Whether means and deviations are fitted all the same, and only the columns, categories, classes and
+                indicators of ``preparation`` are kept. So models fit other splits, which may lack a rare category.
             split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
                 random.
             val_fraction: See `from_arrays`, as for the next three.
@@ -195,5 +198,7 @@ class Builders:
             (('age', 'sex = f', 'sex = m'), 2)
         """
         drawn = Draw(split, val_fraction, test_fraction, stratify, seed)
-        how = preparation or Fit(pooled == "per_site", standardise_target, indicator_above)
+        how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation)
+        if preparation is not None and not refit:
+            how = preparation
         return cast(Any, cls)(**tasks_of_table(frame, node, target, columns, categorical, drawn, how, loss, metric))

@@ -29,11 +29,13 @@ class Fit:
         per_site: Whether every site has means and deviations of its own.
         standardise_target: Whether real targets are standardised.
         indicator_above: Columns of which a larger share of training rows lacks the value get an indicator.
+        like: Whose columns, categories, classes and indicators to take over.
     """
 
     per_site: bool
     standardise_target: bool
     indicator_above: float
+    like: Preparation | None = None
 
 
 def tasks_of_table(
@@ -48,8 +50,9 @@ def tasks_of_table(
     metric: Any,
 ) -> dict[str, Any]:
     """Return the fields of `Tasks` for the rows of a table, with columns fitted or as they were; see `from_frame`."""
-    if isinstance(how, Preparation):
-        node, target, columns = how.node, how.target.name, [column.name for column in how.columns]
+    known = how if isinstance(how, Preparation) else how.like
+    if known is not None:
+        node, target, columns = known.node, known.target.name, [column.name for column in known.columns]
     table = open_table(frame, node)
     taken = [node, target]
     if isinstance(draw.words, str):
@@ -63,7 +66,7 @@ def tasks_of_table(
     sites = _sites(table, node)
     values, read = table.column(target), {name: table.column(name) for name in chosen}
     _refuse_missing(sites, values, target)
-    real = not how.classes if isinstance(how, Preparation) else _is_real(sites, values, target, loss)
+    real = not known.classes if known is not None else _is_real(sites, values, target, loss)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]))
     if isinstance(how, Fit):
         how = Seen(sites, splits["train"], how).preparation(read, categorical, node, target, values, real)
@@ -115,13 +118,20 @@ class Seen:
         real: bool,
     ) -> Preparation:
         """Fit the columns that were ``read``, and the target's values."""
-        columns = tuple(self.column(name, one, name in categorical) for name, one in read.items())
-        aim = self.target(target, values, real)
+        like = self.fit.like
+        before = {} if like is None else {column.name: column for column in like.columns}
+        columns = tuple(self.column(name, one, name in categorical, before.get(name)) for name, one in read.items())
+        aim = self.target(target, values, real) if like is None or real else replace(like.target, **self.unchanged())
         sites = self.sites.names if self.fit.per_site else ()
         return Preparation(columns, aim, node, sites, self.floats(columns, aim))
 
-    def column(self, name: str, values: np.ndarray, categorical: bool) -> Column:
-        """Fit a column of inputs: of numbers, unless it holds text or is to be categorical."""
+    def column(self, name: str, values: np.ndarray, categorical: bool, like: Column | None) -> Column:
+        """Fit a column of inputs: of numbers, unless it holds text or is to be categorical, or ``like`` it was."""
+        if like is not None and like.categories is not None:
+            return replace(like, **self.unchanged())
+        if like is not None:
+            mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
+            return replace(like, mean=mean, deviation=deviation)
         if values.dtype.kind == "O" and not categorical:
             odd = looks_like_numbers(values)
             if odd is not None:
@@ -139,16 +149,18 @@ class Seen:
             raise ValueError(
                 f"column {name!r} has {len(kept)} different values: leave it out by columns=[...], or group them first"
             )
-        return Column(name, *self.neutral(), kept, self.indicator(codes >= 0))
+        return Column(name, categories=kept, indicator=self.indicator(codes >= 0), **self.unchanged())
 
     def target(self, name: str, values: np.ndarray, real: bool) -> Column:
         """Fit the targets."""
         if real:
             values = numbers_of(name, values, self.sites.at)
-            return Column(name, *(self.moments(values) if self.fit.standardise_target else self.neutral()))
+            if not self.fit.standardise_target:
+                return Column(name, **self.unchanged())
+            return Column(name, *self.moments(values))
         names, codes = factorised(values)
         kept = tuple(names[k] for k in np.unique(codes[self.train.index.numpy()]))
-        return Column(name, *self.neutral(), kept, numbers=values.dtype.kind != "O")
+        return Column(name, categories=kept, numbers=values.dtype.kind != "O", **self.unchanged())
 
     def moments(self, values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return means and standard deviations, from sums that sites share in two rounds, or of every site.
@@ -170,10 +182,10 @@ class Seen:
         """Return numbers of sites [K] as their sum [1], or as they are where every site goes by its own."""
         return of_sites if self.fit.per_site else of_sites.sum(keepdims=True)
 
-    def neutral(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def unchanged(self) -> dict[str, Any]:
         """Return means and deviations that change nothing."""
         count = len(self.sites.names) if self.fit.per_site else 1
-        return (0.0,) * count, (1.0,) * count
+        return {"mean": (0.0,) * count, "deviation": (1.0,) * count}
 
     def indicator(self, known: np.ndarray) -> bool:
         """Say whether a column gets an indicator, given where it is known."""

@@ -13,7 +13,10 @@ from graphcollab.phases import Phases
 from graphcollab.settings import Count
 from graphcollab.tasks import Tasks
 
-__all__ = ["Budget", "Spending", "spend"]
+__all__ = ["ROUNDS", "Budget", "Spending", "spend"]
+
+ROUNDS = 100
+"""How many rounds are played where nothing is said."""
 
 Budget: TypeAlias = Annotated[
     Literal["steps", "rounds"] | Count | Mapping[str, Count],
@@ -30,17 +33,16 @@ class Spending:
 
 
 def spend(
-    made: Sequence[tuple[str, Method | Phases]], tasks: Tasks, budget: Budget, rounds: int | None, evaluate_every: int
+    made: Sequence[tuple[str, Method | Phases]], tasks: Tasks, budget: Budget, rounds: int, evaluate_every: int
 ) -> list[Spending]:
     """Return what every method is to spend, given by name and in the order of what was made; see `compare`.
 
     A ValueError says so where a budget and a number of rounds contradict each other, or a method does not tell how many
     steps it takes in a round.
     """
-    if not isinstance(budget, str) and rounds is not None:
+    if not isinstance(budget, str) and rounds != ROUNDS:
         what = "rounds per method" if isinstance(budget, Mapping) else "local steps per node"
         raise ValueError(f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two")
-    rounds = 100 if rounds is None else rounds
     if isinstance(budget, Mapping):
         if differing := sorted({name for name, _ in made} ^ set(budget)):
             raise ValueError(f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}")

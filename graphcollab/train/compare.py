@@ -14,7 +14,7 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Tasks
-from graphcollab.train.budget import Budget, spend
+from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
@@ -36,7 +36,7 @@ def compare(
     seeds: Iterable[Seed] = (0, 1, 2, 3, 4),
     grids: Mapping[str, Grid] | None = None,
     *,
-    rounds: Count | None = None,
+    rounds: Count = ROUNDS,
     budget: Budget = "steps",
     evaluate_every: Count = 1,
     graphs: Mapping[str, Graph] | None = None,
@@ -63,8 +63,8 @@ def compare(
         model: See `run`; a function is initialised anew from every seed.
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
-        rounds: Rounds of the method that takes the most local steps in one. Default: 100. The others play as many
-            rounds as make the same number of local steps per node, counted on the first seed's tasks.
+        rounds: Rounds of the method that takes the most local steps in one. The others play as many rounds as make the
+            same number of local steps per node, counted on the first seed's tasks.
         budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
             number of local steps per node; or rounds by the names of the methods. Tables say what was spent. Training
             beside the local steps (of personal models or references, see ``Trial.models``; to judge a model or to weigh

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,19 @@ def test_hospitals_become_tasks() -> None:
     assert torch.isfinite(tasks.pools["samples"].inputs).all()
     result = run(local(lr=0.05), tasks, torch.nn.Linear(len(features), 2), rounds=15)
     assert float(result.history.final("test_metric").mean()) > 0.7
+
+
+def test_all_splits_have_the_same_features() -> None:
+    table = load_dataset("heart_disease")
+    prepared = [table.tasks(seed=seed, test_fraction=0.9).preparation for seed in range(4)]
+    assert len({one.features for one in prepared}) == 1
+    assert len({one.columns[0].mean for one in prepared}) == 4
+    parts = np.where(np.arange(920) % 2 == 0, "train", "test")
+    split = replace(table, columns={**table.columns, "part": parts}).tasks(split="part")
+    assert split.preparation.features == prepared[0].features
+    assert split.sizes("test").sum() == 460
+    assert table.tasks(columns=["age", "sex"]).preparation.features == ("age", "sex")
+    assert "restecg missing" in prepared[0].features  # of two patients
 
 
 def write(root: Path, header: str) -> None:

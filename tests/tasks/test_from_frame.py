@@ -305,6 +305,27 @@ def test_further_rows_are_prepared_as_others_were(pooled):
             Tasks.from_frame({**more, "site": ["a", "c"]}, preparation=first.preparation, **ALL)
 
 
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+def test_other_splits_have_the_same_features_and_means_of_their_own(pooled):
+    rare = {
+        **TABLE,
+        "sex": [None, "m", "f", "m", "x", "m", "f", "m"],
+        "y": [0, 1, 2, 0, 0, 1, 0, 1],
+        "part": ["train"] * 8,
+    }
+    first = Tasks.from_frame({**rare, "unused": rare["dose"]}, columns=["sex", "dose"], pooled=pooled, **ALL)
+    rare["part"] = ["train"] * 2 + ["test"] * 6  # no f, no x, and no 2 to train on
+    settings = {"split": "part", "val_fraction": 0}
+    later = Tasks.from_frame(rare, preparation=first.preparation, refit=True, pooled=pooled, **settings)
+    assert later.preparation.features == ("sex = f", "sex = m", "sex = x", "sex missing", "dose")
+    assert later.preparation.features == first.preparation.features
+    assert later.preparation.classes == (0, 1, 2)
+    means = {"sums": (1.5,), "per_site": (2.0, 1.0)}
+    assert later.preparation.columns[1].mean == means[pooled]
+    own = Tasks.from_frame({**rare, "y": [0, 1] * 4}, columns=["sex", "dose"], **settings)
+    assert own.preparation.features == ("sex = m", "sex missing", "dose")
+
+
 def test_tasks_of_a_table_are_trained():
     tasks = Tasks.from_frame({**TABLE, "site": ["a"] * 4 + ["b"] * 4}, val_fraction=0.25)
     result = run(fedavg(), tasks, torch.nn.Linear(len(tasks.preparation.features), 2), rounds=1)

@@ -15,7 +15,7 @@ from graphcollab.methods import cga, cobo, ditto, dpsgd, fedavg, fedavg_finetune
 from graphcollab.phases import Phases
 from graphcollab.piece import Local
 from graphcollab.tasks import Tasks
-from graphcollab.train.budget import Spending, spend
+from graphcollab.train.budget import ROUNDS, Spending, spend
 
 SIZES = [10, 25]
 
@@ -66,7 +66,7 @@ def test_steps_of_phases_by_hand() -> None:
     assert two.models_trained == 2
 
 
-def spent(methods, budget="steps", rounds=None, every=1) -> list[tuple[int, int]]:
+def spent(methods, budget="steps", rounds=ROUNDS, every=1) -> list[tuple[int, int]]:
     many = spend(list(methods.items()), make_tasks(), budget, rounds, every)
     return [(one.rounds, one.evaluate_every) for one in many]
 
