@@ -18,6 +18,7 @@ from graphcollab.method import Method, last_graph
 from graphcollab.methods import fedavg
 from graphcollab.metrics import as_metric, score_rows
 from graphcollab.metrics.edges import pair_weights
+from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train import Callback, Result, run
 from graphcollab.train.start import Model
@@ -91,7 +92,9 @@ def nodes_of(layout: Layout, name: str) -> Tensor:
     return table[table >= 0]
 
 
-def runs_of(make: Callable[[float], Method], lrs: Sequence[float], bar: Any, *args: Any, **settings: Any) -> Runs:
+def runs_of(
+    make: Callable[[float], Method | Phases], lrs: Sequence[float], bar: Any, *args: Any, **settings: Any
+) -> Runs:
     """Run a method with several step sizes; those with which a model diverges are left out, unless all are."""
     done: Runs = []
     failure: NonFiniteLossError | None = None

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from graphcollab.gains.arms import Runs, arm_of, averaging, learned_weights, nodes_of, runs_of
@@ -20,13 +20,15 @@ from graphcollab.gains.resplit import limit_tests, resplit
 from graphcollab.method import Method
 from graphcollab.methods import meta_l2c
 from graphcollab.metrics import as_metric
+from graphcollab.phases import Phases
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.start import Model
 
 __all__ = ["benefit"]
 
-Make = Callable[..., Method]
+Make = Callable[..., Method | Phases]
+Fitting = Callable[[Tasks], nn.Module]
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "step sizes"]
 
@@ -34,7 +36,7 @@ Steps = Annotated[Sequence[Positive], "step sizes"]
 @checked
 def benefit(
     tasks: Dealt,
-    model: Model,
+    model: Model | Fitting,
     *,
     methods: Mapping[str, Make] | None = None,
     repeats: Annotated[int, range(3, 1001)] = 10,
@@ -66,7 +68,8 @@ def benefit(
     Args:
         tasks: Tasks, whose samples are dealt anew for every split (`resplit`); or a function from a seed to tasks, such
             as one that draws a split, and standardises by its training samples.
-        model: See `run`; a function is initialised anew on every split.
+        model: See `run`; a function is initialised anew on every split. A function that takes an argument is given the
+            split's tasks, for inputs whose number depends on them.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
             Default: ``{"meta_l2c": meta_l2c}``.
         repeats: R, splits.
@@ -101,6 +104,9 @@ def benefit(
     dealt = [deal(seed + r) for r in range(repeats)]
     layout = _lay_out(dealt, limit, seed)
     dealt = [limit_tests(split, seed + r) for r, split in enumerate(dealt)]
+    fitting = _fitting(model)
+    if fitting is None:
+        _require_alike(dealt)
     every = max(1, rounds // evaluations)
     settings = {"rounds": rounds, "evaluate_every": every, **settings}
     weights: dict[str, list[Tensor]] = {}
@@ -113,10 +119,11 @@ def benefit(
     bar = tqdm(total=repeats * len(lrs) * (1 + len(methods)), desc="benefit", unit="run", disable=not progress)
     for r, split in enumerate(dealt):
         with_seed = {**settings, "seed": seed + r}
-        arms = averaging(split, layout, model, work, lrs, every, with_seed, bar)
+        made = cast(Model, model) if fitting is None else partial(fitting, split)
+        arms = averaging(split, layout, made, work, lrs, every, with_seed, bar)
         runs: dict[str, Runs] = {}
         for name, make in methods.items():
-            runs[name] = runs_of(partial(_made, make, work), lrs, bar, split, model, **with_seed)
+            runs[name] = runs_of(partial(_made, make, work), lrs, bar, split, made, **with_seed)
             arms[name] = arm_of(runs[name], "val_loss", "test_metric")
         kept.append({})
         flat = constants(split, as_metric(split.metric))
@@ -137,7 +144,7 @@ def benefit(
     return _benefit(dealt, layout, methods, kept, f"{rounds} rounds of {epochs} epochs", judged)
 
 
-def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method:
+def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method | Phases:
     return make(lr=lr, **work)
 
 
@@ -148,6 +155,24 @@ def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
         raise ValueError(
             f"method {name!r} does not take {', '.join(lacking)}, by which benefit gives all methods the same work: "
             "give a function that does"
+        )
+
+
+def _fitting(model: Model | Fitting) -> Fitting | None:
+    """Return what makes a model for tasks, if that is what was given."""
+    if isinstance(model, nn.Module) or not callable(model) or not inspect.signature(model).parameters:
+        return None
+    return cast(Fitting, model)
+
+
+def _require_alike(dealt: Sequence[Tasks]) -> None:
+    """Check, before any work is lost, that one model can be trained on all splits."""
+    shapes = {tasks.input_shape: r for r, tasks in enumerate(dealt)}
+    if len(shapes) > 1:
+        (one, r), (other, s) = list(shapes.items())[:2]
+        raise ValueError(
+            f"inputs have shape {one} on split {r} and {other} on split {s}, which one model cannot take: give a "
+            "function that makes one for tasks, model=lambda tasks: ..."
         )
 
 

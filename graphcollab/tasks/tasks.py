@@ -107,6 +107,11 @@ class Tasks(Builders):
         return self.splits["train"].num_nodes
 
     @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample's inputs."""
+        return tuple(self.pools[self.splits["train"].pool].inputs.shape[1:])
+
+    @property
     def device(self) -> torch.device:
         """Device of the samples; who owns which of them is known on the CPU."""
         return self.pools[self.splits["train"].pool].inputs.device

@@ -180,6 +180,27 @@ def test_learned_weights_are_judged_in_words():
     assert math.isnan(uniform.agreement("meta_l2c"))
 
 
+def test_models_may_depend_on_the_split():
+    def wider(seed):
+        dealt = resplit(regression(), seed)
+        pool = dealt.pools["all"]
+        extra = pool.inputs.new_zeros(len(pool), seed % 2)
+        return replace(dealt, pools={"all": replace(pool, inputs=torch.cat([pool.inputs, extra], 1))})
+
+    settings = {"methods": {}, "repeats": 3, "lrs": (0.1,), **WHOLE}
+    widths = []
+
+    def fitting(tasks):
+        widths.append(tasks.pools["all"].inputs.shape[1])
+        return nn.Linear(widths[-1], 1)
+
+    told = benefit(wider, fitting, **settings)
+    assert list(dict.fromkeys(widths)) == [3, 4]
+    assert told.scores["alone"].isfinite().all()
+    with pytest.raises(ValueError, match=r"inputs have shape \(3,\) on split 2 and \(4,\) on split 1, which one model"):
+        benefit(wider, linear, **settings)
+
+
 def test_refusals():
     tasks = regression()
     settings = {"repeats": 3, **WHOLE}
