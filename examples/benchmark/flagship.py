@@ -24,9 +24,6 @@ import argparse
 import ast
 import json
 import math
-import multiprocessing
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +36,7 @@ from graphcollab import compare, report
 from graphcollab.files import write_whole
 from graphcollab.method import last_graph
 from graphcollab.methods import get_method
-from graphcollab.metrics import as_metric, paired_difference, weight_spread
+from graphcollab.metrics import paired_difference, weight_spread
 from graphcollab.report._text import failures, mean_spread, number, text_table
 from graphcollab.train import Comparison, Result, Trial
 
@@ -84,15 +81,6 @@ class Outcome:
     comparison: Comparison
     weights: dict[str, list[dict[str, float]]]
 
-    @classmethod
-    def join(cls, parts: list[Outcome]) -> Outcome:
-        """Put methods that were run by themselves side by side: they had the same tasks and initial models."""
-        told = [part.comparison for part in parts]
-        trials = [trial for one in told for trial in one.trials]
-        chosen = {name: many for one in told for name, many in one.chosen.items()}
-        weights = {name: some for part in parts for name, some in part.weights.items()}
-        return cls(replace(told[0], trials=trials, chosen=chosen), weights)
-
 
 def weights(result: Result) -> dict[str, float]:
     """Return what nodes give to their own models in the last round, and the entropy of their weights.
@@ -108,53 +96,36 @@ def weights(result: Result) -> dict[str, float]:
     return {key: float(value) for key, value in found.items()}
 
 
-def play(name: str, contender: Contender, args: argparse.Namespace) -> Outcome:
-    """Run a method in a setting, with all step sizes and on all seeds."""
-    torch.set_num_threads(args.threads)
+def play(name: str, contenders: list[Contender], args: argparse.Namespace) -> Outcome:
+    """Run all methods in a setting, with all step sizes and on all seeds."""
     setting = SETTINGS[name](args.root)
     rounds = args.rounds or setting.rounds
-    trials: list[Trial] = []
-    seen: list[dict[str, float]] = []
+    seen: dict[int, dict[str, float]] = {}
 
     def tell(trial: Trial, result: Result | None, number: int, total: int) -> None:
-        trials.append(trial)
-        seen.append({} if result is None else weights(result))
+        seen[id(trial)] = {} if result is None else weights(result)
         chosen = " ".join(f"{key}={value}" for key, value in trial.setting.items())
         scores = f"validation {trial.validation:.4g}, test {trial.summary['mean']:.4g}"
         print(f"{name} {trial.method} {number}/{total}: {chosen} seed {trial.seed}: {scores}", flush=True)
 
-    make = partial(get_method(contender.method), **{"batch_size": setting.batch_size, **contender.fixed})
-    try:
-        comparison = compare(
-            {contender.name: make},
-            setting.tasks,
-            setting.model,
-            range(args.seeds),
-            {"*": {**({} if "lr" in contender.fixed else {"lr": args.lrs}), **contender.grid}},
-            on_trial=tell,
-            rounds=rounds,
-            evaluate_every=rounds,
-            device=args.device,
-            checkpoint=None if args.checkpoint is None else args.checkpoint / name,
-        )
-    except ArithmeticError:  # all trials diverged: there is nothing to choose from, but the other methods go on
-        chosen = [trial for trial in trials if trial.setting == trials[0].setting]
-        metric = as_metric(setting.tasks(0).metric)
-        comparison = Comparison(trials, {contender.name: chosen}, metric.higher_is_better, {}, metric.name)
-    some = [seen[trials.index(trial)] for trial in comparison.chosen[contender.name]]
-    return Outcome(replace(comparison, results={}), {contender.name: some} if all(some) else {})
-
-
-def outcomes(contenders: list[Contender], args: argparse.Namespace) -> Iterator[tuple[str, Outcome]]:
-    """Yield what comes of every setting, in the order given."""
-    if args.workers == 1:
-        for name in args.settings:
-            yield name, Outcome.join([play(name, one, args) for one in contenders])
-        return
-    with ProcessPoolExecutor(args.workers, multiprocessing.get_context("spawn")) as pool:
-        waiting = {name: [pool.submit(play, name, one, args) for one in contenders] for name in args.settings}
-        for name, futures in waiting.items():
-            yield name, Outcome.join([future.result() for future in futures])
+    shared = {"batch_size": setting.batch_size}
+    comparison = compare(
+        {one.name: partial(get_method(one.method), **{**shared, **one.fixed}) for one in contenders},
+        setting.tasks,
+        setting.model,
+        range(args.seeds),
+        {one.name: {**({} if "lr" in one.fixed else {"lr": args.lrs}), **one.grid} for one in contenders},
+        on_trial=tell,
+        rounds=rounds,
+        budget="rounds",
+        evaluate_every=rounds,
+        jobs=args.workers,
+        threads=args.threads,
+        device=args.device,
+        checkpoint=None if args.checkpoint is None else args.checkpoint / name,
+    )
+    found = {method: [seen[id(trial)] for trial in trials] for method, trials in comparison.chosen.items()}
+    return Outcome(replace(comparison, results={}), {method: some for method, some in found.items() if all(some)})
 
 
 def weight_table(outcome: Outcome) -> str:
@@ -209,12 +180,7 @@ def arguments() -> tuple[argparse.Namespace, list[Contender]]:
     add("--rounds", type=int, help="default: those of the setting")
     add("--device", default="cpu", help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads of a process (default: %(default)s)")
-    add(
-        "--workers",
-        type=int,
-        default=1,
-        help="processes, each with one method in one setting at a time (default: %(default)s)",
-    )
+    add("--workers", type=int, default=1, help="processes, each with one seed at a time (default: %(default)s)")
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there, anew after every setting")
     args = parser.parse_args()
@@ -234,8 +200,9 @@ def main() -> None:
     args, contenders = arguments()
     found: dict[str, Outcome] = {}
     content: dict[str, Any] = {"arguments": vars(args), "settings": {}}
-    for name, outcome in outcomes(contenders, args):
-        found[name], told = outcome, outcome.comparison
+    for name in args.settings:
+        found[name] = outcome = play(name, contenders, args)
+        told = outcome.comparison
         print(f"\n{name}\n{report.results_table(told)}")
         for reference in [one for one in REFERENCES if one in told.chosen and len(told.chosen) > 1]:
             print("\n" + report.paired_table(told, reference))
