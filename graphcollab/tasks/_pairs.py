@@ -25,7 +25,7 @@ from graphcollab.tasks.samples import Pool, Split, not_finite
 __all__ = ["Every", "Samples", "class_labels", "gathered", "to_tensors"]
 
 Samples = (
-    tuple[Any, Any] | list[Any] | Mapping[str, Any] | Dataset[Any] | DataLoader
+    tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any] | DataLoader
 )  # of the last no entries are checked
 """A node's samples: inputs and targets, arrays or tensors, as a pair or a dict; or a ``Dataset`` or ``DataLoader``."""
 _OF_A_NODE = (
