@@ -19,7 +19,8 @@ from graphcollab.report._text import MISSING, number, shown, text_table
 __all__ = ["benefit_answer", "benefit_figure", "benefit_table"]
 
 SHOWN = 8  # gains that are told one by one
-NAMED = 30  # sites that are named at an axis
+NAMED = 60  # sites that are named at an axis
+FLOOR = -200.0  # percent; an error that has trebled or worse is drawn as if it had trebled
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
     True: "Gains say by how many percent the error of training alone falls",
@@ -105,14 +106,14 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     """Draw what each site gains by all together and by methods, with intervals, and what by each other site alone.
 
     Left, a filled mark is a gain or loss there is evidence of, all comparisons considered; right, so is a dot. Pairs
-    that were not tried stay white.
+    that were not tried stay white. Where gains are shares of an error, the picture ends at -200 %.
 
     Args:
         benefit: What `graphcollab.benefit` found.
     """
     scale, _, unit = _scale(benefit)
     count, arms = len(benefit.names), benefit.arms
-    height = min(0.9 + count * max(0.28, 0.14 * len(arms)), 12.0)
+    height = min(0.9 + count * max(0.2, 0.1 * len(arms)), 10.0)
     figure = new_figure(5.2 + height, height + (1.0 if title else 0.6), title)
     left, right = figure.subplots(1, 2, width_ratios=[4.0, height])
     spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
@@ -122,10 +123,13 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
         _intervals(left, gains, shift, COLOURS[a % len(COLOURS)], scale, _by(gains[0]))
     left.axvline(0, color=TEXT, linewidth=0.8)
     left.set(xlabel=f"gain in {benefit.metric}{unit}", ylim=(count - 0.5, -0.5))
+    if benefit.relative:
+        left.set_xlim(max(left.get_xlim()[0], FLOOR), 105)
     tidy(left)
     left.legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     matrix = scale * benefit.matrix
     most = float(matrix[matrix.isfinite()].abs().max()) if bool(matrix.isfinite().any()) else 1.0
+    most = min(most, -FLOOR) if benefit.relative else most
     colours = ScalarMappable(Normalize(-most, most), "PuOr_r")
     right.imshow(matrix.numpy(), norm=colours.norm, cmap=colours.cmap, interpolation="nearest")
     place = {name: k for k, name in enumerate(benefit.names)}
@@ -139,6 +143,8 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     for panel, axis in ((left, "y"), (right, "y"), (right, "x")):
         named = range(count) if count <= NAMED else []
         getattr(panel, f"set_{axis}ticks")(list(named), [benefit.names[k] for k in named])
+        if count > NAMED // 2:
+            panel.tick_params(axis=axis, labelsize=6)
     for text in right.get_xticklabels():
         text.set(rotation=45, ha="right", rotation_mode="anchor")
     bar = figure.colorbar(colours, ax=right, label=f"gain{unit}", fraction=0.05, pad=0.02)

@@ -19,7 +19,7 @@ import torch
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from graphcollab.checks import warn
+from graphcollab.checks import own_filter, warn
 from graphcollab.threads import threads_here
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.result import History
@@ -58,7 +58,8 @@ def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Genera
             finally:
                 if stop.exists():  # the others shall finish their rounds, too
                     deque(told, maxlen=0)
-                told.close()
+                with own_filter("ignore"):  # joblib's word for seeds that nobody waits for any more
+                    told.close()
 
 
 @dataclass(frozen=True)

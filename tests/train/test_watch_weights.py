@@ -133,7 +133,8 @@ def test_what_attention_says():
         for rounds in (3, 4)
     )
     layers = {f"weigher/layer_share/{layer}" for layer in ("backbone.1", "head")}
-    told = {*layers, "weigher/code_norm", "weigher/force/gradient", "weigher/force/decay"}
+    told = {"weigher/code_norm", "weigher/own_apart", "weigher/against_alone", "weigher/force/gradient"}
+    told |= {*layers, "weigher/force/decay"}
     assert {name for name in result.history.values if name.startswith("weigher/")} == told
     # what is kept of the last round was made by the encoders after it, and the forces by its step
     norm = math.exp(5 * float(result.data.mixer.tensors["temperature"]))
