@@ -89,10 +89,10 @@ def benefit(
             to test on, or a method does not take the settings above.
 
     Example:
-        >>> from graphcollab import linear_regression_tasks
-        >>> import torch
-        >>> tasks = linear_regression_tasks(nodes=3, samples=20)
-        >>> found = benefit(tasks, torch.nn.Linear(10, 1), methods={}, repeats=3, rounds=2, lrs=[0.1])
+        >>> x = torch.randn(90, 2)
+        >>> y = x.sum(1, keepdim=True)
+        >>> tasks = Tasks.from_samples([(x[k::3], y[k::3]) for k in range(3)], loss="mse", metric="mse")
+        >>> found = benefit(tasks, torch.nn.Linear(2, 1), methods={}, repeats=3, rounds=2, lrs=[0.1])
         >>> found.matrix.shape
         torch.Size([3, 3])
     """
