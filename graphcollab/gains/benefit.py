@@ -15,7 +15,7 @@ from tqdm import tqdm
 from graphcollab.gains.arms import Runs, arm_of, averaging, learned_weights, nodes_of, runs_of
 from graphcollab.gains.constant import constants
 from graphcollab.gains.layout import LIMIT, Layout
-from graphcollab.gains.outcome import Benefit
+from graphcollab.gains.outcome import CONSTANT, Benefit
 from graphcollab.gains.resplit import limit_tests, resplit
 from graphcollab.method import Method
 from graphcollab.methods import meta_l2c
@@ -57,9 +57,9 @@ def benefit(
     by federated averaging; so do all but one, for each, and every two sites, for each pair; and every method runs among
     all sites. All of that takes the same local steps; alone, together, pairs and all but one are one run, side by side.
     Step sizes, and after how many rounds to stop, are chosen by the validation loss, on every split and for each of
-    these ways by itself, local training as well; where no model does better than a constant, such as the mean of the
-    targets, that is what counts. Test samples play no part in that. On each split a site's models are tested on at most
-    half as many samples as they were trained on (`limit_tests`).
+    these ways by itself, local training as well; for amounts (``loss="mse"``), where no model does better than the mean
+    of the targets, that is what counts. Test samples play no part in that. On each split a site's models are tested on
+    at most half as many samples as they were trained on (`limit_tests`).
 
     What follows is judged by the differences to training alone on the same split, corrected for samples that splits
     share and for the many comparisons (`Benefit`). It is an experiment on one machine, which sees all data: do it with
@@ -131,7 +131,7 @@ def benefit(
             if flat is not None and name in sites:
                 arm = replace(arm, constant=(flat[0][sites[name]], flat[1][sites[name]]))
             kept[-1][name], at = arm.choose()
-            told = "a constant" if at is None else f"lr={arm.lrs[at[0]]}, {min((at[1] + 1) * every, rounds)} rounds"
+            told = CONSTANT if at is None else f"lr={arm.lrs[at[0]]}, {min((at[1] + 1) * every, rounds)} rounds"
             chosen.setdefault(name, []).append(told)
             if name in runs:
                 last = runs[name][0 if at is None else at[0]][1]

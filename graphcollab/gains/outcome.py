@@ -20,6 +20,7 @@ from graphcollab.settings import look_up
 __all__ = ["Benefit", "Gain"]
 
 UNIFORM = 1e-3  # spread of weights, relative to their size, below which they are all alike
+CONSTANT = "the mean of the targets"  # chosen in place of models
 FAMILIES = 3  # of comparisons, which share the level
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from graphcollab.gains import Benefit, Gain
+from graphcollab.gains.outcome import CONSTANT
 from graphcollab.report._figure import COLOURS, TEXT, new_figure, quiet, tidy
 from graphcollab.report._text import MISSING, number, shown, text_table
 
@@ -49,15 +50,20 @@ def benefit_answer(benefit: Benefit) -> str:
         lines.append("No evidence that collaborating helps.")
     for gain in benefit.overall:
         lines.append(
-            f"In the mean over sites, {_by(gain)}: {_told(gain, scale, digits)}. {_means(gain, scale, digits)}"
+            f"In the mean over sites, {_by(gain.by)}: {_told(gain, scale, digits)}. {_means(gain, scale, digits)}"
         )
     single = [gain for gain in benefit.found if gain.site in benefit.names]
     for verdict in ("gains", "loses"):
         some = [gain for gain in single if gain.verdict == verdict]
         for gain in some[:SHOWN]:
-            lines.append(f"{gain.site} {verdict} {_by(gain)}: {_told(gain, scale, digits)}.")
+            lines.append(f"{gain.site} {verdict} {_by(gain.by)}: {_told(gain, scale, digits)}.")
         if len(some) > SHOWN:
             lines.append(f"So do {len(some) - SHOWN} more of the comparisons; all are in the tables.")
+    for arm in ("alone", *benefit.arms):
+        flat = benefit.chosen[arm].count(CONSTANT)
+        if flat:
+            by = "alone" if arm == "alone" else _by(arm)
+            lines.append(f"On {flat} of {len(benefit.chosen[arm])} splits models {by} did no better than {CONSTANT}.")
     lines += [line for name in benefit.findings for line in _weights(benefit, name)]
     tried, there = benefit.tried
     if tried < there:
@@ -80,7 +86,7 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     """
     scale, digits, unit = _scale(benefit)
     unit = unit if benefit.relative else ""
-    header = ["site", "train", "test", f"alone, {_of(benefit)}", *(f"gain {_by(g)}{unit}" for g in benefit.overall)]
+    header = ["site", "train", "test", f"alone, {_of(benefit)}", *(f"gain {_by(g.by)}{unit}" for g in benefit.overall)]
     header += ["best single other", "missed most"]
     rows = []
     for k, site in enumerate(benefit.names):
@@ -120,7 +126,7 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     by = {(gain.site, gain.by): gain for gain in benefit.gains}
     for a, (arm, shift) in enumerate(zip(arms, spread, strict=True)):
         gains = [by[site, arm] for site in benefit.names]
-        _intervals(left, gains, shift, COLOURS[a % len(COLOURS)], scale, _by(gains[0]))
+        _intervals(left, gains, shift, COLOURS[a % len(COLOURS)], scale, _by(gains[0].by))
     left.axvline(0, color=TEXT, linewidth=0.8)
     left.set(xlabel=f"gain in {benefit.metric}{unit}", ylim=(count - 0.5, -0.5))
     if benefit.relative:
@@ -180,9 +186,9 @@ def _of(benefit: Benefit) -> str:
     return f"{benefit.metric} (%)" if benefit.metric in SHARES else benefit.metric
 
 
-def _by(gain: Gain) -> str:
+def _by(name: str) -> str:
     """Say by whom or what."""
-    return "by all together" if gain.by == "together" else f"by {gain.by}"
+    return "by all together" if name == "together" else f"by {name}"
 
 
 def _weights(benefit: Benefit, method: str) -> list[str]:
@@ -212,5 +218,7 @@ def _means(gain: Gain, scale: float, digits: int | None) -> str:
     """Say what that means, and what could have been detected."""
     if gain.verdict in ("gains", "loses"):
         return f"There is evidence of that (p = {gain.p_value:.2g})."
+    if gain.detectable == 0:
+        return "All models did the same, so this says nothing: train for longer."
     bar = number(scale * gain.detectable, digits)
     return f"That is no evidence; {bar} would have been found four times out of five."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -20,6 +21,7 @@ from torch import Tensor
 __all__ = ["Table", "factorised", "looks_like_numbers", "open_table"]
 
 WHAT = "a frame of pandas or polars, a dict of columns, the path of a CSV or Parquet file, or a dict of these by site"
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 _MISSING = {"", "?", "NA", "N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"}
 _SEPARATORS = ",;\t|"
 
@@ -234,8 +236,13 @@ def _read_parquet(path: Path) -> Any:
 
 
 def _parsed(cells: list[str]) -> np.ndarray:
-    """Return the cells of a CSV file as numbers where all are that are not missing; with leading zeros as text."""
+    """Return the cells of a CSV file as numbers where all are that are not missing; with leading zeros as text.
+
+    Numbers may have decimal commas, as in files whose values are separated by semicolons.
+    """
     known = [cell for cell in cells if cell not in _MISSING]
+    if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
+        return np.array([np.nan if cell in _MISSING else float(cell.replace(",", ".")) for cell in cells])
     if all(map(_is_number, known)) and not any(cell[0] == "0" and cell.isdigit() and cell != "0" for cell in known):
         if len(known) == len(cells) and all(cell.lstrip("+-").isdigit() for cell in known):
             return np.array(list(map(int, cells)), np.int64)

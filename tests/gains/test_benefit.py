@@ -157,10 +157,22 @@ def test_of_many_sites_pairs_are_drawn_and_it_says_so():
     assert int(told.matrix.isfinite().sum()) == 12
 
 
+def test_it_is_said_where_models_do_no_better_than_the_mean(found):
+    means = [found.chosen[name].count("the mean of the targets") for name in ("alone", "together", "ditto")]
+    told = replace(found, chosen={**found.chosen, "together": ["the mean of the targets", "lr=0.1, 4 rounds"]})
+    assert "On 1 of 2 splits models by all together did no better than the mean of the targets." in benefit_answer(told)
+    assert benefit_answer(found).count("did no better") == sum(many > 0 for many in means)
+
+
+def test_models_that_are_all_the_same_say_nothing(found):
+    same = replace(found, scores=dict.fromkeys(found.scores, found.scores["alone"]))
+    assert "All models did the same, so this says nothing: train for longer." in benefit_answer(same)
+
+
 def test_step_sizes_with_which_models_diverge_are_left_out():
     settings = {"methods": {"ditto": ditto}, "repeats": 3, **WHOLE, "rounds": 40}
     told = benefit(regression(), linear, lrs=(1e30, 0.1), **settings)
-    assert all(text.startswith(("lr=0.1", "a constant")) for some in told.chosen.values() for text in some)
+    assert all(text.startswith(("lr=0.1", "the mean of")) for some in told.chosen.values() for text in some)
     with pytest.raises(ArithmeticError) as error:
         benefit(regression(), linear, lrs=(1e30,), **settings)
     assert "give benefit smaller ones" in error.value.__notes__[0]

@@ -403,3 +403,14 @@ def test_zeros_before_numbers_are_kept(tmp_path):
     tasks = Tasks.from_frame(tmp_path / "zip.csv", categorical=["zip"], **ALL)
     assert tasks.preparation.features == ("zip = 01234", "zip = 1234")
     assert replace(tasks.preparation).features == tasks.preparation.features
+
+
+def test_numbers_may_have_decimal_commas(tmp_path):
+    """As in files whose values are separated by semicolons; a column without any stays what it is."""
+    rows = [f"{'ab'[k % 2]};{k},5;{k};{'x,y' if k % 3 else 'z'};{k % 4 // 2}" for k in range(24)]
+    (tmp_path / "table.csv").write_text("\n".join(["site;age;count;kind;target", *rows, "a;;3;z;1"]))
+    tasks = Tasks.from_frame(tmp_path / "table.csv", node="site", target="target", indicator_above=0.9)
+    assert tasks.preparation.features == ("age", "count", "kind = x,y", "kind = z")
+    inputs = tasks.preparation.apply({"age": [4.5, 6.5], "count": [4, 6], "kind": ["z", "z"]})
+    deviation = tasks.preparation.columns[0].deviation[0]
+    assert abs(float(inputs[1, 0] - inputs[0, 0]) - 2 / deviation) < 1e-5
