@@ -71,7 +71,7 @@ def limit_tests(tasks: Tasks, seed: int) -> Tasks:
     for node in range(tasks.num_nodes):
         mine, some = test.of(node), int(wanted[node])
         if some < int(sizes[node]):
-            only = replace(tasks.select([node]), splits={"train": Split.from_lists(test.pool, [mine])})
+            only = replace(tasks.select(torch.tensor([node])), splits={"train": Split.from_lists(test.pool, [mine])})
             fraction = (some + 0.25) / len(mine)  # rounds to just as many
             mine = only.hold_out(fraction, keyed_seed(_TEST_STREAM, seed, node) % 2**63).splits["val"].of(0)
         lists.append(mine)
