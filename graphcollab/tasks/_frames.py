@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.tasks._columns import Table, factorised, looks_like_numbers, open_table
+from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
 from graphcollab.tasks.preparation import Column, Preparation, numbers_of
 from graphcollab.tasks.samples import Pool, Split
@@ -42,6 +43,7 @@ def tasks_of_table(
     frame: Any,
     node: str,
     target: str,
+    weight: Any,
     columns: Sequence[str] | None,
     categorical: Sequence[str],
     draw: Draw,
@@ -58,6 +60,8 @@ def tasks_of_table(
     if isinstance(draw.words, str):
         taken.append(draw.words)
         draw = replace(draw, words=table.column(draw.words))
+    if isinstance(weight, str):
+        taken.append(weight)
     free = [name for name in table.names if name not in taken]
     chosen = free if columns is None else list(columns)
     wrong = [name for name in (*chosen, *categorical) if name not in free]
@@ -66,6 +70,7 @@ def tasks_of_table(
     sites = _sites(table, node)
     values, read = table.column(target), {name: table.column(name) for name in chosen}
     _refuse_missing(sites, values, target)
+    weights = _weights(sites, table, weight)
     real = not known.classes if known is not None else _is_real(sites, values, target, loss)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]))
     if isinstance(how, Fit):
@@ -78,7 +83,7 @@ def tasks_of_table(
     inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     return {
-        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), _targets(sites, how.target, values, place, loss))},
+        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), _targets(sites, how.target, values, place, loss), weights)},
         "splits": splits,
         "names": sites.names,
         "node_id": sites.node_id,
@@ -210,6 +215,20 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
             f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}, as {int(lacks.sum())} of "
             f"{len(values)} rows: drop such rows"
         )
+
+
+def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
+    """Return the weights of all rows, [N], of a column or as they were given."""
+    if weight is None:
+        return None
+    where = f" in column {weight!r}" if isinstance(weight, str) else ""
+    if where:
+        weight = numbers_of(weight, table.column(weight), sites.at)
+        if np.isnan(weight).any():
+            raise ValueError(f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one")
+    weights = to_weights(weight, table.rows)
+    sites.refuse_bad_weights(weights, where)
+    return weights
 
 
 def _is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
