@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphcollab.files import write_whole
 from graphcollab.gains.inference import Differences, corrected_differences, holm
-from graphcollab.settings import look_up
+from graphcollab.naming import Node, find_node
 
 __all__ = ["Benefit", "Gain"]
 
@@ -174,9 +174,9 @@ class Benefit:
         turned = Differences(*(value.T for value in asdict(self.by_site).values()))  # [j, i], as by_arm is
         return self._gains(turned, list(self.names), self.pairs.transpose(1, 2), self.names, self.scores["alone"])
 
-    def of(self, site: int | str) -> dict[str, Gain]:
-        """Return all gains of a site, by position or name: by arm, and by the names of others."""
-        name = self.names[site] if isinstance(site, int) else look_up("site", site, dict.fromkeys(self.names, site))
+    def of(self, site: Node) -> dict[str, Gain]:
+        """Return all gains of a site, by name or position (`Node`): by arm, and by the names of others."""
+        name = self.names[find_node(site, self.names, "site")]
         return {gain.by: gain for gain in [*self.gains, *self.pair_gains] if gain.site == name}
 
     def agreement(self, method: str) -> float:

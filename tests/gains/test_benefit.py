@@ -153,7 +153,8 @@ def test_gains_are_positive_where_less_is_better(found):
     without = (found.scores["together"][:, 0] / found.without[:, 0, 2]).log().mean().exp()
     assert float(found.worth[0, 2]) == pytest.approx(1 - float(without))
     assert found.matrix[0, 2] == pytest.approx(gains["c"].gain)
-    with pytest.raises(ValueError, match="site"):
+    assert found.of(0) == found.of("a")
+    with pytest.raises(KeyError, match="there is no site 'z'; the sites are a, b, c"):
         found.of("z")
 
 
