@@ -7,10 +7,13 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-__all__ = ["Node", "few", "find_node", "find_nodes"]
+__all__ = ["Node", "close", "few", "find_node", "find_nodes", "numbered"]
 
 Node: TypeAlias = int | str
-"""A node, by its position among all, counted from 0, or by its name."""
+"""A node, by its name or its position among all, counted from 0; where all names are whole numbers, a number is a name.
+
+So sites that a column calls 1, 2, 3 are asked for as 1, 2, 3, and never by position.
+"""
 
 SHOWN = 8  # names in a message at most
 
@@ -18,14 +21,17 @@ SHOWN = 8  # names in a message at most
 def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
     """Return a node's position.
 
+    Where all names are whole numbers, a number is a name and never a position (`Node`).
+
     Raises:
         KeyError: If there is no node of that name; the message has the names most like it.
         IndexError: If the position is not from 0 to K - 1.
+        ValueError: If a number is a node's name and another one's position, where not all names are numbers.
         TypeError: If it is neither a name nor a position.
 
     Example:
-        >>> find_node("south", ["north", "south"])
-        1
+        >>> find_node("south", ["north", "south"]), find_node(1, ["north", "south"]), find_node(8, ["7", "8"])
+        (1, 1, 1)
         >>> find_node("sout", ["north", "south"])
         Traceback (most recent call last):
         KeyError: "there is no node 'sout'; did you mean 'south'? The nodes are north, south"
@@ -33,9 +39,7 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
     if isinstance(node, str):
         if node in names:
             return names.index(node)
-        near = difflib.get_close_matches(node.lower(), [name.lower() for name in names], n=3)
-        close = [name for low in dict.fromkeys(near) for name in names if name.lower() == low]
-        hint = f"did you mean {' or '.join(map(repr, close[:3]))}? The" if close else "the"
+        hint = f"{near}The" if (near := close(node, names)) else "the"
         raise KeyError(f"there is no {what} {node!r}; {hint} {what}s are {few(names)}")
     try:
         position = operator.index(node)
@@ -43,6 +47,18 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
         position = None
     if position is None or isinstance(node, bool):
         raise TypeError(f"a {what} is given by its name or its position, got {node!r} (a {type(node).__name__})")
+    if numbered(names):
+        if str(position) in names:
+            return names.index(str(position))
+        raise KeyError(
+            f"there is no {what} {position}; the {what}s are {few(names)} (where names are numbers, a number is a name "
+            "and no position)"
+        )
+    if str(position) in names and names.index(str(position)) != position:
+        raise ValueError(
+            f"{position} may be the name of a {what} or a position: give the name as text, {str(position)!r}"
+            + (f", or for the {what} at that position {names[position]!r}" if 0 <= position < len(names) else "")
+        )
     if not 0 <= position < len(names):
         raise IndexError(f"there is no {what} {position}; the {len(names)} {what}s are counted from 0: {few(names)}")
     return position
@@ -50,8 +66,40 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
 
 def find_nodes(nodes: Iterable[Node], names: Sequence[str]) -> list[int]:
     """Return the positions of several nodes; see `find_node`."""
-    place = {name: k for k, name in enumerate(names)}
-    return [place[node] if isinstance(node, str) and node in place else find_node(node, names) for node in nodes]
+    place, are_numbers = {name: k for k, name in enumerate(names)}, numbered(names)
+
+    def find(node: Node) -> int:
+        name = str(node) if type(node) is int and are_numbers else node
+        if isinstance(name, str) and name in place:
+            return place[name]
+        if type(node) is int and not are_numbers and 0 <= node < len(names) and place.get(str(node), node) == node:
+            return node
+        return find_node(node, names)  # which says what is wrong
+
+    return [find(node) for node in nodes]
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Tell whether all names are whole numbers, as those of sites in a column of numbers.
+
+    Example:
+        >>> numbered(["1", "2"]), numbered(["node 0", "node 1"])
+        (True, False)
+    """
+    return all(name.removeprefix("-").isdecimal() for name in names)
+
+
+def close(name: str, names: Iterable[str]) -> str:
+    """Ask whether the names most like a name were meant, whatever their case; nothing where none is like it.
+
+    Example:
+        >>> close("Agee", ["age", "sex"])
+        "did you mean 'age'? "
+    """
+    known = list(names)
+    near = difflib.get_close_matches(name.strip().lower(), [one.strip().lower() for one in known], n=3)
+    found = [one for low in dict.fromkeys(near) for one in known if one.strip().lower() == low]
+    return f"did you mean {' or '.join(map(repr, found[:3]))}? " if found else ""
 
 
 def few(names: Sequence[str]) -> str:

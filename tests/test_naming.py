@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcollab.naming import few, find_node, find_nodes
+from graphcollab.naming import few, find_node, find_nodes, numbered
 
 NAMES = ("Cleveland", "Budapest", "Zurich", "Long Beach")
 
@@ -42,6 +42,33 @@ def test_several():
     assert find_nodes(["Long Beach", 0, "Budapest"], NAMES) == [3, 0, 1]
     with pytest.raises(KeyError, match="Paris"):
         find_nodes(["Paris"], NAMES)
+
+
+@pytest.mark.parametrize("node", ["2", 2, np.int64(2), torch.tensor(2)])
+def test_numbers_are_names_where_all_names_are_numbers(node):
+    names = ("1", "2", "3")
+    assert numbered(names)
+    assert not numbered(NAMES)
+    assert find_node(node, names) == 1
+    assert find_nodes([node, 3, 1], names) == [1, 2, 0]
+
+
+def test_a_number_that_no_node_is_called_is_no_position():
+    with pytest.raises(KeyError, match=re.escape("no site 0; the sites are 1, 2, 3 (where names are numbers,")):
+        find_node(0, ("1", "2", "3"), "site")
+    with pytest.raises(KeyError, match="no node 0"):
+        find_nodes([1, 0], ("1", "2", "3"))
+    with pytest.raises(TypeError, match="got True"):
+        find_nodes([True], ("1", "2", "3"))
+
+
+def test_a_number_that_may_be_either_is_an_error():
+    mixed = ("1", "north", "south")
+    with pytest.raises(ValueError, match="give the name as text, '1', or for the node at that position 'north'"):
+        find_node(1, mixed)
+    with pytest.raises(ValueError, match="give the name as text, '1'"):
+        find_nodes([1], mixed)
+    assert find_nodes([0, 2], mixed) == [0, 2]
 
 
 def test_dots_only_where_there_are_more():

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.keyed import keyed_uniform
-from graphcollab.naming import Node, find_node
+from graphcollab.naming import Node, find_node, numbered
 from graphcollab.settings import Count, Fraction, check_settings
 from graphcollab.typing import Env
 
@@ -51,7 +51,7 @@ class Attendance:
         drop: Probability to be away.
         late: Probability to be late, of nodes that are not away.
         joins: First round of nodes that are not there from the start, by name or ``node_id`` (which is their position
-            unless the tasks say otherwise).
+            unless the tasks say otherwise; where all names are whole numbers, a number is a name).
         leaves: First round without them of nodes that leave, likewise.
 
     Raises:
@@ -88,7 +88,8 @@ class Attendance:
         """
 
         def known(what: str, rounds: Rounds) -> Rounds:
-            found = [int(ids[find_node(node, names)]) if isinstance(node, str) else node for node in rounds]
+            named = numbered(names)
+            found = [int(ids[find_node(node, names)]) if isinstance(node, str) or named else node for node in rounds]
             if len(set(found)) < len(found):
                 raise ValueError(f"a node is given twice in {what}, by its name and its node_id: {list(rounds)}")
             return dict(zip(found, rounds.values(), strict=True))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcollab.metrics import Metric
+from graphcollab.gains.arms import Measured
 from graphcollab.tasks import Tasks
 
 __all__ = ["constants"]
 
 
-def constants(tasks: Tasks, metric: Metric) -> tuple[Tensor, Tensor] | None:
-    """Return validation losses and test metrics of the mean of every site's training targets, [K] each, float64.
+def constants(tasks: Tasks, measured: Measured) -> tuple[Tensor, Tensor] | None:
+    """Return validation losses [K] and test metrics [M, H, K] of the mean of every site's training targets, float64.
 
     Means are weighted where samples have weights.
 
@@ -21,16 +21,20 @@ def constants(tasks: Tasks, metric: Metric) -> tuple[Tensor, Tensor] | None:
     """
     if tasks.loss != "mse":
         return None
-    found = []
+    losses = []
+    scores = torch.full((len(measured.metrics), len(measured.splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
     for node in range(tasks.num_nodes):
-        (train, by), (val, over), (test, weight) = (_targets(tasks, name, node) for name in ("train", "val", "test"))
+        train, by = _targets(tasks, "train", node)
+        val, over = _targets(tasks, "val", node)
         mean = _mean(train, by)
-        outputs = mean.expand(len(test), *mean.shape).float()
-        loss = _mean((mean - val.double()).square(), over).mean()
-        score = metric(outputs[None], test[None], weight=None if weight is None else weight[None])[0]
-        found.append(torch.stack([loss, score]))
-    loss, score = torch.stack(found, 1)
-    return loss, score
+        losses.append(_mean((mean - val.double()).square(), over).mean())
+        for h, split in enumerate(measured.splits):
+            targets, weight = _targets(tasks, split, node)
+            outputs = mean.expand(len(targets), *mean.shape).float()
+            weight = None if weight is None else weight[None]
+            for m, metric in enumerate(measured.metrics if len(targets) else ()):
+                scores[m, h, node] = metric(outputs[None], targets[None], weight=weight)[0]
+    return torch.stack(losses), scores
 
 
 def _mean(values: Tensor, weight: Tensor | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack, cast
 
 from torch import Tensor
@@ -171,8 +172,8 @@ class Builders:
         as in `from_arrays`.
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, the path of a CSV or Parquet file, or a dict
-                {site: any of these}.
+            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet
+                file, or a dict {site: any of these}.
             node: The column with the names of sites. In a dict by site it may be there or not.
             target: The column to predict. Text and whole numbers are classes, other numbers are real values, unless
                 ``loss`` says otherwise: ``"mse"`` is for real values, ``"cross_entropy"`` and ``"bce"`` for classes.
@@ -213,7 +214,7 @@ class Builders:
         drawn = Draw(split, val_fraction, test_fraction, stratify, seed)
         how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation)
         if preparation is not None and not refit:
-            how = preparation
+            how = replace(preparation, floats_per_site=0)  # these sites tell nothing
         return cast(Any, cls)(
             **tasks_of_table(frame, node, target, weight, columns, categorical, drawn, how, loss, metric)
         )

@@ -1,14 +1,13 @@
 """Tables as users have them, column by column: frames of pandas or polars, dicts of arrays, CSV and Parquet files.
 
-A column is read as numbers, int64 or float64 with NaN where a value is missing, or as text, an array of Python objects
-with None where it is missing.
+A column is read as numbers, bool, int64, or float64 with NaN where a value is missing, or as text, an array of Python
+objects with None where it is missing.
 """
 
 from __future__ import annotations
 
-import csv
+import datetime
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -18,12 +17,15 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-__all__ = ["Table", "factorised", "looks_like_numbers", "open_table"]
+from graphcollab.naming import close, few
+from graphcollab.tasks._csv import LARGEST, is_number, objects, read_csv, text
 
-WHAT = "a frame of pandas or polars, a dict of columns, the path of a CSV or Parquet file, or a dict of these by site"
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
-_MISSING = {"", "?", "NA", "N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"}
-_SEPARATORS = ",;\t|"
+__all__ = ["Table", "dates", "factorised", "looks_like_numbers", "no_column", "open_table"]
+
+WHAT = (
+    "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
+    "dict of these by site"
+)
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class Table:
     read: Callable[[str], np.ndarray]
     sizes: Mapping[str, int] | None = None
 
-    def column(self, name: str) -> np.ndarray:
-        """Return the values of a column; a ValueError says where there is none."""
+    def column(self, name: str, given: str = "") -> np.ndarray:
+        """Return the values of a column; a ValueError says where there is none, and by what it was ``given``."""
         if name not in self.names:
-            raise ValueError(f"there is no column {name!r}: the columns are {', '.join(map(repr, self.names))}")
+            raise ValueError(no_column(name, self.names, given))
         return self.read(name)
 
 
@@ -54,6 +56,25 @@ def open_table(frame: Any, node: str | None = None) -> Table:
     if isinstance(frame, Mapping) and frame and all(map(_is_table, frame.values())):
         return _joined({str(name): _open(one) for name, one in frame.items()}, node)
     return _open(frame)
+
+
+def no_column(name: str, names: Iterable[str], given: str = "") -> str:
+    """Say that there is no column of a name, what the columns are, and by what it was ``given``.
+
+    Example:
+        >>> no_column("il", ["site", "ill"], "target='il'")
+        "there is no column 'il' (target='il'); did you mean 'ill'? The columns are 'site', 'ill'"
+    """
+    hint = f"; {near}The" if (near := close(name, names)) else ": the"
+    return f"there is no column {name!r}{given and f' ({given})'}{hint} columns are {few([*map(repr, names)])}"
+
+
+def dates(name: str, what: str) -> str:
+    """Say that a column holds dates, and what to do."""
+    return (
+        f"column {name!r} holds dates ({what}): make them numbers, such as days since the first, or leave it out by "
+        "columns=[...]"
+    )
 
 
 def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
@@ -78,7 +99,7 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
 def looks_like_numbers(values: np.ndarray) -> int | None:
     """Return the row that keeps a column of text from being numbers, if most of its values are numbers."""
     known = [k for k, one in enumerate(values.tolist()) if one is not None]
-    odd = [k for k in known if not _is_number(values[k])]
+    odd = [k for k in known if not is_number(values[k])]
     return (odd or known)[0] if known and 2 * len(odd) < len(known) else None
 
 
@@ -97,7 +118,15 @@ def _open(frame: Any) -> Table:
             raise ValueError(f"columns must have one length, and there must be some, got the lengths {sizes}")
         return Table(tuple(columns), next(iter(sizes.values())), lambda name: _from_array(name, columns[name]))
     if isinstance(frame, str | os.PathLike):
-        return _from_file(Path(frame))
+        path = Path(frame)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}: give the path of a CSV or Parquet file")
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return _from_frame(_read_parquet(path))
+        return Table(*read_csv(path))
+    if isinstance(frame, Sequence) and frame and all(isinstance(row, Mapping) for row in frame):
+        names = dict.fromkeys(name for row in frame for name in row)
+        return _open({name: [row.get(name) for row in frame] for name in names})
     return _from_frame(frame)
 
 
@@ -107,7 +136,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
 
     def read(name: str) -> np.ndarray:
         if name == node:
-            return _text(one for site, table in tables.items() for one in [site] * table.rows)
+            return text(one for site, table in tables.items() for one in [site] * table.rows)
         lacking = [site for site, table in tables.items() if name not in table.names]
         if lacking:
             raise ValueError(
@@ -137,15 +166,19 @@ def _of_site(site: str, table: Table, name: str) -> np.ndarray:
 
 def _from_array(name: str, values: Any) -> np.ndarray:
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-    array = np.asarray(array if hasattr(array, "dtype") else _objects(array))
+    array = np.asarray(array if hasattr(array, "dtype") else objects(array))
     if array.ndim != 1:
         raise ValueError(f"column {name!r} must be one value per row, [N], got an array {list(array.shape)}")
-    if array.dtype.kind in "biu":
-        return array.astype(np.int64)
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind in "iu":
+        return array.astype(np.float64 if array.dtype == np.uint64 and (array > LARGEST).any() else np.int64)
     if array.dtype.kind == "f":
         return array.astype(np.float64)
     if array.dtype.kind in "UTO":
         return _from_objects(name, array.tolist())
+    if array.dtype.kind in "mM":
+        raise ValueError(dates(name, str(array.dtype)))
     raise ValueError(f"column {name!r} holds {array.dtype}: make it numbers or text, or leave it out by columns=[...]")
 
 
@@ -155,11 +188,17 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
     kinds = set(map(type, known))
     if all(issubclass(kind, str) for kind in kinds) and kinds:
-        return _text(None if lack or one == "" else str(one) for one, lack in zip(values, lacks, strict=True))
+        return text(None if lack or one == "" else str(one) for one, lack in zip(values, lacks, strict=True))
     if all(issubclass(kind, Real) or kind is np.bool_ for kind in kinds):
+        if len(known) == len(values) and kinds and kinds <= {bool, np.bool_}:
+            return np.array(values, bool)
         whole = len(known) == len(values) and all(issubclass(kind, Integral | np.bool_) for kind in kinds)
+        whole = whole and all(abs(int(one)) <= LARGEST for one in known)
         filled = [np.nan if lack else one for one, lack in zip(values, lacks, strict=True)]
         return np.array(filled, np.int64 if whole else np.float64)
+    day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
+    if day is not None:
+        raise ValueError(dates(name, f"such as {day}"))
     fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
     odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
     others = f", and other rows hold such as {known[0]!r}" if fits else ""
@@ -186,44 +225,19 @@ def _from_frame(frame: Any) -> Table:
         series = known[:, names[name]]
         dtype = series.dtype
         if dtype.is_numeric() or dtype == nw.Boolean:
-            whole = not series.is_null().any() and (dtype.is_integer() or dtype == nw.Boolean)
+            complete = not series.is_null().any()
+            if complete and dtype == nw.Boolean:
+                return _from_array(name, series.to_numpy().astype(bool))
+            whole = complete and dtype.is_integer()
             return _from_array(name, series.cast(nw.Int64 if whole else nw.Float64).to_numpy())
         if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
             values = _from_objects(name, series.to_list())  # a cast to text would make text of missing values
             return _as_text(values) if dtype in (nw.Categorical, nw.Enum) and values.dtype.kind != "O" else values
+        if dtype.is_temporal():
+            raise ValueError(dates(name, str(dtype)))
         raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or leave it out by columns=[...]")
 
     return Table(tuple(names), len(known), read)
-
-
-def _from_file(path: Path) -> Table:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: give the path of a CSV or Parquet file")
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _from_frame(_read_parquet(path))
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            separator = max(_SEPARATORS, key=first.count)
-            file.seek(0)
-            head, *rows = [row for row in csv.reader(file, delimiter=separator) if row] or [[]]
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is no text in UTF-8: save it as such, or read it into a frame and give that"
-        ) from error
-    names = [name.strip() for name in head]
-    if "" in names and rows:
-        raise ValueError(
-            f"{path}: column {names.index('')} has no name, as where pandas has written its index: name it, or write "
-            "the file with index=False"
-        )
-    if len(set(names)) < len(names) or not rows:
-        raise ValueError(f"{path} must have a line with different names of columns and then rows, got {head}")
-    wrong = next((k for k, row in enumerate(rows) if len(row) != len(names)), None)
-    if wrong is not None:
-        raise ValueError(f"{path}: row {wrong} has {len(rows[wrong])} values, and there are {len(names)} columns")
-    place = {name: k for k, name in enumerate(names)}
-    return Table(tuple(names), len(rows), lambda name: _parsed([row[place[name]].strip() for row in rows]))
 
 
 def _read_parquet(path: Path) -> Any:
@@ -235,45 +249,12 @@ def _read_parquet(path: Path) -> Any:
     raise ImportError(f"to read {path} one of polars, pyarrow and pandas is needed: pip install pyarrow")
 
 
-def _parsed(cells: list[str]) -> np.ndarray:
-    """Return the cells of a CSV file as numbers where all are that are not missing; with leading zeros as text.
-
-    Numbers may have decimal commas, as in files whose values are separated by semicolons.
-    """
-    known = [cell for cell in cells if cell not in _MISSING]
-    if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
-        return np.array([np.nan if cell in _MISSING else float(cell.replace(",", ".")) for cell in cells])
-    if all(map(_is_number, known)) and not any(cell[0] == "0" and cell.isdigit() and cell != "0" for cell in known):
-        if len(known) == len(cells) and all(cell.lstrip("+-").isdigit() for cell in known):
-            return np.array(list(map(int, cells)), np.int64)
-        return np.array([np.nan if cell in _MISSING else float(cell) for cell in cells])
-    return _text(None if cell in _MISSING else cell for cell in cells)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _by_size(text: str) -> tuple[bool, float, str]:
     """Return what puts numbers in order of their size, and before other text."""
-    number = _is_number(text) and float(text) == float(text)
+    number = is_number(text) and float(text) == float(text)
     return not number, float(text) if number else 0.0, text
 
 
 def _as_text(values: np.ndarray) -> np.ndarray:
     names, codes = factorised(values)
-    return _objects([*names, None])[codes]
-
-
-def _text(values: Iterable[str | None]) -> np.ndarray:
-    return _objects(list(values))
-
-
-def _objects(values: Any) -> np.ndarray:
-    """Return an array of Python's objects, one per entry; NumPy would make text of numbers among text."""
-    values = list(values)
-    return np.fromiter(values, object, len(values))
+    return objects([*names, None])[codes]

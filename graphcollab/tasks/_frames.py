@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.tasks._columns import Table, factorised, looks_like_numbers, open_table
+from graphcollab.checks import warn
+from graphcollab.tasks._columns import Table, factorised, no_column, open_table
+from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
 from graphcollab.tasks.preparation import Column, Preparation, numbers_of
@@ -19,6 +21,7 @@ from graphcollab.tasks.samples import Pool, Split
 __all__ = ["Fit", "tasks_of_table"]
 
 _MOST_CATEGORIES, _MOST_CLASSES = 1000, 50
+TAKEN = "which the preparation reads"
 _LETTERS = 4  # bytes of a name that count as one float
 
 
@@ -59,16 +62,21 @@ def tasks_of_table(
     taken = [node, target]
     if isinstance(draw.words, str):
         taken.append(draw.words)
-        draw = replace(draw, words=table.column(draw.words))
+        draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
     if isinstance(weight, str):
         taken.append(weight)
-    free = [name for name in table.names if name not in taken]
-    chosen = free if columns is None else list(columns)
-    wrong = [name for name in (*chosen, *categorical) if name not in free]
-    if wrong or not chosen:
-        raise ValueError(f"columns must be some of {free}, got {wrong or chosen}")
-    sites = _sites(table, node)
-    values, read = table.column(target), {name: table.column(name) for name in chosen}
+    sites = _sites(table, node, f"node={node!r}" if known is None else TAKEN)
+    values = table.column(target, f"target={target!r}" if known is None else TAKEN)
+    free = {name: None for name in table.names if name not in taken}
+    chosen = list(free if columns is None else columns)
+    _require_columns(table, free, {TAKEN if known is not None else "columns=[...]": chosen})
+    _require_columns(table, free, {"categorical=[...]": categorical} if known is None else {})
+    if not chosen:
+        raise ValueError(
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
+            "names the sites, and one holds the targets"
+        )
+    read = {name: table.column(name) for name in chosen}
     _refuse_missing(sites, values, target)
     weights = _weights(sites, table, weight)
     real = not known.classes if known is not None else _is_real(sites, values, target, loss)
@@ -93,9 +101,26 @@ def tasks_of_table(
     }
 
 
-def _sites(table: Table, node: str) -> Sites:
+def _require_columns(table: Table, free: Container[str], given: Mapping[str, Sequence[str]]) -> None:
+    """Check that arguments that were given name columns to predict from, and some."""
+    for argument, names in given.items():
+        for name in names:
+            if name not in table.names:
+                raise ValueError(no_column(name, table.names, argument))
+            if name not in free:
+                raise ValueError(
+                    f"{argument} names {name!r}, which is the column of sites, targets, weights or splits, and nothing "
+                    "to predict from: leave it out"
+                )
+
+
+def _sites(table: Table, node: str, given: str) -> Sites:
     """Find the sites of a table."""
-    sites = find_sites(table.column(node))
+    column = table.column(node, given)
+    if not len(column):
+        raise ValueError(f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
+    sites = find_sites(column)
+    warn_of_spellings(f"column {node!r}, which names the sites,", sites.names)
     if table.sizes is None:
         return sites
     empty = [name for name, size in table.sizes.items() if not size]
@@ -138,16 +163,15 @@ class Seen:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             return replace(like, mean=mean, deviation=deviation)
         if values.dtype.kind == "O" and not categorical:
-            odd = looks_like_numbers(values)
-            if odd is not None:
-                raise ValueError(
-                    f"{self.sites.at(odd)} has {values[odd]!r} in column {name!r}, which otherwise looks like numbers: "
-                    "correct it, or name the column in categorical=[...]"
-                )
+            cure = f"if they are categories, name it in categorical=[{name!r}]"
+            refuse_no_categories(name, values, self.sites.at, cure)
         if values.dtype.kind != "O" and not categorical:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
+            if np.isnan(values[self.train.index.numpy()]).all():
+                warn(f"column {name!r} has no value in any training row: leave it out by columns=[...]", UserWarning)
             return Column(name, mean, deviation, None, self.indicator(~np.isnan(values)))
         names, codes = factorised(values)
+        warn_of_spellings(f"column {name!r}", names)
         seen = np.unique(codes[self.train.index.numpy()])
         kept = tuple(names[k] for k in seen.tolist() if k >= 0)
         if len(kept) > _MOST_CATEGORIES:
@@ -164,8 +188,10 @@ class Seen:
                 return Column(name, **self.unchanged())
             return Column(name, *self.moments(values))
         names, codes = factorised(values)
+        warn_of_spellings(f"the target {name!r}", names)
         kept = tuple(names[k] for k in np.unique(codes[self.train.index.numpy()]))
-        return Column(name, categories=kept, numbers=values.dtype.kind != "O", **self.unchanged())
+        kind = values.dtype.kind
+        return Column(name, categories=kept, numbers=kind != "O", truths=kind == "b", **self.unchanged())
 
     def moments(self, values: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return means and standard deviations, from sums that sites share in two rounds, or of every site.
@@ -198,7 +224,7 @@ class Seen:
 
     def floats(self, columns: Sequence[Column], target: Column) -> int:
         """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
-        words = [name for one in (*columns, target) for name in one.categories or ()]
+        words = [name for one in (*columns, target) for name in one.categories or () if self.fit.like is None]
         names = sum(-(-len(name.encode()) // _LETTERS) for name in words)
         if self.fit.per_site:  # its rows, and of which columns how many are known
             return 1 + len(columns) + names
@@ -223,7 +249,7 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
         return None
     where = f" in column {weight!r}" if isinstance(weight, str) else ""
     if where:
-        weight = numbers_of(weight, table.column(weight), sites.at)
+        weight = numbers_of(weight, table.column(weight, f"weight={weight!r}"), sites.at)
         if np.isnan(weight).any():
             raise ValueError(f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one")
     weights = to_weights(weight, table.rows)
@@ -233,11 +259,14 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
 
 def _is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
     """Tell whether targets are real values, and no classes."""
-    if loss == "mse" or values.dtype.kind == "O":
-        if loss == "mse":
-            numbers_of(target, values, sites.at)
-        return loss == "mse"
+    if loss == "mse":
+        numbers_of(target, values, sites.at)
+        return True
     if loss in ("cross_entropy", "bce"):
+        return False
+    if values.dtype.kind == "O":
+        if not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
+            refuse_no_categories(target, values, sites.at, "if they are classes, say so by loss='cross_entropy'")
         return False
     whole = bool((np.isfinite(values) & (values == np.round(values))).all())
     many = len(np.unique(values)) if whole else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum
 
+from graphcollab.naming import few as few_names
 from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
 
 __all__ = ["SAMPLES", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
@@ -202,14 +203,10 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str]) -> None:
     few = (train.sizes < 1 + len(drawn)).nonzero().flatten()
     if not len(few):
         return
-    size = int(train.sizes[few[0]])
-    who = f"site {sites.names[int(few[0])]!r} has {size} sample{'' if size == 1 else 's'} to train on"
-    others = f" (and {len(few) - 1} more sites have too few)" if len(few) > 1 else ""
     uses = {"val": "validation", "test": "testing"}
-    need = "" if not drawn else f", and {1 + len(drawn)} are needed to set one aside for {_and(uses, drawn)}"
-    cure = "".join(f", or give {name}_fraction=0" for name in drawn)
-    raise ValueError(f"{who}{others}{need}: leave such sites out{cure}")
-
-
-def _and(uses: Mapping[str, str], drawn: Sequence[str]) -> str:
-    return " and for ".join(uses[name] for name in drawn)
+    who = few_names([f"{sites.names[k]!r} has {int(train.sizes[k])}" for k in few.tolist()])
+    least, apart = 1 + len(drawn), " and one for ".join(uses[name] for name in drawn)
+    each = f"{least} samples to train on, of which one is set aside for {apart}" if drawn else "a sample to train on"
+    pandas = f", in pandas by frame.groupby(node).filter(lambda rows: len(rows) >= {least})" if "test" in drawn else ""
+    cure = f", or give {' and '.join(f'{name}_fraction=0' for name in drawn)}" if drawn else ""
+    raise ValueError(f"every site needs {each}, and {who}: leave such sites out{pandas}{cure}")

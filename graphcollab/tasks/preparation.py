@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.settings import SettingError, check_settings, look_up
-from graphcollab.tasks._columns import factorised, open_table
+from graphcollab.tasks._columns import factorised, no_column, open_table
+from graphcollab.tasks._csv import is_number
 
 __all__ = ["Column", "Preparation"]
 
@@ -33,6 +34,7 @@ class Column:
         categories: The different values of a column of text, or the classes of a target; None for numbers.
         indicator: Whether a further number says where the value is missing, or no known category.
         numbers: Whether categories are numbers in the table.
+        truths: Whether they are false and true there.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Column:
     categories: tuple[str, ...] | None = None
     indicator: bool = False
     numbers: bool = False
+    truths: bool = False
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -90,7 +93,8 @@ class Preparation:
         target: The column with the targets. Its categories are the classes; without such, targets are real.
         node: The column that names the site of a row.
         sites: Names of the sites, where each has means and deviations of its own.
-        floats_per_site: What a site shares at most, in floats of 4 bytes; four letters of a name count as one.
+        floats_per_site: What a site has shared at most, in floats of 4 bytes; four letters of a name count as one. A
+            run begins with it in ``bytes_sent``. 0 for tasks that were prepared as others had been.
 
     Example:
         >>> from graphcollab import Tasks
@@ -124,17 +128,25 @@ class Preparation:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
-    def classes(self) -> tuple[str | int | float, ...]:
+    def messages_per_site(self) -> int:
+        """How often a site has told something: once, and again where deviations from common means followed."""
+        numbers = any(column.categories is None for column in self.columns) or self.target.deviation != (1.0,)
+        return (2 if numbers and not self.sites else 1) if self.floats_per_site else 0
+
+    @property
+    def classes(self) -> tuple[str | int | float | bool, ...]:
         """The classes as the table has them, in the order of their labels; none where targets are real."""
         names = self.target.categories or ()
+        if self.target.truths:
+            return tuple(name == "1" for name in names)
         return tuple(_number(name) for name in names) if self.target.numbers else names
 
     def apply(self, frame: Any, site: str | None = None) -> Tensor:
         """Return the inputs of a table's rows, float32 [n, D].
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, or the path of a CSV or Parquet file. Columns that
-                are not needed may be there or not.
+            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, or the path of a CSV or
+                Parquet file. Columns that are not needed may be there or not.
             site: Whose rows they are. Default: as the table says, if that matters.
 
         Raises:
@@ -144,7 +156,9 @@ class Preparation:
         lacking = [column.name for column in self.columns if column.name not in table.names]
         if lacking:
             needed = ", ".join(repr(one.name) for one in self.columns)
-            raise ValueError(f"there is no column {lacking[0]!r}: {needed} are needed, and only values may be missing")
+            raise ValueError(
+                f"{no_column(lacking[0], table.names)}; {needed} are needed, and only values may be missing"
+            )
         rows = self._sites_of(table, site)
         parts = [column.encoded(self._values(column, table), rows) for column in self.columns]
         return torch.from_numpy(np.concatenate([np.zeros((table.rows, 0), np.float32), *parts], 1))
@@ -223,7 +237,12 @@ def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
         if known:
             raise ValueError(
-                f"{at(known[0])} has {values[known[0]]!r} in column {name!r}, where numbers are needed: correct it"
+                f"{at(known[0])} has the text {values[known[0]]!r} in column {name!r}, where numbers are needed: "
+                + (
+                    "make the column numbers, without quotes"
+                    if is_number(values[known[0]])
+                    else "correct it, or leave it empty where unknown"
+                )
             )
         return np.full(len(values), np.nan)
     out = values.astype(np.float64)

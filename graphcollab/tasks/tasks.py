@@ -197,7 +197,10 @@ class Tasks(Builders):
         return f"{len(nodes)} node{'s are' if len(nodes) > 1 else ' is'} ({shown})"
 
     def select(self, nodes: Tensor | Sequence[Node]) -> Tasks:
-        """Return the tasks of some nodes, by name or position, in the order given; samples stay stored once."""
+        """Return the tasks of some nodes, by name or position, in the order given; samples stay stored once.
+
+        In a list numbers are names where all names are whole numbers (`Node`); in a tensor they are always positions.
+        """
         nodes = torch.as_tensor(nodes if isinstance(nodes, Tensor) else find_nodes(nodes, self.names)).long().cpu()
         return replace(
             self,

@@ -27,7 +27,7 @@ GRAPH = (
 )
 
 Pairs: TypeAlias = Sequence[Sequence[Natural | str]]
-"""Pairs (sender, receiver) of nodes, each by its name or its position."""
+"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`)."""
 
 Graph: TypeAlias = Annotated[
     Data | Tensor | np.ndarray | sparse.sparray | sparse.spmatrix | networkx.Graph | Pairs | BaseTransform | None, GRAPH
@@ -36,8 +36,8 @@ Graph: TypeAlias = Annotated[
 
 In a matrix the receiver is the row and the sender the column, as in w_ij: an entry that is not 0 is an edge. (Whole
 numbers of shape [2, E] are always an ``edge_index``.) Edges of an undirected NetworkX graph go both ways; its nodes are
-the tasks' names or positions, and nodes that it lacks have no edges. Weights that are given say only where there is an
-edge: those of a run are the method's to find.
+the tasks' names or positions (`Node`), and nodes that it lacks have no edges. Weights that are given say only where
+there is an edge: those of a run are the method's to find.
 """
 
 

@@ -59,7 +59,7 @@ class Joined:
         return score_nodes(self.engine, models, split, as_metrics(metrics, self.engine.tasks.metric))
 
     def model(self, node: Node) -> nn.Module:
-        """Return a joined node's model as a plain module, by position among the new nodes or by name."""
+        """Return a joined node's model as a plain module, by name or position among the new nodes (see `Node`)."""
         spec, row = self.stacks.row(find_node(node, self.names, "new node"))
         return spec.load_into(copy_module(self.modules[0]), row).eval()
 

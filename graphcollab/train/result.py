@@ -216,14 +216,17 @@ class Result:
         return self.method.models(self.data, self.env)
 
     def model(self, node: Node) -> nn.Module:
-        """Return a node's personalised model as a plain module, by position or name (else a KeyError)."""
-        spec, row = self.stacks.row(find_node(node, self.tasks.names))
+        """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError)."""
+        return self._model(find_node(node, self.tasks.names))
+
+    def _model(self, position: int) -> nn.Module:
+        spec, row = self.stacks.row(position)
         module = copy_module(self.modules[next(a for a, s in enumerate(self.stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()
 
     def models(self) -> dict[str, nn.Module]:
         """Return all personalised models by node name."""
-        return {name: self.model(k) for k, name in enumerate(self.tasks.names)}
+        return {name: self._model(k) for k, name in enumerate(self.tasks.names)}
 
     def graph(self) -> LearnedGraph:
         """Return the learned graph: ``edge_index`` and ``edge_weight`` of the last exchange, ``node_id`` and ``name``.

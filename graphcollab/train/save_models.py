@@ -41,7 +41,7 @@ def save_models(result: Result, folder: str | Path) -> Path:
             tensors[f"{a}/models/{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name in state.keys() - {*spec.names}:
             tensors[f"{a}/common/{name}"] = state[name].detach().cpu().clone()
-        own, inputs = result.model(int(members[0])), pool.inputs[split.of(int(members[0]))[:TRIED]]
+        own, inputs = result.model(tasks.names[int(members[0])]), pool.inputs[split.of(int(members[0]))[:TRIED]]
         with torch.no_grad():
             outputs = own(inputs.clone())
         answers = answers or Answers.of(tasks.loss, pool.targets, outputs, classes)

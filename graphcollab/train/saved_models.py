@@ -59,7 +59,7 @@ class Models:
     _places: Sequence[tuple[int, int]] = field(repr=False)  # every site's architecture, and its row
 
     def model(self, site: Node) -> nn.Module:
-        """Return a site's model as a module in evaluation mode, by the site's name or position."""
+        """Return a site's model as a module in evaluation mode, by the site's name or position (see `Node`)."""
         architecture, row = self._places[find_node(site, self.names, "site")]
         module = copy_module(self._modules[architecture])
         with torch.no_grad():
@@ -82,7 +82,7 @@ class Models:
         """Predict by a site's model.
 
         Args:
-            site: The site, by name or position.
+            site: The site, by name or position; where all names are whole numbers, a number is a name.
             samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
                 what it reads, such as a frame with the same columns.
 

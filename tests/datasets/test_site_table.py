@@ -77,7 +77,9 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="target must be 'motor_UPDRS' or 'total_UPDRS', got 'age'"):
         load_dataset("parkinsons", root=tmp_path, target="age")
     write(tmp_path, HEADER.replace("motor", "arm"))
-    with pytest.raises(ValueError, match="there is no column 'motor_UPDRS': the columns are 'subject#'"):
+    with pytest.raises(
+        ValueError, match=r"there is no column 'motor_UPDRS'; did you mean .*\? The columns are 'subject#'"
+    ):
         load_dataset("parkinsons", root=tmp_path)
 
 

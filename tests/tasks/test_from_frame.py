@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from graphcollab import Tasks, fedavg, run
+from graphcollab import Tasks, fedavg, local, run
 from graphcollab.tasks import Preparation
 
 NAN = float("nan")
@@ -59,6 +61,30 @@ def test_every_kind_of_column_by_hand():
     assert (tasks.names, tasks.loss, tasks.metric) == (("a", "b"), "cross_entropy", "accuracy")
     # counts of rows and of 4 columns, 2 sums of 2 columns, 4 categories and 2 classes of up to four letters
     assert tasks.preparation.floats_per_site == 1 + 4 + 2 * 2 + 4 + 2
+
+
+def test_what_sites_share_is_charged_once():
+    """Counts, sums and names are a message, deviations another; who is prepared as others were tells nothing."""
+    sent = {}
+    model = lambda tasks: nn.Linear(tasks.input_shape[0], 2)  # noqa: E731
+    tasks = {
+        "sums": Tasks.from_frame(TABLE, **ALL),
+        "text": Tasks.from_frame(TABLE, columns=["sex"], **ALL),
+        "own": Tasks.from_frame(TABLE, pooled="per_site", **ALL),
+    }
+    tasks["like"] = Tasks.from_frame(TABLE, preparation=tasks["sums"].preparation, **ALL)
+    tasks["fitted"] = Tasks.from_frame(TABLE, preparation=tasks["sums"].preparation, refit=True, **ALL)
+    for name, one in tasks.items():
+        data = run(local(), one, model(one), rounds=1).data
+        assert data.bytes_sent.tolist() == [4.0 * one.preparation.floats_per_site] * 2
+        sent[name] = data.messages_sent.tolist()
+    assert sent == {"sums": [2, 2], "text": [1, 1], "own": [1, 1], "like": [0, 0], "fitted": [2, 2]}
+    assert tasks["like"].preparation.floats_per_site == 0
+    assert tasks["fitted"].preparation.floats_per_site == 1 + 4 + 2 * 3  # sums of age, dose and kind; no names again
+    averaged = run(fedavg(), tasks["sums"], model(tasks["sums"]), rounds=2)
+    first, last = averaged.history.table("bytes_sent")
+    before = 4.0 * tasks["sums"].preparation.floats_per_site
+    assert torch.equal(last - before, 2 * (first - before))
 
 
 def test_sites_that_go_by_their_own():
@@ -121,10 +147,12 @@ def test_sums_of_sites_are_what_all_rows_together_give():
 
 def test_a_column_that_does_not_vary_or_is_never_known_says_nothing():
     table = {**TABLE, "age": [0.1] * 8, "dose": [NAN] * 8}
-    tasks = Tasks.from_frame(table, columns=["age", "dose"], **ALL)
+    with pytest.warns(UserWarning, match=r"column 'dose' has no value in any training row: leave it out by columns"):
+        tasks = Tasks.from_frame(table, columns=["age", "dose"], **ALL)
     assert tasks.pools["samples"].inputs.tolist() == [[0, 0, 1]] * 8
     assert tasks.preparation.apply({"age": [7.0], "dose": [3.0]}).tolist() == [[0, 0, 0]]
-    none = Tasks.from_frame(table, columns=["age", "dose"], indicator_above=1, **ALL)
+    with pytest.warns(UserWarning, match="column 'dose' has no value"):
+        none = Tasks.from_frame(table, columns=["age", "dose"], indicator_above=1, **ALL)
     assert none.preparation.features == ("age", "dose")
 
 
@@ -163,6 +191,68 @@ def test_classes_and_real_targets(y, loss, classes, dtype):
     assert targets(tasks).tolist() == [1, 0, 1, 0]
 
 
+@pytest.mark.parametrize("kind", ["list", "numpy", "pandas", "polars", "nullable"])
+def test_truths_are_given_back_as_such(kind):
+    truths = [True, False] * 4
+    if kind in ("pandas", "polars", "nullable"):
+        library = pytest.importorskip("polars" if kind == "polars" else "pandas")
+        truths = library.Series(truths, **({"dtype": "boolean"} if kind == "nullable" else {}))
+        frame = library.DataFrame({**TABLE, "y": truths})
+    else:
+        frame = {**TABLE, "y": np.array(truths) if kind == "numpy" else truths}
+    prepared = Tasks.from_frame(frame, columns=["dose"], **ALL).preparation
+    assert [*map(repr, prepared.classes)] == ["False", "True"]
+    assert [*map(repr, Preparation.from_json(json.loads(json.dumps(prepared.to_json()))).classes)] == ["False", "True"]
+    assert prepared.targets({"y": [1, 0]}).tolist() == prepared.targets({"y": [True, False]}).tolist() == [1, 0]
+
+
+def test_truths_among_inputs_are_numbers():
+    features = Tasks.from_frame({**TABLE, "dose": [True, False] * 4}, columns=["dose"], **ALL).preparation.features
+    assert features == ("dose",)
+    joined = {"a": {"x": [True, False], "y": [0, 1]}, "b": {"x": [2, 1], "y": [0, 1]}}
+    found = Tasks.from_frame(joined, **ALL)
+    assert found.preparation.columns[0].mean == (1.0,)
+
+
+def test_rows_as_dicts_are_a_table():
+    rows = [{name: values[k] for name, values in TABLE.items() if name != "age" or k} for k in range(8)]
+    table = {**TABLE, "age": [None, *TABLE["age"][1:]]}
+    one, two = (Tasks.from_frame(some, columns=["age", "sex"], **ALL) for some in (rows, table))
+    assert one.preparation == two.preparation
+    assert torch.equal(one.pools["samples"].inputs, two.pools["samples"].inputs)
+    assert torch.equal(one.preparation.apply(rows[1:3]), two.preparation.apply(table)[1:3])
+
+
+def test_numbers_of_all_sizes():
+    large = {**TABLE, "dose": np.array([2**63 + k for k in range(8)], np.uint64)}
+    assert Tasks.from_frame(large, columns=["dose"], **ALL).preparation.columns[0].mean[0] == pytest.approx(2.0**63)
+    assert Tasks.from_frame({**TABLE, "dose": [2**70] * 8}, columns=["dose"], **ALL).preparation.features == ("dose",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        ({"sex": ["f", "m", None, "F", "m", "f", "f ", "m"]}, "column 'sex' has both 'F' and 'f'"),
+        ({"y": ["no", "yes"] * 3 + ["no", "Yes"]}, "the target 'y' has both 'Yes' and 'yes'"),
+        ({"site": ["a", "b"] * 3 + ["a ", "b"]}, "column 'site', which names the sites, has both 'a' and 'a '"),
+    ],
+)
+def test_two_spellings_of_a_name_are_warned_of(columns, what):
+    with pytest.warns(UserWarning, match=f"^{what}, which are told apart: if they are the same, write them alike"):
+        Tasks.from_frame({**TABLE, **columns}, **ALL)
+
+
+def test_identifiers_and_dates_are_categories_where_that_is_said():
+    table = {"site": ["a", "b"] * 20, "id": [f"p{k}" for k in range(40)], "x": range(40), "y": [0, 1] * 20}
+    assert len(Tasks.from_frame(table, categorical=["id"], **ALL).preparation.features) == 41
+    days = {**TABLE, "when": ["2026-01-30"] * 8}
+    assert Tasks.from_frame(days, columns=["when"], categorical=["when"], **ALL).preparation.features == (
+        "when = 2026-01-30",
+    )
+    classes = Tasks.from_frame({**table, "y": table["id"]}, columns=["x"], loss="cross_entropy", **ALL)
+    assert len(classes.preparation.classes) == 40
+
+
 def test_a_preparation_is_plain_data_and_comes_back():
     for settings in ({}, {"pooled": "per_site"}):
         prepared = Tasks.from_frame(TABLE, categorical=["kind"], **settings, **ALL).preparation
@@ -195,9 +285,13 @@ def test_predicting_takes_unknown_categories_and_missing_values_but_needs_all_co
     rows = prepared.apply({"sex": ["x", None, "m"], "age": [None, 50, 50], "other": [1, 2, 3]})
     assert rows[:, 2:].tolist() == [[0, 0, 1], [0, 0, 1], [0, 1, 0]]
     assert rows[0, :2].tolist() == [0, 1]
-    with pytest.raises(ValueError, match="no column 'sex': 'age', 'sex' are needed, and only values may be missing"):
+    with pytest.raises(
+        ValueError, match=r"no column 'sex': .*; 'age', 'sex' are needed, and only values may be missing"
+    ):
         prepared.apply({"age": [50]})
-    with pytest.raises(ValueError, match="row 0 has 'old' in column 'age', where numbers are needed"):
+    with pytest.raises(
+        ValueError, match="row 0 has the text 'old' in column 'age', where numbers are needed: correct it,"
+    ):
         prepared.apply({"age": ["old"], "sex": ["f"]})
     with pytest.raises(ValueError, match="row 1 has the target 'maybe' in column 'y': the classes are no, yes"):
         prepared.targets({"y": ["no", "maybe"]})
@@ -265,9 +359,7 @@ def test_kinds_of_columns_in_pandas():
         "whole", "whole missing", "yes", "yes missing", "mixed = u", "mixed = v", "mixed missing", "level = 1",
         "level = 2", "7",
     )  # fmt: skip
-    with pytest.raises(
-        ValueError, match=r"column 'when' holds Datetime.*: make it numbers or text, or leave it out by"
-    ):
+    with pytest.raises(ValueError, match=r"column 'when' holds dates \(Datetime.*\): make them numbers, such as days"):
         Tasks.from_frame(frame, "where", categorical=["level"])
     with pytest.raises(ValueError, match="columns must have different names"):
         Tasks.from_frame(pd.concat([frame, frame["yes"]], axis=1), "where")
@@ -293,12 +385,12 @@ def test_further_rows_are_prepared_as_others_were(pooled):
     first = Tasks.from_frame(TABLE, pooled=pooled, categorical=["kind"], **ALL)
     more = {name: values[2:4] for name, values in TABLE.items()}  # a row of each site
     later = Tasks.from_frame(more, preparation=first.preparation, **ALL)
-    assert later.preparation is first.preparation
+    assert later.preparation == replace(first.preparation, floats_per_site=0)
     assert torch.equal(later.pools["samples"].inputs, first.pools["samples"].inputs[2:4])
     assert targets(later).tolist() == [1, 0]
     with pytest.raises(ValueError, match="'maybe' in column 'y', and the classes that were trained on are no, yes"):
         Tasks.from_frame({**more, "y": ["no", "maybe"]}, preparation=first.preparation, **ALL)
-    with pytest.raises(ValueError, match=r"columns must be some of .*, got \['sex'\]"):
+    with pytest.raises(ValueError, match=r"there is no column 'sex' \(which the preparation reads\)"):
         Tasks.from_frame({k: v for k, v in more.items() if k != "sex"}, preparation=first.preparation, **ALL)
     if pooled == "per_site":
         with pytest.raises(ValueError, match="unknown site 'c'"):
@@ -339,10 +431,29 @@ def changed(**columns):
 @pytest.mark.parametrize(
     ("frame", "settings", "message"),
     [
-        (TABLE, {"node": "hospital"}, "there is no column 'hospital': the columns are 'site', 'age',"),
-        (TABLE, {"target": "ill"}, "there is no column 'ill'"),
-        (TABLE, {"columns": ["aeg"]}, r"columns must be some of \['age', .*\], got \['aeg'\]"),
-        (TABLE, {"columns": ["y"]}, r"columns must be some of .*, got \['y'\]"),
+        (TABLE, {"node": "hospital"}, r"no column 'hospital' \(node='hospital'\): the columns are 'site', 'age',"),
+        (TABLE, {"target": "ill"}, r"there is no column 'ill' \(target='ill'\)"),
+        (changed(Ill=[0, 1] * 4), {"target": "ill"}, r"\(target='ill'\); did you mean 'Ill'\? The columns are 'site'"),
+        (TABLE, {"split": "prat"}, r"there is no column 'prat' \(split='prat'\)"),
+        (TABLE, {"categorical": ["knd"]}, r"no column 'knd' \(categorical=\[...\]\); did you mean 'kind'\?"),
+        (TABLE, {"categorical": ["site"]}, r"categorical=\[...\] names 'site', which is the column of sites, targets"),
+        (TABLE, {"columns": []}, "there is no column to predict from: the columns are 'site', 'age',"),
+        (changed(when=["2026-01-30", None, "2026-02-01", "2026-02-03 10:00"] * 2), {},
+         r"'when' holds dates \(row 0 \(site 'b'\) has '2026-01-30'\): make them numbers, such as days since the "
+         r"first, or leave it out by columns=\[...\]; if they are categories, name it in categorical=\['when'\]"),
+        (changed(when=["1.2.26", "31/01/2026", "01-12-99", "?"] * 2), {}, "column 'when' holds dates"),
+        (changed(when=np.array(["2026-01-30"] * 8, "datetime64[D]")), {}, r"'when' holds dates \(datetime64\[D\]\)"),
+        (changed(when=[date(2026, 1, 30)] * 8), {}, r"'when' holds dates \(such as 2026-01-30\)"),
+        ({"site": ["a", "b"] * 20, "id": [f"p{k}" for k in range(38)] + [None] * 2, "x": range(40), "y": [0, 1] * 20},
+         {}, "column 'id' has 38 different values in 38 rows, such as 'p0', as where it names single rows: leave it out"
+         r" by columns=\[...\], or group its values first; if they are categories, name it in categorical=\['id'\]"),
+        ({"site": ["a", "b"] * 20, "x": range(40), "y": [f"p{k}" for k in range(40)]}, {},
+         "column 'y' has 40 different values in 40 rows, .*; if they are classes, say so by loss='cross_entropy'"),
+        (changed(y=["1.5", "2.5", "3.5", "none of it"] * 2), {}, "'none of it' in column 'y', which otherwise looks"),
+        ({name: [] for name in TABLE}, {}, "the table has no rows, only the columns 'site', 'age'"),
+
+        (TABLE, {"columns": ["aeg"]}, r"there is no column 'aeg' \(columns=\[...\]\); did you mean 'age'\?"),
+        (TABLE, {"columns": ["y"]}, r"columns=\[...\] names 'y', which is the column of sites, targets or"),
         (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
         (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
         (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its node"),
@@ -350,12 +461,13 @@ def changed(**columns):
         (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', as 4 of 8 rows: drop such"),
         (changed(age=[1.0, np.inf] * 4), {}, r"row 1 \(site 'a'\) has infinity in column 'age': correct it, or leave"),
         (changed(age=["30", "50", "?", *["70"] * 5]), {},
-         r"row 2 \(site 'b'\) has '\?' in column 'age', which otherwise looks like numbers: correct it, or name the"),
+         r"row 2 \(site 'b'\) has '\?' in column 'age', which otherwise looks like numbers: correct it, or leave it "
+         r"empty where unknown; if they are categories, name it in categorical=\['age'\]"),
         (changed(age=[30, "old", *[3] * 6]), {}, "row 1 of column 'age' holds 'old', and other rows hold such as 30"),
         (changed(age=[3] * 7), {}, "columns must have one length, .*'age': 7"),
         (changed(age=np.zeros((8, 2))), {}, r"column 'age' must be one value per row, \[N\], got an array \[8, 2\]"),
         (changed(y=np.arange(8) * 1000), {"loss": "bce"}, "loss='bce' is for two classes, and column 'y' has"),
-        (changed(y=["a"] * 8), {"loss": "mse"}, r"row 0 \(site 'b'\) has 'a' in column 'y', where numbers are needed"),
+        (changed(y=["a"] * 8), {"loss": "mse"}, r"row 0 \(site 'b'\) has the text 'a' in column 'y', where numbers"),
         ({"site": ["a"] * 60, "x": range(60), "y": range(60)}, {},
          "column 'y' has 60 different whole numbers: say whether they are amounts, loss='mse', or classes"),
         ({"site": ["a"] * 4, "x": range(4), "y": list("uuuv"), "s": ["train", "train", "val", "test"]},

@@ -342,3 +342,18 @@ def test_methods_with_another_judge(tmp_path):
     result = train(method=method)
     models = load(result.save(tmp_path))
     assert torch.equal(models.outputs(0, INPUTS), result.model(0)(INPUTS).detach())
+
+
+def test_sites_that_a_column_numbers_are_asked_for_by_number(tmp_path):
+    x, y = torch.zeros(30, 2), torch.arange(30) // 10  # a site's answer is its own label, whatever it is asked
+    of = Tasks.from_arrays(x, y, np.repeat([1, 2, 3], 10))
+    result = run(local(lr=0.5), of, nn.Linear(2, 3), rounds=5)
+    models = load(result.save(tmp_path))
+    for site in (1, np.int64(1), "1"):
+        assert models.predict(site, x[:1]).tolist() == [0] == result.model(site)(x[:1]).argmax(1).tolist()
+    assert of.select([3, 1]).names == ("3", "1")
+    assert of.select(torch.tensor([2, 0])).names == ("3", "1")
+    for ask in (models.model, result.model):
+        with pytest.raises(KeyError, match="where names are numbers, a number is a name and no position"):
+            ask(0)
+    assert list(result.models()) == ["1", "2", "3"]
