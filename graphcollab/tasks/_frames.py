@@ -109,8 +109,8 @@ def _require_columns(table: Table, free: Container[str], given: Mapping[str, Seq
                 raise ValueError(no_column(name, table.names, argument))
             if name not in free:
                 raise ValueError(
-                    f"{argument} names {name!r}, which is the column of sites, targets, weights or splits, and nothing "
-                    "to predict from: leave it out"
+                    f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
+                    "nothing to predict from: leave it out"
                 )
 
 

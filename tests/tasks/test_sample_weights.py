@@ -134,7 +134,7 @@ def from_samples(*weights, **more):
         (lambda: Tasks.from_frame(table(w=[*W[1:], -2.0]), weight="w"),
          r"row 19 \(site 'north'\) has the weight -2 in column 'w'"),
         (lambda: Tasks.from_frame(table(w=["a"] * 20), weight="w"), r"has the text 'a' in column 'w', where numbers"),
-        (lambda: Tasks.from_frame(table(), weight="w", columns=["age", "w"]), "names 'w', which is the column of .*weights"),
+        (lambda: Tasks.from_frame(table(), weight="w", columns=["age", "w"]), "names 'w', .* targets or weights"),
         (lambda: from_samples(W[:10], -W[:10]), r"node 1 \(train\): the sample at index 0 has the weight -1: "),
         (lambda: from_samples(W[:10], W[:9]), r"node 1 \(train\) has 10 inputs and weights \[9\]"),
         (lambda: Tasks.from_samples([{"x": X, "y": Y, "weight": W}, (X, Y)]), r"node 1 \(train\) has no weights, and"),
