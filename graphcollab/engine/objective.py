@@ -71,6 +71,7 @@ class Reads:
             split is computed on all its samples at once then, since a penalty must not be added once for every few.
         alike: Batches of one length: it averages by itself, not with ``context.mean``. Nodes are grouped by batch
             length then; otherwise batches of unequal length are computed together, padded with samples of weight zero.
+            Samples that have weights are refused.
         fields: Fields of the ``Data`` with an entry per node, which are given to it as ``context.given`` by name.
     """
 

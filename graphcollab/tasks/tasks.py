@@ -29,10 +29,11 @@ class Tasks(Builders):
         splits: ``"train"``, and where there are such ``"val"`` and ``"test"``: who uses which samples.
         names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
         loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's
-            batch.
+            batch. Samples with weights need a loss per sample, ``graphcollab.engine.Loss(function, per_sample=True)``.
         metric: A name from ``graphcollab.metrics.METRICS``, such as ``"accuracy"``, ``"auc"``, ``"brier"`` or
             ``"mae"``, a ``graphcollab.metrics.Metric``, or a function ``(outputs, targets) -> number`` of one node's
-            samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have.
+            samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have,
+            and ``weighted`` if it takes the samples' weights, too.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
         preparation: What turned the rows of a table into the samples, where that is what they were.
