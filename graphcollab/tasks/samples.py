@@ -88,6 +88,8 @@ class Pool:
     @classmethod
     def joined(cls, pools: Sequence[Pool]) -> Pool:
         """Put the samples of pools one behind the other; where only some have weights, the others' are 1."""
+        if len(pools) == 1:
+            return pools[0]
         inputs, targets = torch.cat([pool.inputs for pool in pools]), torch.cat([pool.targets for pool in pools])
         if all(pool.weight is None for pool in pools):
             return cls(inputs, targets)

@@ -105,7 +105,7 @@ def test_constants_are_weighted_means():
     pairs = {"train": [1.0, 4.0], "val": [2.0, 5.0], "test": [0.0, 6.0]}
     given = [[{"x": torch.zeros(2, 1), "y": torch.tensor(y), "weight": [1, 2]}] for y in pairs.values()]
     made = Tasks.from_samples(*given, loss="mse", metric="mae")
-    loss, score = constants(made, Measured((METRICS["mae"],), ("test",)))  # the mean of (1, 4, 4) is 3
+    loss, score = constants(made, Measured((METRICS["mae"],), ("test",)), (1,))  # the mean of (1, 4, 4) is 3
     assert (float(loss), float(score)) == pytest.approx(((1 + 2 * 4) / 3, (3 + 2 * 3) / 3))
 
 
