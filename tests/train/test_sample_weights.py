@@ -89,13 +89,16 @@ def test_results_of_other_weights_cannot_stand_side_by_side():
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
 def test_who_gains_by_whom(loss):
-    made = tasks(loss=loss, metric="accuracy" if loss == "cross_entropy" else "mae")
-    model = linear if loss == "cross_entropy" else lambda: nn.Linear(2, 1)
+    metric, model = ("accuracy", linear) if loss == "cross_entropy" else ("mae", lambda: nn.Linear(2, 1))
     settings = {"repeats": 3, "rounds": 2, "lrs": [0.1], "batch_size": 1000, "evaluations": 1}
-    methods = {"l2c": l2c} if loss == "cross_entropy" else {}
-    found = benefit(made, model, methods=methods, **settings)
-    plain = benefit(
-        tasks(loss=loss, metric=made.metric, weight=None, columns=["one", "two"]), model, methods=methods, **settings
+    settings["methods"] = {"l2c": l2c} if loss == "cross_entropy" else {}
+    found, plain = (
+        benefit(
+            lambda seed, w=w: tasks(loss=loss, metric=metric, weight=w, columns=["one", "two"], seed=seed),
+            model,
+            **settings,
+        )
+        for w in ("w", None)
     )
     assert found.matrix.shape == (3, 3)
     assert not torch.equal(found.scores["together"], plain.scores["together"])
