@@ -11,6 +11,7 @@ from torch import Tensor
 
 __all__ = ["Differences", "corrected_differences", "holm"]
 
+ROUNDING = 1e-9  # errors smaller than so much of the mean are 0 but for rounding
 FOUND = 0.8  # how often a difference that could have been detected would have been
 
 
@@ -43,7 +44,9 @@ class Differences:
         return torch.as_tensor(quantiles) * self.error
 
 
-def corrected_differences(values: Tensor, ratio: Tensor, level: float = 0.05) -> Differences:
+def corrected_differences(
+    values: Tensor, ratio: Tensor, level: float = 0.05, halves: Tensor | None = None
+) -> Differences:
     r"""Judge differences between two ways to train, measured on R random splits of the same samples.
 
     The corrected resampled t-test of `Inference for the Generalization Error (Nadeau, Bengio, Machine Learning 2003)
@@ -54,13 +57,25 @@ def corrected_differences(values: Tensor, ratio: Tensor, level: float = 0.05) ->
 
     with s the standard deviation of the R differences and R - 1 degrees of freedom. Splits share most of their samples,
     so their differences are not independent, and an ordinary t-test finds what is not there. Splits in which a
-    difference is not defined (NaN) do not count. Where all differences are 0 the p-value is 1; with fewer than two
-    splits everything but the mean is NaN.
+    difference is not defined (NaN) do not count; with fewer than two everything but the mean is NaN. Where all
+    differences are the same the p-value is 1: how they vary is then not known, which happens to metrics that take few
+    values, and the error and the interval are NaN unless all differences are 0.
+
+    With more test than training samples that is far too careful, since training samples are then almost all different
+    on different splits (ours; the paper's ratios are below 1). So the variance is parted: with v a quarter of the mean
+    squared difference between what halves of the test samples say, the test samples account for τ² = v n_train / n of
+    s², and the training samples for γ² = max(s² − τ², 0), n being n_test + n_train. Test samples are as much in common
+    as before; of sums over training samples the part n_train / n_test of the variance is:
+
+    .. math::
+        t = \frac{\bar d}{\sqrt{s^2 / R + τ^2 n_{test} / n_{train} + γ^2 n_{train} / n_{test}}}
 
     Args:
         values: Differences, [R, ...].
         ratio: n_test / n_train, [...] or [].
         level: 1 minus the confidence of the intervals.
+        halves: Differences on the two halves of the test samples, [R, 2, ...]; they are used where the ratio is above
+            1. NaN do not count; where all are, the first formula holds.
     """
     from scipy import stats
 
@@ -71,11 +86,19 @@ def corrected_differences(values: Tensor, ratio: Tensor, level: float = 0.05) ->
     square = torch.where(there, (values - mean).square(), 0).sum(0)
     spread = torch.where(repeats > 1, (square / (repeats - 1)).sqrt(), math.nan)
     error = spread * (1 / repeats + ratio).sqrt()
+    if halves is not None:
+        ratio = ratio.expand(mean.shape)
+        by_tests = (halves[:, 0] - halves[:, 1]).double().square().nanmean(0) / 4 / (1 + ratio)
+        by_training = (spread.square() - by_tests).clamp(min=0)
+        parted = spread.square() / repeats + by_tests * ratio + by_training / ratio
+        error = torch.where((ratio > 1) & ~parted.isnan(), parted.sqrt(), error)
+    error = error.masked_fill(error <= ROUNDING * mean.abs(), 0)
     freedom = (repeats - 1).clamp(min=1).numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (mean / error).abs().numpy()
     p_value = torch.as_tensor(2 * stats.t.sf(t, freedom))
-    p_value = torch.where((mean == 0) & (error == 0), 1.0, p_value)
+    p_value = torch.where(error == 0, 1.0, p_value)
+    error = torch.where((error == 0) & (mean != 0), math.nan, error)
     half = torch.as_tensor(stats.t.ppf(1 - level / 2, freedom)) * error
     return Differences(mean, error, mean - half, mean + half, p_value, repeats)
 

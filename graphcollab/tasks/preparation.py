@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.checks import warn
+from graphcollab.naming import few
 from graphcollab.settings import SettingError, check_settings, look_up
 from graphcollab.tasks._columns import factorised, no_column, open_table
 from graphcollab.tasks._csv import is_number
@@ -63,6 +65,8 @@ class Column:
         """Return the number of every row's category [n], -1 where it is missing or unknown."""
         place = {name: k for k, name in enumerate(self.categories or ())}
         names, codes = factorised(values)
+        if self.numbers and values.dtype.kind == "O":
+            names = tuple(map(_as_number, names))
         return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
 
     def encoded(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
@@ -74,10 +78,22 @@ class Column:
         else:
             codes = self.codes(values)
             known = codes >= 0
+            if not known.any():
+                self._warn_of_unknown(values)
             out[known.nonzero()[0], codes[known]] = 1
         if self.indicator:
             out[:, -1] = ~known
         return out
+
+    def _warn_of_unknown(self, values: np.ndarray) -> None:
+        """Warn of values of which none is a known category, if there are any."""
+        names, _ = factorised(values)
+        if names:
+            warn(
+                f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "
+                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown",
+                UserWarning,
+            )
 
 
 @dataclass(frozen=True)
@@ -86,14 +102,15 @@ class Preparation:
 
     `Tasks.from_frame` fits it, and `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations
     and the names of categories and classes; or, where every site has means and deviations of its own (``sites``), only
-    the names, and of which columns they lack values.
+    the names, and of which columns they lack values. All rows count alike, also where they have weights.
 
     Args:
         columns: The columns that become the inputs, in order.
         target: The column with the targets. Its categories are the classes; without such, targets are real.
         node: The column that names the site of a row.
         sites: Names of the sites, where each has means and deviations of its own.
-        floats_per_site: What a site shares at most, in floats of 4 bytes; four letters of a name count as one.
+        floats_per_site: What a site has shared at most, in floats of 4 bytes; four letters of a name count as one. A
+            run begins with it in ``bytes_sent``. 0 for tasks that were prepared as others had been.
 
     Example:
         >>> from graphcollab import Tasks
@@ -125,6 +142,12 @@ class Preparation:
     def features(self) -> tuple[str, ...]:
         """What every input is called, D names."""
         return tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def messages_per_site(self) -> int:
+        """How often a site has told something: once, and again where deviations from common means followed."""
+        numbers = any(column.categories is None for column in self.columns) or self.target.deviation != (1.0,)
+        return (2 if numbers and not self.sites else 1) if self.floats_per_site else 0
 
     @property
     def classes(self) -> tuple[str | int | float | bool, ...]:
@@ -245,6 +268,11 @@ def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}
             f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or leave it empty where unknown"
         )
     return out
+
+
+def _as_number(text: str) -> str:
+    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
+    return factorised(np.array([float(text)]))[0][0] if is_number(text) and np.isfinite(float(text)) else text
 
 
 def _number(text: str) -> int | float:

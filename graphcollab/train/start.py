@@ -13,11 +13,13 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import allow, components
 from graphcollab.engine import Context, as_objective
 from graphcollab.engine.modules import copy_module
+from graphcollab.engine.objective import require_weighted
 from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.phases import Phases
+from graphcollab.plane import BYTES_PER_FLOAT
 from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
@@ -106,8 +108,9 @@ def build_graph(
     data.isolated = torch.zeros(count, dtype=torch.bool)
     data.train_loss = torch.full((count,), float("nan"), dtype=data.x.dtype)
     data.bad_step = torch.full((count,), -1)
-    data.bytes_sent = torch.zeros(count, dtype=torch.float64)
-    data.messages_sent = torch.zeros(count, dtype=torch.int64)
+    told = tasks.preparation  # of tables; sites have shared what it was fitted to
+    data.bytes_sent = torch.full((count,), float(told.floats_per_site * BYTES_PER_FLOAT if told else 0)).double()
+    data.messages_sent = torch.full((count,), told.messages_per_site if told else 0)
     return data
 
 
@@ -169,9 +172,13 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                     "module that picks the outputs that the loss needs"
                 )
             objective.check(outputs, labels, kind, name)
-            objective(outputs.clone(), targets.clone(), Context(None, dict(module.named_parameters())))
+            context = Context(None, dict(module.named_parameters()))
+            objective(outputs.clone(), targets.clone(), context)
+            if tasks.weighted:
+                require_weighted(objective, outputs, targets, context)
             if metric is not None:
-                metric(outputs[None], targets[None])
+                ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
+                metric(outputs[None], targets[None], weight=ones)
             if name == "train":
                 _check_training(module, inputs)
 

@@ -12,7 +12,6 @@ from torch import nn
 
 from graphcollab import Tasks, cobo, ditto, fedavg, local, meta_l2c, run
 from graphcollab.gains import Benefit, benefit, resplit
-from graphcollab.gains.resplit import limit_tests
 from graphcollab.report import benefit_answer, benefit_figure, benefit_table, save_figure
 
 CLOSE = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-6)
@@ -50,26 +49,31 @@ def targets(tasks, split, node):
     return tasks.pools[tasks.splits[split].pool].targets[tasks.splits[split].of(node)].double()
 
 
-def best(histories, tasks, nodes):
-    """Test metrics at the evaluation with the smallest mean validation loss, or of constants, of some runs together."""
+def best(histories, tasks, nodes, usual):
+    """Test metrics at the evaluation that does best on validation samples, or of constants, of some runs together.
+
+    That is where the mean of loss / (loss + usual loss) is least; ``usual`` are the sites' median losses alone.
+    """
     means = [float(targets(tasks, "train", k).mean()) for k in nodes]
     flat, score = (
         torch.tensor([float((targets(tasks, split, k) - m).square().mean()) for k, m in zip(nodes, means, strict=True)])
         for split in ("val", "test")
     )
     loss, found = (torch.cat([h.table(name) for h in histories], 1) for name in ("val_loss", "test_metric"))
-    at = loss.mean(1).argmin()
-    return score.double() if float(flat.mean()) < float(loss.mean(1)[at]) else found[at]
+    regret, flat_regret = ((some / (some + usual[nodes])).mean(-1) for some in (loss, flat.double()))
+    at = regret.argmin()
+    return score.double() if float(flat_regret) < float(regret[at]) else found[at]
 
 
 @pytest.mark.parametrize("r", [0, 2])
 def test_scores_are_those_of_runs_of_their_own(found, r):
-    tasks = limit_tests(resplit(regression(), 5 + r), 5 + r)
+    tasks = resplit(regression(), 5 + r)
+    usual = of(local, tasks, 5 + r).history.table("val_loss").median(0).values
     for name, method in (("alone", local), ("together", fedavg), ("ditto", ditto)):
-        CLOSE(found.scores[name][r], best([of(method, tasks, 5 + r).history], tasks, [0, 1, 2]))
+        CLOSE(found.scores[name][r], best([of(method, tasks, 5 + r).history], tasks, [0, 1, 2], usual))
     pairs = [(0, 1), (0, 2), (1, 2)]
     histories = [of(fedavg, tasks, 5 + r, list(pair)).history for pair in pairs]
-    scores = best(histories, tasks, [k for pair in pairs for k in pair]).view(-1, 2)
+    scores = best(histories, tasks, [k for pair in pairs for k in pair], usual).view(-1, 2)
     for (i, j), both in zip(pairs, scores, strict=True):  # the two others leave the third out
         CLOSE(torch.stack([found.pairs[r, i, j], found.pairs[r, j, i]]), both)
         k = 3 - i - j
@@ -78,12 +82,74 @@ def test_scores_are_those_of_runs_of_their_own(found, r):
 
 
 def test_models_of_all_others_are_tested_at_the_one_left_out(found):
-    tasks = limit_tests(resplit(regression(), 5), 5)
+    tasks = resplit(regression(), 5)
     rounds = int(found.chosen["outside"][0].split()[-2])
     pooled = run(fedavg(epochs=1, batch_size=1000, lr=0.1), tasks.select([0, 1]), linear, rounds=rounds, seed=5)
     x, y = (getattr(tasks.pools["all"], name)[tasks.splits["test"].of(2)] for name in ("inputs", "targets"))
     expected = float((pooled.model(0)(x) - y).square().mean().detach())
     assert float(found.outside[0, 2]) == pytest.approx(expected, rel=1e-5)
+    ratio = (found.outside[:, 2] / found.scores["alone"][:, 2]).log().mean().exp()
+    assert float(found.left_out[2]) == pytest.approx(1 - float(ratio))
+    assert float(ratio) > 3  # c has the opposite sign
+    assert benefit_table(found).splitlines()[4].split()[-2:] == ["<", "−200"]
+
+
+def test_results_are_those_of_one_process_bit_for_bit(found):
+    settings = {"methods": {"ditto": lambda **given: ditto(**given)}, "repeats": 3, "lrs": (0.1,), "seed": 5}
+    other = benefit(regression(), lambda: nn.Linear(3, 1), jobs=2, **settings, **WHOLE)
+    assert benefit_answer(other) == benefit_answer(found)
+    assert other.chosen == found.chosen
+    for name in found.scores:
+        assert torch.equal(other.scores[name], found.scores[name])
+    assert torch.equal(other.weights["ditto"], found.weights["ditto"]) if "ditto" in found.weights else True
+
+
+def test_further_metrics_are_of_the_same_models(found):
+    """As if the metric were the only one, at a third of the level."""
+    settings = {"methods": {"ditto": ditto}, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}
+    several = benefit(regression(), linear, metrics=["mae", "r2"], **settings)
+    assert list(several.also) == ["mae", "r2"]
+    single = benefit(replace(regression(), metric="mae"), linear, **settings)
+    mae = several.also["mae"]
+    for name in found.scores:
+        assert torch.equal(several.scores[name], found.scores[name])
+        CLOSE(mae.scores[name], single.scores[name])
+    for name in ("pairs", "without", "outside"):
+        CLOSE(getattr(mae, name), getattr(single, name), equal_nan=True)
+    assert (several.level, mae.level, single.level) == pytest.approx((0.05 / 3, 0.05 / 3, 0.05))
+    assert several.also["r2"].higher_is_better
+    assert not several.also["r2"].relative
+    table = benefit_table(several)
+    assert "alone, mae" in table
+    assert "gain by ditto, r2" in table
+
+
+def test_halves_of_the_test_samples_are_measured_where_there_are_more_of_them_than_of_training_samples():
+    deal = lambda seed: resplit(regression(), seed, test=0.7)  # noqa: E731
+    told = benefit(deal, linear, methods={}, repeats=3, lrs=(0.1,), **WHOLE)
+    assert told.halves["together"].shape == (3, 2, 3)
+    tasks = resplit(regression(), 1, test=0.7)
+    rounds = int(told.chosen["alone"][1].split()[-2])
+    result = run(local(epochs=1, batch_size=1000, lr=0.1), tasks, linear, rounds=rounds, seed=1)
+    halves = [replace(result, tasks=tasks)]
+    for k in range(3):
+        assert halves[0].scores()["mse"][k] == pytest.approx(float(told.scores["alone"][1, k]), rel=1e-5)
+        one, other = told.halves["alone"][1, :, k].tolist()
+        size = int(tasks.sizes("test")[k])  # the halves have size / 2, rounded, each
+        parts = (size // 2, size - size // 2)
+        whole = float(told.scores["alone"][1, k])
+        assert min(abs((a * one + b * other) / size - whole) for a, b in (parts, parts[::-1])) < 1e-5 * whole
+    assert not benefit(regression(), linear, methods={}, repeats=3, lrs=(0.1,), **WHOLE).halves
+
+
+def test_means_weighted_by_samples(found):
+    weight = found.test / found.test.sum()
+    means = {name: scores @ weight for name, scores in found.scores.items()}
+    ratio = (means["ditto"] / means["alone"]).log().mean().exp()
+    one = {gain.by: gain for gain in found.by_samples}["ditto"]
+    assert one.gain == pytest.approx(1 - float(ratio))
+    assert one.alone == pytest.approx(float(means["alone"].mean()))
+    assert "all, by samples" in benefit_table(found)
 
 
 def test_gains_are_positive_where_less_is_better(found):
@@ -130,7 +196,7 @@ def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
     assert numbers["pairs"][0][0][0] is None
     assert len(numbers["pair_gains"]) == 6
     table = benefit_table(found)
-    assert [line.split()[0] for line in table.splitlines()[2:]] == ["a", "b", "c", "all"]
+    assert [line.split()[0] for line in table.splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
     assert "gain by all together (%)" in table
     save_figure(benefit_figure(found, "three sites"), tmp_path / "benefit.png")
     again = pickle.loads(pickle.dumps(found))
@@ -154,7 +220,9 @@ def test_of_many_sites_pairs_are_drawn_and_it_says_so():
     tasks = Tasks.from_samples([site(12, k) for k in range(6)], loss="mse", metric="mse")
     told = benefit(tasks, linear, methods={}, repeats=3, limit=4, lrs=(0.1,), **WHOLE)
     assert told.tried == (6, 15)
-    assert "Of 15 pairs 6 were drawn and tried" in benefit_answer(told)
+    assert "Of 15 pairs 6 were tried, as many for every site, and 4 sites were left out in turn." in benefit_answer(
+        told
+    )
     assert int(told.matrix.isfinite().sum()) == 12
 
 
@@ -203,7 +271,7 @@ def test_models_may_depend_on_the_split():
     settings = {"methods": {}, "repeats": 3, "lrs": (0.1,), **WHOLE}
     widths = []
 
-    def fitting(tasks):
+    def fitting(tasks, *, more=None):
         widths.append(tasks.pools["all"].inputs.shape[1])
         return nn.Linear(widths[-1], 1)
 
@@ -214,6 +282,35 @@ def test_models_may_depend_on_the_split():
         benefit(wider, linear, **settings)
 
 
+def test_one_site_with_large_losses_does_not_choose_for_the_others():
+    """Amounts of d are in other units: its losses are 10,000 times as large."""
+    pairs = [site(30, 1), site(20, 2), site(40, 3, -1.0), site(30, 4)]
+    scaled = [*pairs[:3], (pairs[3][0], 100 * pairs[3][1])]
+    settings = {"methods": {}, "repeats": 3, "lrs": (0.001, 0.1), **WHOLE}
+    one, other = (
+        benefit(Tasks.from_samples(some, names=["a", "b", "c", "d"], loss="mse", metric="mse"), linear, **settings)
+        for some in (pairs, scaled)
+    )
+    CLOSE(one.scores["alone"][:, :3], other.scores["alone"][:, :3])
+
+
+def test_a_metric_of_ones_own_is_given_outputs_as_models_have_them():
+    def off(outputs, targets):
+        return (outputs[:, 0] - targets).abs().mean()
+
+    off.higher_is_better = False
+    x, y = zip(*(site(20, k) for k in range(3)), strict=True)
+    tasks = Tasks.from_samples([(a, b[:, 0]) for a, b in zip(x, y, strict=True)], loss="mse", metric=off)
+    assert benefit(tasks, linear, methods={}, repeats=3, lrs=(1e-6,), **WHOLE).scores["alone"].isfinite().all()
+
+
+def test_what_is_alike_on_all_splits_is_said(found):
+    lifted = {name: scores.new_ones(3, 3) + k for k, (name, scores) in enumerate(found.scores.items())}
+    same = replace(found, scores=lifted, higher_is_better=True)
+    assert "The gain was the same on all splits" in benefit_answer(same)
+    assert not [gain for gain in same.overall if gain.verdict != "no evidence"]
+
+
 def test_refusals():
     tasks = regression()
     settings = {"repeats": 3, **WHOLE}
@@ -221,6 +318,15 @@ def test_refusals():
         benefit(tasks.select([0]), linear, **settings)
     with pytest.raises(ValueError, match="method 'cobo' does not take epochs"):
         benefit(tasks, linear, methods={"cobo": cobo}, **settings)
+    with pytest.raises(ValueError, match="a method cannot be called 'alone'"):
+        benefit(tasks, linear, methods={"alone": fedavg}, **settings)
+    with pytest.raises(ValueError, match="a site is called 'ditto', as something else in the answer"):
+        benefit(replace(tasks, names=("a", "ditto", "c")), linear, methods={"ditto": ditto}, **settings)
+    with pytest.raises(ValueError, match="benefit has no setting 'patience'; beside its own it takes"):
+        benefit(tasks, linear, patience=3, **settings)
+    table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * k for k in range(20)]}
+    with pytest.warns(UserWarning, match="give a function, lambda seed: Tasks.from_frame"):
+        benefit(Tasks.from_frame(table), lambda: nn.Linear(1, 1), methods={}, lrs=(0.01,), **settings)
     names = iter((["a", "b", "c"], ["a", "b", "d"], ["a", "b", "c"]))
     with pytest.raises(ValueError, match="every split must have the same sites"):
         benefit(lambda _: replace(resplit(tasks, 0), names=tuple(next(names))), linear, **settings)
