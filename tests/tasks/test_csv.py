@@ -1,4 +1,5 @@
 """What the cells of tables are read as: numbers, true and false, or text, alike from files and from frames."""
+
 from __future__ import annotations
 
 import csv
