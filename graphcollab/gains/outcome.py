@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.gains.inference import Differences, corrected_differences, holm
+from graphcollab.metrics.inference import Differences, corrected_differences, holm
 from graphcollab.naming import Node, find_node
 
 __all__ = ["Benefit", "Gain"]

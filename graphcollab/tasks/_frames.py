@@ -113,8 +113,7 @@ def _require_same(
     for argument, value in given.items():
         if value not in (has[argument], DEFAULTS.get(argument)):
             raise ValueError(
-                f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out, since the "
-                "preparation says it"
+                f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
             )
 
 

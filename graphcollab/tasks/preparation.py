@@ -234,8 +234,8 @@ class Preparation:
             if others:
                 row = int((codes == names.index(others[0])).argmax())
                 raise ValueError(
-                    f"row {row} is of site {others[0]!r} by column {self.node!r}, and site={site!r} was asked for: give "
-                    f"the rows of one site, or drop the column if they are all to be taken for rows of {site!r}"
+                    f"row {row} is of site {others[0]!r} by column {self.node!r}, and site={site!r} was asked for: "
+                    f"give the rows of one site, or drop the column if they are all to be taken for rows of {site!r}"
                 )
         return table
 

@@ -540,7 +540,7 @@ def test_rows_of_another_site_are_not_taken_for_a_site_s_own(pooled):
     given = Tasks.from_frame({"site": ["a", "b"] * 4, "x": range(8), "y": [0, 1] * 4}, pooled=pooled, **ALL).preparation
     rows = {"site": ["a", None, "b"], "x": [1, 2, 3], "y": [0, 0, 1]}
     for read in (given.apply, given.targets):
-        with pytest.raises(ValueError, match=r"row 2 is of site 'b' by column 'site', and site='a' was asked for: give"):
+        with pytest.raises(ValueError, match=r"row 2 is of site 'b' by column 'site', and site='a' was asked for"):
             read(rows, "a")
     own = {name: values[:2] for name, values in rows.items()}
     without = {"x": [1, 2]}
