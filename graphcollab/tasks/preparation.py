@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.checks import warn
+from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings, look_up
-from graphcollab.tasks._columns import factorised, no_column, open_table
+from graphcollab.tasks._columns import Table, factorised, no_column, open_table
 from graphcollab.tasks._csv import is_number
 
 __all__ = ["Column", "Preparation"]
@@ -153,6 +155,8 @@ class Preparation:
                 f"{no_column(lacking[0], table.names)}; {needed} are needed, and only values may be missing"
             )
         rows = self._sites_of(table, site)
+        for column in self.columns:
+            self._warn_of_unknown(column, table)
         parts = [column.encoded(self._values(column, table), rows) for column in self.columns]
         return torch.from_numpy(np.concatenate([np.zeros((table.rows, 0), np.float32), *parts], 1))
 
@@ -206,6 +210,19 @@ class Preparation:
         if column.categories is not None:
             return values
         return numbers_of(column.name, values)
+
+    def _warn_of_unknown(self, column: Column, table: Table) -> None:
+        """Warn of a column none of whose values is a category that is known."""
+        if column.categories is None:
+            return
+        names = factorised(table.column(column.name))[0]
+        if names and not set(names) & set(column.categories):
+            near = close(names[0], column.categories)
+            warn(
+                f"column {column.name!r} holds {few([*map(repr, names)])}, of which none is known from training: all "
+                f"count as missing; {near}the categories are {few([*map(repr, column.categories)])}",
+                UserWarning,
+            )
 
     def _sites_of(self, table: Any, site: str | None) -> np.ndarray:
         """Return the place of every row's site among the means."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -189,7 +190,21 @@ def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> A
                 "module.float() (autocast=True computes in bfloat16)"
             )
         shape = tuple(inputs.shape[1:])
-        raise ValueError(f"{kind} cannot {what} inputs of shape {shape}{where}: {error}{hint}") from error
+        raise ValueError(
+            f"{kind} cannot {what} inputs of shape {shape}{where}{_width(module, shape)}: {error}{hint}"
+        ) from error
+
+
+def _width(module: nn.Module, shape: tuple[int, ...]) -> str:
+    """Say how many inputs a fully connected module takes, if that is what is wrong."""
+    layers = [layer for layer in module.modules() if not [*layer.children()] and [*layer.parameters()]]
+    first, count = layers[0], math.prod(shape)
+    if not isinstance(first, nn.Linear) or first.in_features in (count, shape[-1] if shape else 1):
+        return ""
+    return (
+        f", since it takes {first.in_features} numbers a sample, and the tasks have {count}: make it for "
+        "tasks.input_shape (tasks.preparation.features says what they are, where the tasks are of a table)"
+    )
 
 
 def _check_training(module: nn.Module, inputs: Tensor) -> None:
