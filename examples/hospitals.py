@@ -9,7 +9,7 @@ and meta-L2C among them are compared on random splits. With --patients 20, each 
 """
 
 # ci: --repeats 3 --rounds 3 --out $OUT/hospitals --json $OUT/hospitals.json
-# ci: --patients 20 --repeats 3 --rounds 2 --methods --no-pictures
+# ci: --patients 20 --repeats 3 --rounds 2 --methods --metrics brier --jobs 2 --no-pictures
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def main() -> None:
     add("--methods", nargs="*", default=["meta_l2c"], help="methods to try beside averaging (default: %(default)s)")
     add("--repeats", type=int, default=10, help="random splits (default: %(default)s)")
     add("--rounds", type=int, default=30, help="default: %(default)s")
+    add("--metrics", nargs="*", default=[], help="metrics beside the AUC, such as brier")
     add("--seed", type=int, default=0, help="default: %(default)s")
+    add("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     add("--out", type=Path, default=Path("results/hospitals"), help="folder for the picture (default: %(default)s)")
     add("--json", type=Path, help="write all numbers to this file")
     add("--no-pictures", action="store_true", help="draw nothing")
@@ -65,9 +67,11 @@ def main() -> None:
         tasks,
         lambda split: build_model("mlp", split.input_shape, 2, hidden=16),
         methods={name: get_method(name) for name in args.methods},
+        metrics=args.metrics,
         repeats=args.repeats,
         rounds=args.rounds,
         seed=args.seed,
+        jobs=args.jobs,
         progress=True,
     )
     print(f"\n{report.benefit_answer(found)}\n\n{report.benefit_table(found)}")

@@ -9,24 +9,53 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.gains.layout import Layout
 from graphcollab.method import Method, last_graph
 from graphcollab.methods import fedavg
-from graphcollab.metrics import as_metric, score_rows
+from graphcollab.metrics import Metric
 from graphcollab.metrics.edges import pair_weights
+from graphcollab.metrics.scores import score_all
 from graphcollab.phases import Phases
+from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.train import Callback, Result, run
+from graphcollab.train import Callback, Result, WatchMetrics, run
 from graphcollab.train.start import Model
 from graphcollab.typing import Env
 
-__all__ = ["Arm", "Runs", "arm_of", "averaging", "learned_weights", "nodes_of", "runs_of"]
+__all__ = ["Arm", "Measured", "Runs", "arm_of", "averaging", "learned_weights", "nodes_of", "runs_of"]
 
 Runs = list[tuple[float, Result]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What models are tested by: M metrics on H splits.
+
+    Args:
+        metrics: Metrics, the tasks' own first.
+        splits: Names of splits, ``"test"`` first.
+    """
+
+    metrics: tuple[Metric, ...]
+    splits: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[list[str]]:
+        """Names under which a history has them, [M][H]."""
+        own = {("test", self.metrics[0].name): "test_metric"}
+        return [
+            [own.get((split, metric.name), f"{split}_{metric.name}") for split in self.splits]
+            for metric in self.metrics
+        ]
+
+    @property
+    def callbacks(self) -> list[WatchMetrics]:
+        """New observers that keep what no evaluation keeps by itself."""
+        more, others = self.metrics[1:], self.splits[1:]
+        return [*([WatchMetrics(more)] if more else []), *([WatchMetrics(self.metrics, others)] if others else [])]
 
 
 @dataclass(frozen=True)
@@ -36,8 +65,8 @@ class Arm:
     Args:
         lrs: Step sizes.
         loss: Validation losses of its nodes, [S, T, n].
-        score: Test metrics of them, [S, T, n].
-        constant: Validation losses and test metrics of constants in their place, [n] each, if known.
+        score: Test metrics of them, [M, H, S, T, n].
+        constant: Validation losses [n] and test metrics [M, H, n] of constants in their place, if known.
     """
 
     lrs: Sequence[float]
@@ -45,8 +74,12 @@ class Arm:
     score: Tensor
     constant: tuple[Tensor, Tensor] | None = None
 
+    def of(self, nodes: Tensor) -> Arm:
+        """Return the arm of some of its nodes."""
+        return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes])
+
     def choose(self) -> tuple[Tensor, tuple[int, int] | None]:
-        """Return the scores [n] with the step size, and at the evaluation, whose mean validation loss is smallest.
+        """Return the scores [M, H, n] with the step size, and at the evaluation, whose mean validation loss is least.
 
         Return, too, which they are; None if constants do better than all of them.
         """
@@ -54,7 +87,7 @@ class Arm:
         s, t = divmod(int(mean.argmin()), mean.shape[1])
         if self.constant is not None and float(self.constant[0].mean()) <= float(mean[s, t]):
             return self.constant[1], None
-        return self.score[s, t], (s, t)
+        return self.score[:, :, s, t], (s, t)
 
 
 def averaging(
@@ -63,27 +96,27 @@ def averaging(
     model: Model,
     work: Mapping[str, Any],
     lrs: Sequence[float],
-    every: int,
+    measured: Measured,
     settings: Mapping[str, Any],
-    bar: Any,
+    tick: Callable[[], object],
 ) -> dict[str, Arm]:
     """Return all that federated averaging answers: alone, together, pairs, all but one, and outside."""
     names = tuple(f"{tasks.names[site]} #{n}" for n, site in enumerate(layout.site.tolist()))
     splits = {name: split.select(layout.site) for name, split in tasks.splits.items()}
     copies = replace(tasks, splits=splits, names=names, node_id=torch.arange(len(names)), cluster=None)
-    outside = _Outside(*layout.outside(), layout.alone, every, settings["rounds"])
+    left, models = layout.outside()
+    outside = _Outside(left, models, layout.alone, measured)
     make = partial(fedavg, **work)
-    runs = runs_of(lambda lr: make(lr=lr), lrs, bar, copies, model, layout.edge_index, callbacks=[outside], **settings)
-    whole = arm_of(runs, "val_loss", "test_metric")
+    watched = {**settings, "callbacks": [*settings.get("callbacks", ()), outside]}
+    runs = runs_of(lambda lr: make(lr=lr), lrs, measured, tick, copies, model, layout.edge_index, **watched)
+    whole = arm_of(runs, measured)
     places = {"alone": layout.alone, "together": layout.together}
     places |= {name: nodes_of(layout, name) for name in ("pairs", "without")}
-    arms = {name: Arm(whole.lrs, whole.loss[..., nodes], whole.score[..., nodes]) for name, nodes in places.items()}
-    left = layout.outside()[0]
+    arms = {name: whole.of(nodes) for name, nodes in places.items() if len(nodes)}
     if len(left):
-        strangers = arm_of(runs, "outside_loss", "outside_metric")
         inside = arms["without"].loss.mean(2, keepdim=True)  # a site that takes no part chooses nothing
-        arms["outside"] = Arm(whole.lrs, inside, strangers.score[..., left])
-    return {name: arm for name, arm in arms.items() if arm.score.shape[2]}
+        arms["outside"] = replace(arm_of(runs, measured, OUTSIDE).of(left), loss=inside)
+    return arms
 
 
 def nodes_of(layout: Layout, name: str) -> Tensor:
@@ -93,7 +126,13 @@ def nodes_of(layout: Layout, name: str) -> Tensor:
 
 
 def runs_of(
-    make: Callable[[float], Method | Phases], lrs: Sequence[float], bar: Any, *args: Any, **settings: Any
+    make: Callable[[float], Method | Phases],
+    lrs: Sequence[float],
+    measured: Measured,
+    tick: Callable[[], object],
+    *args: Any,
+    callbacks: Sequence[Callback] = (),
+    **settings: Any,
 ) -> Runs:
     """Run a method with several step sizes; those with which a model diverges are left out, unless all are."""
     done: Runs = []
@@ -101,20 +140,24 @@ def runs_of(
     for lr in lrs:
         try:
             with own_filter("ignore"):  # what runs have to say is kept, and told once
-                done.append((lr, run(make(lr), *args, **settings)))
+                done.append((lr, run(make(lr), *args, callbacks=[*callbacks, *measured.callbacks], **settings)))
         except NonFiniteLossError as error:
             failure = error
-        bar.update(1)
+        tick()
     if not done and failure is not None:
         failure.add_note(f"so it is with all step sizes, {list(lrs)}: give benefit smaller ones, lrs=...")
         raise failure
     return done
 
 
-def arm_of(runs: Runs, loss: str, score: str) -> Arm:
-    """Return what histories have of losses and scores, under these names."""
-    losses, scores = (torch.stack([one.history.table(name) for _, one in runs]) for name in (loss, score))
-    return Arm([lr for lr, _ in runs], losses, scores)
+def arm_of(runs: Runs, measured: Measured, prefix: str = "") -> Arm:
+    """Return what histories have of validation losses, and of test metrics under these names with a prefix."""
+
+    def table(name: str) -> Tensor:
+        return torch.stack([one.history.table(name) for _, one in runs])
+
+    scores = torch.stack([torch.stack([table(prefix + name) for name in some]) for some in measured.columns])
+    return Arm([lr for lr, _ in runs], table("val_loss"), scores)
 
 
 def learned_weights(result: Result) -> Tensor:
@@ -123,21 +166,25 @@ def learned_weights(result: Result) -> Tensor:
     return pair_weights(edges, weight, result.tasks.num_nodes).cpu().double()
 
 
+OUTSIDE = "outside "
+
+
 class _Outside(Callback):
     """Test models of all sites but one at that one, which has had no part in them."""
 
-    def __init__(self, sites: Tensor, models: Tensor, nodes: Tensor, every: int, rounds: int) -> None:
-        self.sites, self.models, self.nodes, self.every, self.rounds = sites, models, nodes, every, rounds
+    def __init__(self, sites: Tensor, models: Tensor, nodes: Tensor, measured: Measured) -> None:
+        self.sites, self.models, self.nodes, self.measured = sites, models, nodes, measured
         self.found: dict[str, Tensor] = {}
 
-    def after_learning(self, method: Method, data: Data, env: Env) -> None:
-        played = data.round + 1
-        if len(self.sites) and (played % self.every == 0 or played == self.rounds):
-            rows = Rows(data.x, self.nodes[self.sites], self.models)
-            found = score_rows(env.engine, rows, "test", as_metric(env.engine.tasks.metric))
-            for name, values in zip(("outside_loss", "outside_metric"), found, strict=True):
-                whole = torch.full((data.num_nodes,), torch.nan, dtype=torch.float64)
-                self.found[name] = whole.index_copy(0, self.sites, values.double())
+    def before_evaluate(self, models: Stacks, env: Env) -> None:
+        if not len(self.sites):
+            return
+        rows = Rows(models, self.nodes[self.sites], self.models)
+        scores = [score_all(env.engine, rows, split, self.measured.metrics)[1] for split in self.measured.splits]
+        for m, names in enumerate(self.measured.columns):
+            for h, name in enumerate(names):
+                whole = torch.full((models.num_nodes,), torch.nan, dtype=torch.float64)
+                self.found[OUTSIDE + name] = whole.index_copy(0, self.sites, scores[h][m].double())
 
     def values(self) -> Mapping[str, Tensor]:
         return dict(self.found)

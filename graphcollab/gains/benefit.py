@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from graphcollab.gains.arms import Runs, arm_of, averaging, learned_weights, nodes_of, runs_of
-from graphcollab.gains.constant import constants
+from graphcollab.gains.arms import Measured
+from graphcollab.gains.experiment import Experiment, Fitting, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
-from graphcollab.gains.outcome import CONSTANT, Benefit
-from graphcollab.gains.resplit import limit_tests, resplit
-from graphcollab.method import Method
+from graphcollab.gains.outcome import Benefit
+from graphcollab.gains.resplit import HALVES, halve_tests, resplit
 from graphcollab.methods import meta_l2c
-from graphcollab.metrics import as_metric
-from graphcollab.phases import Phases
+from graphcollab.metrics.scores import AnyMetrics, as_metrics
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
+from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Model
 
 __all__ = ["benefit"]
 
-Make = Callable[..., Method | Phases]
-Fitting = Callable[[Tasks], nn.Module]
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "step sizes"]
 
@@ -39,6 +36,7 @@ def benefit(
     model: Model | Fitting,
     *,
     methods: Mapping[str, Make] | None = None,
+    metrics: AnyMetrics = (),
     repeats: Annotated[int, range(3, 1001)] = 10,
     rounds: Count = 30,
     epochs: Count = 1,
@@ -48,6 +46,7 @@ def benefit(
     level: Annotated[float, Real(above=0, below=1)] = 0.05,
     limit: Annotated[int, range(2, 1001)] = LIMIT,
     seed: Natural = 0,
+    jobs: Count = 1,
     progress: bool = False,
     **settings: Any,
 ) -> Benefit:
@@ -58,8 +57,7 @@ def benefit(
     all sites. All of that takes the same local steps; alone, together, pairs and all but one are one run, side by side.
     Step sizes, and after how many rounds to stop, are chosen by the validation loss, on every split and for each of
     these ways by itself, local training as well; for amounts (``loss="mse"``), where no model does better than the mean
-    of the targets, that is what counts. Test samples play no part in that. On each split a site's models are tested on
-    at most half as many samples as they were trained on (`limit_tests`).
+    of the targets, that is what counts. Test samples play no part in that.
 
     What follows is judged by the differences to training alone on the same split, corrected for samples that splits
     share and for the many comparisons (`Benefit`). It is an experiment on one machine, which sees all data: do it with
@@ -72,6 +70,8 @@ def benefit(
             split's tasks, for inputs whose number depends on them.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
             Default: ``{"meta_l2c": meta_l2c}``.
+        metrics: Further metrics to judge the same models by (names, ``Metric`` or functions). Each has a `Benefit` of
+            its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
         repeats: R, splits.
         rounds: Rounds on every split.
         epochs: Passes over a site's samples a round.
@@ -81,6 +81,8 @@ def benefit(
         level: α, the chance with which any gain may be claimed where there is none.
         limit: Sites up to which all pairs, and all left-out sites, are tried; of more, as many are drawn.
         seed: Seed of splits, models and batches: split r has seed + r.
+        jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
+            process (see `compare`).
         progress: Show a progress bar.
         settings: Passed to `run`, such as ``device``.
 
@@ -103,49 +105,36 @@ def benefit(
     deal = tasks if callable(tasks) else lambda number: resplit(tasks, number)
     dealt = [deal(seed + r) for r in range(repeats)]
     layout = _lay_out(dealt, limit, seed)
-    dealt = [limit_tests(split, seed + r) for r, split in enumerate(dealt)]
-    fitting = _fitting(model)
-    if fitting is None:
+    fits = _takes_tasks(model)
+    if not fits:
         _require_alike(dealt)
-    every = max(1, rounds // evaluations)
-    settings = {"rounds": rounds, "evaluate_every": every, **settings}
-    weights: dict[str, list[Tensor]] = {}
-    findings: dict[str, list[str]] = {}
-    everyone = layout.site[layout.alone]
-    sites = {"alone": everyone, "together": everyone, **dict.fromkeys(methods, everyone)}
-    sites |= {name: layout.site[nodes_of(layout, name)] for name in ("pairs", "without")}
-    kept: list[dict[str, Tensor]] = []
-    chosen: dict[str, list[str]] = {}
-    bar = tqdm(total=repeats * len(lrs) * (1 + len(methods)), desc="benefit", unit="run", disable=not progress)
-    for r, split in enumerate(dealt):
-        with_seed = {**settings, "seed": seed + r}
-        made = cast(Model, model) if fitting is None else partial(fitting, split)
-        arms = averaging(split, layout, made, work, lrs, every, with_seed, bar)
-        runs: dict[str, Runs] = {}
-        for name, make in methods.items():
-            runs[name] = runs_of(partial(_made, make, work), lrs, bar, split, made, **with_seed)
-            arms[name] = arm_of(runs[name], "val_loss", "test_metric")
-        kept.append({})
-        flat = constants(split, as_metric(split.metric))
-        for name, arm in arms.items():
-            if flat is not None and name in sites:
-                arm = replace(arm, constant=(flat[0][sites[name]], flat[1][sites[name]]))
-            kept[-1][name], at = arm.choose()
-            told = CONSTANT if at is None else f"lr={arm.lrs[at[0]]}, {min((at[1] + 1) * every, rounds)} rounds"
-            chosen.setdefault(name, []).append(told)
-            if name in runs:
-                last = runs[name][0 if at is None else at[0]][1]
-                findings.setdefault(name, []).append(", ".join(found.kind for found in last.history.findings))
-                if last.method.last(last.data.round).exchange.along_edges:
-                    weights.setdefault(name, []).append(learned_weights(last))
-    bar.close()
-    learned = {name: torch.stack(some) for name, some in weights.items()}
-    judged = {"chosen": chosen, "findings": findings, "weights": learned, "level": level}
-    return _benefit(dealt, layout, methods, kept, f"{rounds} rounds of {epochs} epochs", judged)
+    further = as_metrics(metrics, None) if not isinstance(metrics, Sequence) or len(metrics) else ()
+    every = as_metrics([dealt[0].metric, *further], None)
+    more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)
+    if more_tests:  # how far differences come from test samples is then measured
+        dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
+    measured = Measured(every, ("test", *(HALVES if more_tests else ())))
+    settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
+    experiment = Experiment(layout, model, fits, methods, work, lrs, measured, settings)
+    each = len(lrs) * (1 + len(methods))
+    with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not progress) as bar:
+        played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
+    told = f"{rounds} rounds of {epochs} epochs on each of {repeats} splits"
+    found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]
+    return replace(found[0], also={one.metric: one for one in found[1:]})
 
 
-def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method | Phases:
-    return make(lr=lr, **work)
+def _play(
+    experiment: Experiment, given: Sequence[tuple[Tasks, int]], jobs: int, bar: Any, each: int
+) -> Iterator[Played]:
+    """Play all splits, in this process or in several."""
+    if jobs == 1:
+        yield from (experiment.play(one, bar.update) for one in given)
+        return
+    with closing(map_in_processes(experiment.play, given, jobs)) as playing:
+        for one in playing:
+            bar.update(each)
+            yield one
 
 
 def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
@@ -158,11 +147,9 @@ def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
         )
 
 
-def _fitting(model: Model | Fitting) -> Fitting | None:
-    """Return what makes a model for tasks, if that is what was given."""
-    if isinstance(model, nn.Module) or not callable(model) or not inspect.signature(model).parameters:
-        return None
-    return cast(Fitting, model)
+def _takes_tasks(model: Model | Fitting) -> bool:
+    """Tell whether a model is a function of tasks."""
+    return not isinstance(model, nn.Module) and callable(model) and bool(inspect.signature(model).parameters)
 
 
 def _require_alike(dealt: Sequence[Tasks]) -> None:
@@ -189,38 +176,40 @@ def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:
 
 
 def _benefit(
-    dealt: Sequence[Tasks],
-    layout: Layout,
-    methods: Mapping[str, Make],
-    kept: Sequence[Mapping[str, Tensor]],
-    work: str,
-    told: Mapping[str, Any],
+    dealt: Sequence[Tasks], experiment: Experiment, played: Sequence[Played], work: str, level: float, m: int
 ) -> Benefit:
-    """Put what was kept of all splits together."""
-    count, metric = dealt[0].num_nodes, as_metric(dealt[0].metric)
+    """Put what was kept of all splits together, of the m-th metric."""
+    count, layout, metric = dealt[0].num_nodes, experiment.layout, experiment.measured.metrics[m]
 
     def table(name: str, nodes: Tensor) -> Tensor:
-        found = torch.full((len(kept), count, count), torch.nan, dtype=torch.float64)
+        """Return an arm's scores where they belong among ``nodes``, [R, H, ...]."""
+        found = torch.full((len(played), len(experiment.measured.splits), *nodes.shape), torch.nan, dtype=torch.float64)
         if bool((nodes >= 0).any()):
-            found[:, nodes >= 0] = torch.stack([one[name] for one in kept])
+            found[..., nodes >= 0] = torch.stack([one.scores[name][m] for one in played]).double()
         return found
 
-    outside = torch.full((len(kept), count), torch.nan, dtype=torch.float64)
-    left = layout.outside()[0]
-    if len(left):
-        outside[:, left] = torch.stack([one["outside"] for one in kept])
+    left = torch.full((count,), -1)
+    left[layout.outside()[0]] = 0
+    arms = {name: table(name, layout.alone) for name in ("alone", "together", *experiment.methods)}
+    arms |= {"pairs": table("pairs", layout.pairs), "without": table("without", layout.without)}
+    arms["outside"] = table("outside", left)
     train, test = (torch.stack([tasks.sizes(name) for tasks in dealt]).double().mean(0) for name in ("train", "test"))
+    whole = {name: scores[:, 0] for name, scores in arms.items()}
     return Benefit(
         dealt[0].names,
         metric.name,
         metric.higher_is_better,
-        scores={name: torch.stack([one[name] for one in kept]) for name in ("alone", "together", *methods)},
-        pairs=table("pairs", layout.pairs),
-        without=table("without", layout.without),
-        outside=outside,
+        pairs=whole.pop("pairs"),
+        without=whole.pop("without"),
+        outside=whole.pop("outside"),
+        scores=whole,
+        halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,
         test=test,
-        work=f"{work} on each of {len(kept)} splits",
+        chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
+        findings={name: [one.findings[name] for one in played] for name in played[0].findings},
+        weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},
+        work=work,
         tried=(int((layout.pairs >= 0).sum()) // 2, count * (count - 1) // 2),
-        **told,
+        level=level,
     )

@@ -6,30 +6,33 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.metrics import Metric
+from graphcollab.gains.arms import Measured
 from graphcollab.tasks import Tasks
 
 __all__ = ["constants"]
 
 
-def constants(tasks: Tasks, metric: Metric) -> tuple[Tensor, Tensor] | None:
-    """Return validation losses and test metrics of the mean of every site's training targets, [K] each, float64.
+def constants(tasks: Tasks, measured: Measured) -> tuple[Tensor, Tensor] | None:
+    """Return validation losses [K] and test metrics [M, H, K] of the mean of every site's training targets, float64.
 
     Where targets are noise, models of more sites overfit less and have smaller errors, which is no gain: the mean does
     better. None unless the loss is ``"mse"``: how well classes are told apart does not gain by that.
     """
     if tasks.loss != "mse":
         return None
-    found = []
+    losses = []
+    scores = torch.full((len(measured.metrics), len(measured.splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
     for node in range(tasks.num_nodes):
-        train, val, test = (_targets(tasks, name, node) for name in ("train", "val", "test"))
-        mean = train.double().mean(0)
-        outputs = mean.expand(len(test), *mean.shape).float()
-        mask = torch.ones(1, len(test), dtype=torch.bool)
-        loss = F.mse_loss(mean.expand(val.shape), val.double())
-        found.append(torch.stack([loss, metric(outputs[None], test[None], mask)[0]]))
-    loss, score = torch.stack(found, 1)
-    return loss, score
+        mean = _targets(tasks, "train", node).double().mean(0)
+        val = _targets(tasks, "val", node)
+        losses.append(F.mse_loss(mean.expand(val.shape), val.double()))
+        for h, split in enumerate(measured.splits):
+            targets = _targets(tasks, split, node)
+            outputs = mean.expand(len(targets), *mean.shape).float()
+            mask = torch.ones(1, len(targets), dtype=torch.bool)
+            for m, metric in enumerate(measured.metrics if len(targets) else ()):
+                scores[m, h, node] = metric(outputs[None], targets[None], mask)[0]
+    return torch.stack(losses), scores
 
 
 def _targets(tasks: Tasks, split: str, node: int) -> Tensor:

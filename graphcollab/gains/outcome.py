@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -78,11 +78,14 @@ class Benefit:
         train: Mean number of training samples, [K].
         test: Mean number of test samples, [K].
         chosen: What was chosen on validation data, for every arm a list with one text for each split.
+        halves: Where sites have more test than training samples: the same metric on either half of the test samples,
+            [R, 2, K], and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
         work: What was played, in words.
         tried: Pairs that were tried, and how many there are.
         level: α.
+        also: What follows from the same models by further metrics, by their names.
     """
 
     names: tuple[str, ...]
@@ -95,11 +98,13 @@ class Benefit:
     train: Tensor = field(repr=False)
     test: Tensor = field(repr=False)
     chosen: Mapping[str, list[str]] = field(repr=False)
+    halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     findings: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     work: str = ""
     tried: tuple[int, int] = (0, 0)
     level: float = 0.05
+    also: Mapping[str, Benefit] = field(default_factory=dict, repr=False)
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -109,24 +114,43 @@ class Benefit:
     @cached_property
     def overall(self) -> list[Gain]:
         """Gains in the mean over sites, by all together and by every method; their ``site`` is ``"all sites"``."""
-        names = ("alone", *self.arms)
-        means = {name: self.scores[name].nanmean(1, keepdim=True) for name in names}
-        values = torch.stack([self._better(means[arm], means["alone"]) for arm in self.arms], 1)
-        found = corrected_differences(values, self.test.sum() / self.train.sum())
+        return self._overall(torch.ones_like(self.test))
+
+    @cached_property
+    def by_samples(self) -> list[Gain]:
+        """Gains in the mean over sites weighted by their test samples: told beside `overall`, nothing is claimed."""
+        return [replace(gain, p_value=math.nan, verdict="no evidence") for gain in self._overall(self.test)]
+
+    def _overall(self, weight: Tensor) -> list[Gain]:
+        def mean(scores: Tensor) -> Tensor:
+            """Return the mean over sites, [..., 1]."""
+            share = weight.expand_as(scores).masked_fill(scores.isnan(), 0)
+            return (share * scores.nan_to_num()).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
+
+        found = self._differences(self.test.sum() / self.train.sum(), mean)
+        means = {name: mean(self.scores[name]) for name in ("alone", *self.arms)}
         scores = torch.stack([means[arm] for arm in self.arms], 1)
         return self._gains(found, list(self.arms), scores, ["all sites"], means["alone"])
 
     @cached_property
     def by_arm(self) -> Differences:
         """Gains by all together and by methods, [arms, K]; of errors, logarithms."""
-        values = torch.stack([self._better(self.scores[arm], self.scores["alone"]) for arm in self.arms], 1)
-        return corrected_differences(values, self.test / self.train)
+        return self._differences(self.test / self.train, lambda scores: scores)
+
+    def _differences(self, ratio: Tensor, of: Callable[[Tensor], Tensor]) -> Differences:
+        """Return gains by arms of what is made of scores [R, K], or of halves [R, 2, K]."""
+
+        def gains(scores: Mapping[str, Tensor]) -> Tensor:
+            return torch.stack([self._better(of(scores[arm]), of(scores["alone"])) for arm in self.arms], -2)
+
+        return corrected_differences(gains(self.scores), ratio, halves=gains(self.halves) if self.halves else None)
 
     @cached_property
     def by_site(self) -> Differences:
         """Gains of site i by site j alone, [K, K]; of errors, logarithms."""
-        values = self._better(self.pairs, self.scores["alone"][:, :, None])
-        return corrected_differences(values, (self.test / self.train)[:, None])
+        values = self._better(self.pairs, self.scores["alone"][..., None])
+        halves = self._better(self.halves["pairs"], self.halves["alone"][..., None]) if self.halves else None
+        return corrected_differences(values, (self.test / self.train)[:, None], halves=halves)
 
     @property
     def matrix(self) -> Tensor:
@@ -187,11 +211,14 @@ class Benefit:
 
     def save(self, path: str | Path) -> Path:
         """Write all numbers as JSON, the whole file or none of it."""
-        numbers = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
-        told = {**numbers, "matrix": _plain(self.matrix)}
-        for name in ("overall", "gains", "pair_gains"):
+        return write_whole(path, json.dumps(self._told(), indent=1).encode())
+
+    def _told(self) -> dict[str, Any]:
+        told = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__ if name != "also"}
+        told["matrix"] = _plain(self.matrix)
+        for name in ("overall", "by_samples", "gains", "pair_gains"):
             told[name] = _plain([asdict(gain) for gain in getattr(self, name)])
-        return write_whole(path, json.dumps(told, indent=1).encode())
+        return {**told, "also": {name: one._told() for name, one in self.also.items()}}
 
     @cached_property
     def relative(self) -> bool:

@@ -12,10 +12,10 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.settings import Real, Seed, checked
 from graphcollab.tasks import Pool, Split, Tasks
 
-__all__ = ["MOST", "limit_tests", "resplit"]
+__all__ = ["HALVES", "halve_tests", "resplit"]
 
-_SPLIT_STREAM, _TEST_STREAM = 173, 174
-MOST = 0.5  # test samples for every training sample
+_SPLIT_STREAM, _HALF_STREAM = 173, 174
+HALVES = ("half", "other half")
 Part = Annotated[float, Real(above=0, below=1)]
 
 
@@ -59,20 +59,12 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
     return replace(dealt, splits={**dealt.splits, "test": held})
 
 
-def limit_tests(tasks: Tasks, seed: int) -> Tasks:
-    """Leave every site at most half as many test samples as it has training samples, some of every class.
+def halve_tests(tasks: Tasks, seed: int) -> Tasks:
+    """Add two splits with a half of every site's test samples each, class by class where they have labels (`HALVES`).
 
-    Gains are judged by how they differ between splits, which share their samples, and the correction for that grows
-    with test samples by training samples: with many of them it would be far too careful. Every split takes others.
+    What a difference is on the one and on the other says how far it comes from the test samples.
     """
-    sizes, wanted = tasks.sizes("test"), (MOST * tasks.sizes("train")).ceil().long()
-    test = tasks.splits["test"]
-    lists = []
-    for node in range(tasks.num_nodes):
-        mine, some = test.of(node), int(wanted[node])
-        if some < int(sizes[node]):
-            only = replace(tasks.select(torch.tensor([node])), splits={"train": Split.from_lists(test.pool, [mine])})
-            fraction = (some + 0.25) / len(mine)  # rounds to just as many
-            mine = only.hold_out(fraction, keyed_seed(_TEST_STREAM, seed, node) % 2**63).splits["val"].of(0)
-        lists.append(mine)
-    return replace(tasks, splits={**tasks.splits, "test": Split.from_lists(test.pool, lists)})
+    both = replace(tasks, splits={"train": tasks.splits["test"]})
+    both = both.hold_out(0.5, keyed_seed(_HALF_STREAM, seed, 0) % 2**63)
+    halves = dict(zip(HALVES, (both.splits["train"], both.splits["val"]), strict=True))
+    return replace(tasks, splits={**tasks.splits, **halves})

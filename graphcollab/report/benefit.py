@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.outcome import CONSTANT
@@ -46,12 +45,16 @@ def benefit_answer(benefit: Benefit) -> str:
     lines = [
         f"{len(benefit.names)} sites, {_of(benefit)}, {benefit.work}. {GAINS[benefit.relative]}, with 95 % intervals."
     ]
-    if not benefit.helps:
+    if not any(one.helps for one in (benefit, *benefit.also.values())):
         lines.append("No evidence that collaborating helps.")
     for gain in benefit.overall:
         lines.append(
             f"In the mean over sites, {_by(gain.by)}: {_told(gain, scale, digits)}. {_means(gain, scale, digits)}"
         )
+    for one in benefit.also.values():
+        of_metric = _scale(one)[:2]
+        told = "; ".join(f"{_by(gain.by)} {_told(gain, *of_metric)}" for gain in one.overall)
+        lines.append(f"In the mean over sites, {_of(one)}{' (share of the error, %)' * one.relative}: {told}.")
     single = [gain for gain in benefit.found if gain.site in benefit.names]
     for verdict in ("gains", "loses"):
         some = [gain for gain in single if gain.verdict == verdict]
@@ -78,32 +81,32 @@ def benefit_answer(benefit: Benefit) -> str:
 def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
 
-    The last columns name the site that it gains most by when the two collaborate alone, and the one that would be
-    missed most in the group of all. A star marks a gain or loss there is evidence of, all comparisons considered.
+    It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
+    in the group of all. Further metrics follow. The last two rows are means over sites, all alike and weighted by their
+    test samples. A star marks a gain or loss there is evidence of, all comparisons considered; the last row has none.
 
     Args:
         benefit: What `graphcollab.benefit` found.
     """
-    scale, digits, unit = _scale(benefit)
-    unit = unit if benefit.relative else ""
-    header = ["site", "train", "test", f"alone, {_of(benefit)}", *(f"gain {_by(g.by)}{unit}" for g in benefit.overall)]
-    header += ["best single other", "missed most"]
-    rows = []
+    scale, digits, _ = _scale(benefit)
+    header, rows = ["site", "train", "test", *_heads(benefit), "best single other", "missed most"], []
+    for one in benefit.also.values():
+        header += _heads(one, f", {one.metric}")
     for k, site in enumerate(benefit.names):
         gains = benefit.of(site)
-        alone = _alone(benefit, benefit.scores["alone"][:, k])
-        row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", alone]
-        row += [_told(gains[arm], scale, digits) for arm in benefit.arms]
+        row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", *_cells(benefit, gains.values())]
         others = [gains[name] for name in benefit.names if name in gains and name != site]
         best = max(others, key=lambda gain: gain.gain, default=None)
         row.append(MISSING if best is None else f"{best.by} {_told(best, scale, digits)}")
         worth = scale * benefit.worth[k]
         most = int(worth.nan_to_num(-math.inf).argmax())
         missed = f"{benefit.names[most]} {number(float(worth[most]), digits, signed=True)}"
-        rows.append([*row, MISSING if bool(worth.isnan().all()) else missed])
-    means = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
-    mean = _alone(benefit, benefit.scores["alone"])
-    rows.append(["all sites", *means, mean, *(_told(gain, scale, digits) for gain in benefit.overall)])
+        row.append(MISSING if bool(worth.isnan().all()) else missed)
+        rows.append([*row, *(cell for one in benefit.also.values() for cell in _cells(one, one.of(site).values()))])
+    totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
+    for label, name in (("all sites", "overall"), ("all, by samples", "by_samples")):
+        row = [label, *totals, *_cells(benefit, getattr(benefit, name)), "", ""]
+        rows.append([*row, *(cell for one in benefit.also.values() for cell in _cells(one, getattr(one, name)))])
     return text_table(header, rows, markdown)
 
 
@@ -159,6 +162,19 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     return figure
 
 
+def _heads(benefit: Benefit, of: str = "") -> list[str]:
+    """Head the columns of `_cells`."""
+    unit = _scale(benefit)[2] if benefit.relative else ""
+    return [f"alone, {_of(benefit)}", *(f"gain {_by(arm)}{of}{unit}" for arm in benefit.arms)]
+
+
+def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[str]:
+    """Write what there is alone, and the gains by all together and by methods."""
+    (scale, digits, _), by = _scale(benefit), {gain.by: gain for gain in gains}
+    told = [by[arm] for arm in benefit.arms]
+    return [_alone(benefit, told[0].alone), *(_told(gain, scale, digits) for gain in told)]
+
+
 def _intervals(panel: Axes, gains: Sequence[Gain], shift: float, colour: str, scale: float, label: str) -> None:
     """Draw gains as marks with intervals, one for every site from top to bottom."""
     y = np.arange(len(gains)) + shift
@@ -175,10 +191,10 @@ def _scale(benefit: Benefit) -> tuple[float, int | None, str]:
     return (100.0, 1, " (%)") if benefit.relative or benefit.metric in SHARES else (1.0, None, "")
 
 
-def _alone(benefit: Benefit, values: Tensor) -> str:
-    """Write the mean of scores."""
+def _alone(benefit: Benefit, mean: float) -> str:
+    """Write a mean of scores."""
     share = benefit.metric in SHARES
-    return number((100.0 if share else 1.0) * float(values.nanmean()), 1 if share else None)
+    return number((100.0 if share else 1.0) * mean, 1 if share else None)
 
 
 def _of(benefit: Benefit) -> str:

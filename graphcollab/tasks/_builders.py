@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack, cast
 
 from torch import Tensor
@@ -200,5 +201,5 @@ class Builders:
         drawn = Draw(split, val_fraction, test_fraction, stratify, seed)
         how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation)
         if preparation is not None and not refit:
-            how = preparation
+            how = replace(preparation, floats_per_site=0)  # these sites tell nothing
         return cast(Any, cls)(**tasks_of_table(frame, node, target, columns, categorical, drawn, how, loss, metric))

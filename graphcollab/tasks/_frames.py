@@ -219,7 +219,7 @@ class Seen:
 
     def floats(self, columns: Sequence[Column], target: Column) -> int:
         """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
-        words = [name for one in (*columns, target) for name in one.categories or ()]
+        words = [name for one in (*columns, target) for name in one.categories or () if self.fit.like is None]
         names = sum(-(-len(name.encode()) // _LETTERS) for name in words)
         if self.fit.per_site:  # its rows, and of which columns how many are known
             return 1 + len(columns) + names

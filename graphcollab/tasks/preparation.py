@@ -95,7 +95,8 @@ class Preparation:
         target: The column with the targets. Its categories are the classes; without such, targets are real.
         node: The column that names the site of a row.
         sites: Names of the sites, where each has means and deviations of its own.
-        floats_per_site: What a site shares at most, in floats of 4 bytes; four letters of a name count as one.
+        floats_per_site: What a site has shared at most, in floats of 4 bytes; four letters of a name count as one. A
+            run begins with it in ``bytes_sent``. 0 for tasks that were prepared as others had been.
 
     Example:
         >>> from graphcollab import Tasks
@@ -127,6 +128,12 @@ class Preparation:
     def features(self) -> tuple[str, ...]:
         """What every input is called, D names."""
         return tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def messages_per_site(self) -> int:
+        """How often a site has told something: once, and again where deviations from common means followed."""
+        numbers = any(column.categories is None for column in self.columns) or self.target.deviation != (1.0,)
+        return (2 if numbers and not self.sites else 1) if self.floats_per_site else 0
 
     @property
     def classes(self) -> tuple[str | int | float | bool, ...]:

@@ -9,6 +9,7 @@ from graphcollab.train.callbacks import (
     RecordGraph,
     TensorBoardLog,
     WatchMerging,
+    WatchMetrics,
 )
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
@@ -43,6 +44,7 @@ __all__ = [
     "TensorBoardLog",
     "Trial",
     "WatchMerging",
+    "WatchMetrics",
     "WatchWeights",
     "build_graph",
     "build_modules",

@@ -15,21 +15,32 @@ from tqdm import tqdm
 from graphcollab.engine import Rows
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import as_metric, score_rows
+from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
 from graphcollab.settings import Count, Natural, SettingError, checked
+from graphcollab.stack import Stacks
 from graphcollab.train.result import History
 from graphcollab.typing import Env
 from graphcollab.weigh import Similarity
 
-__all__ = ["Callback", "HistoryLog", "ProbeSimilarity", "Progress", "RecordGraph", "TensorBoardLog", "WatchMerging"]
+__all__ = [
+    "Callback",
+    "HistoryLog",
+    "ProbeSimilarity",
+    "Progress",
+    "RecordGraph",
+    "TensorBoardLog",
+    "WatchMerging",
+    "WatchMetrics",
+]
 
 
 class Callback:
     """Base of callbacks: override what you need. A callback must not change the data.
 
     A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
-    and, where the round is evaluated, ``on_evaluate``; then ``on_stop`` and ``on_end``. It calls callbacks as they were
-    given, then the progress bar; a checkpoint comes after all of them. Only ``on_stop`` goes the other way: the last
-    state is saved before anything is put back.
+    and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; then ``on_stop`` and ``on_end``. It
+    calls callbacks as they were given, then the progress bar; a checkpoint comes after all of them. Only ``on_stop``
+    goes the other way: the last state is saved before anything is put back.
 
     Attributes:
         needs: Splits that every node must have samples in.
@@ -51,6 +62,9 @@ class Callback:
 
     def on_round(self, data: Data, history: History) -> None:
         """Called after every round, before it may be evaluated; ``data.round`` rounds have been played."""
+
+    def before_evaluate(self, models: Stacks, env: Env) -> None:
+        """Called before every evaluation, with the models that nodes are judged by."""
 
     def values(self) -> Mapping[str, Tensor]:
         """Return what was observed of every node, [K] by name; evaluations keep it in ``history.values``.
@@ -209,6 +223,30 @@ class WatchMerging(Callback):
         for what, value in zip(("loss", "metric"), found, strict=True):
             name = f"val_{what}_{when}"
             self.now[name] = self.now[name].index_copy(0, nodes.cpu(), value.cpu())
+
+
+class WatchMetrics(Callback):
+    """Keep further metrics of the models that nodes are judged by; evaluations keep them in ``history.values``.
+
+    Names are those of the split and the metric, such as ``test_brier``. A metric that is not defined at a node is NaN.
+
+    Args:
+        metrics: A metric (a name, a ``Metric`` or a function), or several of them.
+        splits: Which samples of a node its model is judged on.
+    """
+
+    @checked
+    def __init__(self, metrics: AnyMetrics, splits: Collection[str] = ("test",)) -> None:
+        self.metrics, self.splits = as_metrics(metrics, None), tuple(splits)
+        self.found: dict[str, Tensor] = {}
+
+    def before_evaluate(self, models: Stacks, env: Env) -> None:
+        for split in self.splits:
+            values = score_all(env.engine, Rows.own(models), split, self.metrics)[1]
+            self.found |= {f"{split}_{one.name}": value for one, value in zip(self.metrics, values, strict=True)}
+
+    def values(self) -> Mapping[str, Tensor]:
+        return dict(self.found)
 
 
 class ProbeSimilarity(Callback):

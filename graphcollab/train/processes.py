@@ -1,4 +1,4 @@
-"""The seeds of a comparison in several processes."""
+"""Work in several processes: the seeds of a comparison, the splits of `graphcollab.benefit`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import tempfile
 import threading
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import joblib
 import torch
@@ -25,7 +26,10 @@ from graphcollab.train.callbacks import Callback
 from graphcollab.train.result import History
 from graphcollab.train.trials import Contestant, Outcome, Trials
 
-__all__ = ["play_in_processes"]
+__all__ = ["map_in_processes", "play_in_processes"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of libraries, as they load
 
@@ -33,39 +37,57 @@ QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceW
 def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[tuple[int, Contestant, Outcome]]:
     """Yield what comes of all contestants, seed by seed in the order given; each seed is played in one process.
 
-    What a trial computes follows from its seed and the number of threads; each process has its share of the caller's.
-    Functions travel by joblib, also lambdas, and scripts need no ``if __name__ == "__main__"``. Warnings are given
-    here again. At Ctrl-C every process finishes and saves its round; pressed again, they are ended at once.
+    What a trial computes follows from its seed and the number of threads (`map_in_processes`). At Ctrl-C every process
+    finishes and saves its round; pressed again, they are ended at once.
     """
     settings = dict(trials.settings)
-    shown, threads = settings.pop("progress", False), max(threads_here() // jobs, 1)
-    each = len(trials.contestants)
+    shown, each = settings.pop("progress", False), len(trials.contestants)
     with tempfile.TemporaryDirectory() as folder, tqdm(total=each * len(seeds), disable=not shown) as bar:
         stop = Path(folder) / "stop"
         settings["callbacks"] = [*settings.get("callbacks", ()), _Until(stop)]
-        work = replace(trials, settings=settings)
-        pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
-        number_type = torch.get_default_dtype()
-        told = pool(joblib.delayed(_play)(work, seed, stop, threads, number_type) for seed in seeds)
+        told = map_in_processes(partial(_play, replace(trials, settings=settings), stop), seeds, jobs)
         with _ask_on_interrupt(stop):
             try:
-                for seed, played in zip(seeds, told, strict=True):
-                    for text, category in played.warnings:
-                        warn(text, category)
-                    bar.update(len(played.outcomes))
+                for seed, outcomes in zip(seeds, told, strict=True):
+                    bar.update(len(outcomes))
                     for number, one in enumerate(trials.contestants):
-                        yield seed, one, played.outcomes[number] if number < len(played.outcomes) else Outcome()
+                        yield seed, one, outcomes[number] if number < len(outcomes) else Outcome()
             finally:
                 if stop.exists():  # the others shall finish their rounds, too
                     deque(told, maxlen=0)
-                with own_filter("ignore"):  # joblib's word for seeds that nobody waits for any more
-                    told.close()
+                told.close()
 
 
-@dataclass(frozen=True)
-class _Played:
-    outcomes: Sequence[Outcome]
-    warnings: Sequence[tuple[str, type[Warning]]]
+def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Generator[R]:
+    """Yield what a function makes of items, in their order; each is worked on in one process.
+
+    Every process has its share of the caller's threads. Functions travel by joblib, also lambdas, and scripts need no
+    ``if __name__ == "__main__"``. Warnings are given here again.
+    """
+    threads, number_type = max(threads_here() // jobs, 1), torch.get_default_dtype()
+    pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
+    told = pool(joblib.delayed(_work)(function, item, threads, number_type) for item in items)
+    try:
+        for made, heard in told:
+            for text, category in heard:
+                warn(text, category)
+            yield made
+    finally:
+        with own_filter("ignore"):  # joblib's word for what nobody waits for any more
+            told.close()
+
+
+def _work(
+    function: Callable[[T], R], item: T, threads: int, number_type: torch.dtype
+) -> tuple[R, list[tuple[str, type[Warning]]]]:
+    """Apply a function in this process; return what it makes and what was warned of."""
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(number_type)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        made = function(item)
+    told = dict.fromkeys((str(one.message), one.category) for one in heard if not issubclass(one.category, QUIET))
+    return made, list(told)
 
 
 @dataclass(frozen=True)
@@ -78,23 +100,18 @@ class _Until(Callback):
         return self.file.exists()
 
 
-def _play(trials: Trials, seed: int, stop: Path, threads: int, number_type: torch.dtype) -> _Played:
+def _play(trials: Trials, stop: Path, seed: int) -> list[Outcome]:
     """Play a seed in this process."""
-    torch.set_num_threads(threads)
-    torch.set_default_dtype(number_type)
     outcomes: list[Outcome] = []
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        if not stop.exists():
-            for outcome in trials.play(seed):
-                result, error = outcome.result, outcome.error
-                if result is not None and stop.exists():
-                    result = replace(result, interrupted=True)
-                outcomes.append(replace(outcome, result=result, error=None if error is None else _sendable(error)))
-                if result is not None and result.interrupted:
-                    break
-    told = dict.fromkeys((str(one.message), one.category) for one in heard if not issubclass(one.category, QUIET))
-    return _Played(outcomes, list(told))
+    if not stop.exists():
+        for outcome in trials.play(seed):
+            result, error = outcome.result, outcome.error
+            if result is not None and stop.exists():
+                result = replace(result, interrupted=True)
+            outcomes.append(replace(outcome, result=result, error=None if error is None else _sendable(error)))
+            if result is not None and result.interrupted:
+                break
+    return outcomes
 
 
 def _sendable(error: Exception) -> Exception:

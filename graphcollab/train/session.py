@@ -239,6 +239,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
         _require_finite(loss, unseen, data, env, "train")
     for observer in env.observers:
+        observer.before_evaluate(models, env)
         for name, value in observer.values().items():
             where = f"{type(observer).__name__}.values()[{name!r}]"
             if name in values:

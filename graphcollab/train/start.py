@@ -19,6 +19,7 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.phases import Phases
+from graphcollab.plane import BYTES_PER_FLOAT
 from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
@@ -107,8 +108,9 @@ def build_graph(
     data.isolated = torch.zeros(count, dtype=torch.bool)
     data.train_loss = torch.full((count,), float("nan"), dtype=data.x.dtype)
     data.bad_step = torch.full((count,), -1)
-    data.bytes_sent = torch.zeros(count, dtype=torch.float64)
-    data.messages_sent = torch.zeros(count, dtype=torch.int64)
+    told = tasks.preparation  # of tables; sites have shared what it was fitted to
+    data.bytes_sent = torch.full((count,), float(told.floats_per_site * BYTES_PER_FLOAT if told else 0)).double()
+    data.messages_sent = torch.full((count,), told.messages_per_site if told else 0)
     return data
 
 

@@ -12,7 +12,6 @@ from torch import nn
 
 from graphcollab import Tasks, cobo, ditto, fedavg, local, meta_l2c, run
 from graphcollab.gains import Benefit, benefit, resplit
-from graphcollab.gains.resplit import limit_tests
 from graphcollab.report import benefit_answer, benefit_figure, benefit_table, save_figure
 
 CLOSE = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-6)
@@ -64,7 +63,7 @@ def best(histories, tasks, nodes):
 
 @pytest.mark.parametrize("r", [0, 2])
 def test_scores_are_those_of_runs_of_their_own(found, r):
-    tasks = limit_tests(resplit(regression(), 5 + r), 5 + r)
+    tasks = resplit(regression(), 5 + r)
     for name, method in (("alone", local), ("together", fedavg), ("ditto", ditto)):
         CLOSE(found.scores[name][r], best([of(method, tasks, 5 + r).history], tasks, [0, 1, 2]))
     pairs = [(0, 1), (0, 2), (1, 2)]
@@ -78,12 +77,70 @@ def test_scores_are_those_of_runs_of_their_own(found, r):
 
 
 def test_models_of_all_others_are_tested_at_the_one_left_out(found):
-    tasks = limit_tests(resplit(regression(), 5), 5)
+    tasks = resplit(regression(), 5)
     rounds = int(found.chosen["outside"][0].split()[-2])
     pooled = run(fedavg(epochs=1, batch_size=1000, lr=0.1), tasks.select([0, 1]), linear, rounds=rounds, seed=5)
     x, y = (getattr(tasks.pools["all"], name)[tasks.splits["test"].of(2)] for name in ("inputs", "targets"))
     expected = float((pooled.model(0)(x) - y).square().mean().detach())
     assert float(found.outside[0, 2]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_results_are_those_of_one_process_bit_for_bit(found):
+    settings = {"methods": {"ditto": lambda **given: ditto(**given)}, "repeats": 3, "lrs": (0.1,), "seed": 5}
+    other = benefit(regression(), lambda: nn.Linear(3, 1), jobs=2, **settings, **WHOLE)
+    assert benefit_answer(other) == benefit_answer(found)
+    assert other.chosen == found.chosen
+    for name in found.scores:
+        assert torch.equal(other.scores[name], found.scores[name])
+    assert torch.equal(other.weights["ditto"], found.weights["ditto"]) if "ditto" in found.weights else True
+
+
+def test_further_metrics_are_of_the_same_models(found):
+    """As if the metric were the only one, at a third of the level."""
+    settings = {"methods": {"ditto": ditto}, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}
+    several = benefit(regression(), linear, metrics=["mae", "r2"], **settings)
+    assert list(several.also) == ["mae", "r2"]
+    single = benefit(replace(regression(), metric="mae"), linear, **settings)
+    mae = several.also["mae"]
+    for name in found.scores:
+        assert torch.equal(several.scores[name], found.scores[name])
+        CLOSE(mae.scores[name], single.scores[name])
+    for name in ("pairs", "without", "outside"):
+        CLOSE(getattr(mae, name), getattr(single, name), equal_nan=True)
+    assert (several.level, mae.level, single.level) == pytest.approx((0.05 / 3, 0.05 / 3, 0.05))
+    assert several.also["r2"].higher_is_better
+    assert not several.also["r2"].relative
+    table = benefit_table(several)
+    assert "alone, mae" in table
+    assert "gain by ditto, r2" in table
+
+
+def test_halves_of_the_test_samples_are_measured_where_there_are_more_of_them_than_of_training_samples():
+    deal = lambda seed: resplit(regression(), seed, test=0.7)  # noqa: E731
+    told = benefit(deal, linear, methods={}, repeats=3, lrs=(0.1,), **WHOLE)
+    assert told.halves["together"].shape == (3, 2, 3)
+    tasks = resplit(regression(), 1, test=0.7)
+    rounds = int(told.chosen["alone"][1].split()[-2])
+    result = run(local(epochs=1, batch_size=1000, lr=0.1), tasks, linear, rounds=rounds, seed=1)
+    halves = [replace(result, tasks=tasks)]
+    for k in range(3):
+        assert halves[0].scores()["mse"][k] == pytest.approx(float(told.scores["alone"][1, k]), rel=1e-5)
+        one, other = told.halves["alone"][1, :, k].tolist()
+        size = int(tasks.sizes("test")[k])  # the halves have size / 2, rounded, each
+        parts = (size // 2, size - size // 2)
+        whole = float(told.scores["alone"][1, k])
+        assert min(abs((a * one + b * other) / size - whole) for a, b in (parts, parts[::-1])) < 1e-5 * whole
+    assert not benefit(regression(), linear, methods={}, repeats=3, lrs=(0.1,), **WHOLE).halves
+
+
+def test_means_weighted_by_samples(found):
+    weight = found.test / found.test.sum()
+    means = {name: scores @ weight for name, scores in found.scores.items()}
+    ratio = (means["ditto"] / means["alone"]).log().mean().exp()
+    one = {gain.by: gain for gain in found.by_samples}["ditto"]
+    assert one.gain == pytest.approx(1 - float(ratio))
+    assert one.alone == pytest.approx(float(means["alone"].mean()))
+    assert "all, by samples" in benefit_table(found)
 
 
 def test_gains_are_positive_where_less_is_better(found):
@@ -130,7 +187,7 @@ def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
     assert numbers["pairs"][0][0][0] is None
     assert len(numbers["pair_gains"]) == 6
     table = benefit_table(found)
-    assert [line.split()[0] for line in table.splitlines()[2:]] == ["a", "b", "c", "all"]
+    assert [line.split()[0] for line in table.splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
     assert "gain by all together (%)" in table
     save_figure(benefit_figure(found, "three sites"), tmp_path / "benefit.png")
     again = pickle.loads(pickle.dumps(found))

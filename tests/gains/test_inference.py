@@ -21,6 +21,44 @@ def test_corrected_t_test_by_hand():
     assert float(found.detectable(0.01)) == pytest.approx(bar)
 
 
+def test_parted_variance_by_hand():
+    """Twice as many test as training samples; s² = 14 / 3 as above.
+
+    Halves differ by 1, 1, 2 and 2: a quarter of the mean square, 10 / 16, and a third of that, τ² = 5 / 24, is due to
+    the test samples; γ² = 14 / 3 - 5 / 24 = 107 / 24. Their variances of the mean: 7 / 6 + 2 τ² + γ² / 2.
+    """
+    values = torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64)
+    halves = torch.tensor([[1.5, 0.5], [2.5, 1.5], [2.0, 4.0], [7.0, 5.0]])
+    found = corrected_differences(values, torch.tensor(2.0), halves=halves)
+    assert float(found.error) == pytest.approx(math.sqrt(7 / 6 + 10 / 24 + 107 / 48))
+    few = corrected_differences(values, torch.tensor(0.5), halves=halves)
+    assert float(few.error) == pytest.approx(math.sqrt(14 / 3 * 0.75))
+    unknown = corrected_differences(values, torch.tensor(2.0), halves=torch.full((4, 2), math.nan))
+    assert float(unknown.error) == pytest.approx(math.sqrt(14 / 3 * 2.25))
+
+
+@pytest.mark.parametrize("training", [20, 60])
+def test_intervals_hold_what_they_promise_with_many_test_samples(training):
+    """Differences are sums over training and test samples of pools of 200, drawn from populations with mean 0."""
+    generator = torch.Generator().manual_seed(0)
+    pools = torch.randn(800, 200, 2, generator=generator).double()
+    order = torch.rand(800, 10, 200, generator=generator).argsort(2)
+    drawn = pools[torch.arange(800)[:, None, None], order]
+    by_training = drawn[:, :, :training, 0].mean(2)
+    tests = drawn[:, :, training:, 1]
+    half = (200 - training) // 2
+    halves = torch.stack([tests[..., :half].mean(2), tests[..., half:].mean(2)], 2) + by_training[..., None]
+    values, halves = (by_training + tests.mean(2)).T, halves.permute(1, 2, 0)
+    ratio = torch.tensor((200 - training) / training)
+    parted, plain = (corrected_differences(values, ratio, halves=some) for some in (halves, None))
+    misses = ((parted.low > 0) | (parted.high < 0)).double().mean()
+    assert 0.02 < float(misses) < 0.065  # 5 %, within what 800 pools leave open, or more careful
+    by_training, by_tests = 1 / training - 1 / 200, 1 / (200 - training) - 1 / 200
+    variance = (by_training + by_tests) / 10 + by_tests * ratio + by_training / ratio
+    assert float(parted.error.square().mean()) == pytest.approx(float(variance), rel=0.05)
+    assert float(variance) < 0.35 * float(plain.error.square().mean())
+
+
 def test_without_shared_samples_it_is_the_paired_t_test():
     values = torch.tensor([0.3, -0.1, 0.5, 0.2, 0.0], dtype=torch.float64)
     found = corrected_differences(values, torch.tensor(0.0))

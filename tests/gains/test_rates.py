@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
 from graphcollab import Tasks
-from graphcollab.gains import benefit
+from graphcollab.gains import benefit, resplit
 
 QUICK = {"methods": {}, "rounds": 10, "lrs": (0.1,), "evaluations": 5}
 
@@ -19,8 +21,8 @@ def site(generator, n, width, truth, noise, kind):
     return (x, (y[:, 0] > 0).long()) if kind == "classes" else (x, y)
 
 
-def claims(runs, sites, n, width, kind, random=False, noise=0.3, repeats=6, **settings):
-    """In how many runs a gain is claimed, of any site or in the mean over sites."""
+def claims(runs, sites, n, width, kind, random=False, noise=0.3, repeats=6, test=None, **settings):
+    """In how many runs a gain is claimed, of any site or in the mean over sites; ``test`` is the share for testing."""
     found = 0
     for seed in range(runs):
         generator = torch.Generator().manual_seed(seed)
@@ -29,6 +31,7 @@ def claims(runs, sites, n, width, kind, random=False, noise=0.3, repeats=6, **se
         about = {"loss": "mse", "metric": "mse"} if kind == "numbers" else {}
         model = lambda: nn.Linear(width, 2 if kind == "classes" else 1)  # noqa: E731
         tasks = Tasks.from_samples(samples, **about)
+        tasks = tasks if test is None else partial(resplit, tasks, test=test)
         found += benefit(tasks, model, repeats=repeats, seed=1000 * seed, **{**QUICK, **settings}).helps
     return found
 
@@ -44,8 +47,24 @@ def test_nothing_is_claimed_where_targets_are_random(kind):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_nothing_is_claimed_where_most_samples_are_for_testing(kind):
+    """As above, with 90 of 120 samples for testing."""
+    assert claims(60, 4, 120, 5, kind, random=True, test=0.75) <= 6
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
 def test_nothing_is_claimed_where_more_samples_add_nothing(kind):
     assert claims(20, 3, 800, 4, kind, noise=1.0, batch_size=32) <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kind", "sites", "least"), [("classes", 4, 18), ("numbers", 4, 20)])
+def test_gains_are_found_sooner_where_there_are_many_to_test_on(kind, sites, least):
+    """With 24 samples of 15 inputs to learn from, 6 to choose by, and 90 to test on."""
+    assert claims(20, sites, 120, 15, kind, repeats=10, rounds=20, test=0.75) >= least
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import torch
 
 from graphcollab import Tasks
 from graphcollab.gains import resplit
-from graphcollab.gains.resplit import limit_tests
+from graphcollab.gains.resplit import HALVES, halve_tests
 
 
 def samples(tasks, node):
@@ -44,17 +44,14 @@ def test_shares_can_be_given():
     assert [dealt.sizes(name).tolist() for name in ("train", "val", "test")] == [[8, 10], [5, 7], [12, 18]]
 
 
-def test_test_samples_are_half_as_many_as_training_samples():
-    """8 of 12 training samples and 9 of 20, rounded up, some of every class, and others on another split."""
+def test_halves_of_test_samples_have_some_of_every_class_and_share_none():
     dealt = resplit(tasks(), test=0.5, val=0.2, seed=3)
-    assert [dealt.sizes(name).tolist() for name in ("train", "test")] == [[10, 14], [12, 18]]
-    few = [limit_tests(dealt, seed) for seed in (1, 2, 1)]
-    assert few[0].sizes("test").tolist() == [5, 7]
+    halved = [halve_tests(dealt, seed) for seed in (1, 2, 1)]
+    assert [halved[0].sizes(name).tolist() for name in ("test", *HALVES)] == [[12, 18], [6, 9], [6, 9]]
     for node in (0, 1):
-        now, before = samples(few[0], node), samples(dealt, node)
-        assert set(now["test"]) < set(before["test"])
-        assert (now["train"], now["val"]) == (before["train"], before["val"])
-        assert samples(few[2], node) == now != samples(few[1], node)
-        kept = few[0].splits["test"].of(node)
-        assert set(few[0].pools["all"].targets[kept].tolist()) == {0, 1}
-    assert limit_tests(few[0], 1).sizes("test").tolist() == [5, 7]
+        now = samples(halved[0], node)
+        assert sorted(now[HALVES[0]] + now[HALVES[1]]) == now["test"]
+        assert {name: now[name] for name in dealt.splits} == samples(dealt, node)
+        assert samples(halved[2], node) == now != samples(halved[1], node)
+        for name in HALVES:
+            assert set(halved[0].pools["all"].targets[halved[0].splits[name].of(node)].tolist()) == {0, 1}

@@ -10,8 +10,9 @@ from datetime import date
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from graphcollab import Tasks, fedavg, run
+from graphcollab import Tasks, fedavg, local, run
 from graphcollab.tasks import Preparation
 
 NAN = float("nan")
@@ -60,6 +61,30 @@ def test_every_kind_of_column_by_hand():
     assert (tasks.names, tasks.loss, tasks.metric) == (("a", "b"), "cross_entropy", "accuracy")
     # counts of rows and of 4 columns, 2 sums of 2 columns, 4 categories and 2 classes of up to four letters
     assert tasks.preparation.floats_per_site == 1 + 4 + 2 * 2 + 4 + 2
+
+
+def test_what_sites_share_is_charged_once():
+    """Counts, sums and names are a message, deviations another; who is prepared as others were tells nothing."""
+    sent = {}
+    model = lambda tasks: nn.Linear(tasks.input_shape[0], 2)  # noqa: E731
+    tasks = {
+        "sums": Tasks.from_frame(TABLE, **ALL),
+        "text": Tasks.from_frame(TABLE, columns=["sex"], **ALL),
+        "own": Tasks.from_frame(TABLE, pooled="per_site", **ALL),
+    }
+    tasks["like"] = Tasks.from_frame(TABLE, preparation=tasks["sums"].preparation, **ALL)
+    tasks["fitted"] = Tasks.from_frame(TABLE, preparation=tasks["sums"].preparation, refit=True, **ALL)
+    for name, one in tasks.items():
+        data = run(local(), one, model(one), rounds=1).data
+        assert data.bytes_sent.tolist() == [4.0 * one.preparation.floats_per_site] * 2
+        sent[name] = data.messages_sent.tolist()
+    assert sent == {"sums": [2, 2], "text": [1, 1], "own": [1, 1], "like": [0, 0], "fitted": [2, 2]}
+    assert tasks["like"].preparation.floats_per_site == 0
+    assert tasks["fitted"].preparation.floats_per_site == 1 + 4 + 2 * 3  # sums of age, dose and kind; no names again
+    averaged = run(fedavg(), tasks["sums"], model(tasks["sums"]), rounds=2)
+    first, last = averaged.history.table("bytes_sent")
+    before = 4.0 * tasks["sums"].preparation.floats_per_site
+    assert torch.equal(last - before, 2 * (first - before))
 
 
 def test_sites_that_go_by_their_own():
@@ -360,7 +385,7 @@ def test_further_rows_are_prepared_as_others_were(pooled):
     first = Tasks.from_frame(TABLE, pooled=pooled, categorical=["kind"], **ALL)
     more = {name: values[2:4] for name, values in TABLE.items()}  # a row of each site
     later = Tasks.from_frame(more, preparation=first.preparation, **ALL)
-    assert later.preparation is first.preparation
+    assert later.preparation == replace(first.preparation, floats_per_site=0)
     assert torch.equal(later.pools["samples"].inputs, first.pools["samples"].inputs[2:4])
     assert targets(later).tolist() == [1, 0]
     with pytest.raises(ValueError, match="'maybe' in column 'y', and the classes that were trained on are no, yes"):

@@ -14,7 +14,7 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, History, ProbeSimilarity, RecordGraph, WatchMerging
+from graphcollab.train import Callback, History, ProbeSimilarity, RecordGraph, WatchMerging, WatchMetrics
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineWeights, InverseLoss, Uniform
 
@@ -186,3 +186,15 @@ def test_a_callback_that_looks_at_the_clock_ends_a_run_that_is_evaluated():
     scene = Scene.small()
     result = run(methods.dpsgd(**QUICK), scene.tasks, scene.modules, rounds=20, evaluate_every=50, callbacks=[Clock()])
     assert result.history.rounds == [result.data.round]
+
+
+def test_further_metrics_are_of_the_models_that_are_judged():
+    watch = WatchMetrics(["brier", "log_loss"], ["val", "train"])
+    result = play(methods.ditto(**QUICK), [watch], rounds=3)  # judged by personal models
+    for split in ("val", "train"):
+        scores = result.scores(["brier", "log_loss"], split)
+        for name in ("brier", "log_loss"):
+            torch.testing.assert_close(result.history.last(f"{split}_{name}"), scores[name])
+            assert result.history.table(f"{split}_{name}").shape == (3, len(result.tasks.names))
+    with pytest.raises(ValueError, match="metrics must be one or more"):
+        WatchMetrics([])

@@ -1,0 +1,97 @@
+"""All that is trained on one split of the samples, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from graphcollab.gains.arms import Measured, Runs, arm_of, averaging, learned_weights, nodes_of, runs_of
+from graphcollab.gains.constant import constants
+from graphcollab.gains.layout import Layout
+from graphcollab.gains.outcome import CONSTANT
+from graphcollab.method import Method
+from graphcollab.phases import Phases
+from graphcollab.tasks import Tasks
+from graphcollab.train.start import Model
+
+__all__ = ["Experiment", "Fitting", "Make", "Played"]
+
+Make = Callable[..., Method | Phases]
+Fitting = Callable[[Tasks], nn.Module]
+
+
+@dataclass
+class Played:
+    """What is kept of one split: test metrics of every arm [M, H, n], what was chosen, found and learned."""
+
+    scores: dict[str, Tensor] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
+    findings: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is done on every split, whichever it is; plain settings, so that it can be sent to another process.
+
+    Args:
+        layout: Groups of sites.
+        model: See `benefit`.
+        fits: Whether the model is a function of tasks.
+        methods: Methods beside averaging.
+        work: Passes and batch size, for all of them.
+        lrs: Step sizes.
+        measured: What is measured on test samples.
+        settings: Of `run`.
+    """
+
+    layout: Layout
+    model: Model | Fitting
+    fits: bool
+    methods: Mapping[str, Make]
+    work: Mapping[str, Any]
+    lrs: Sequence[float]
+    measured: Measured
+    settings: Mapping[str, Any]
+
+    def play(self, given: tuple[Tasks, int], tick: Callable[[], object] = lambda: None) -> Played:
+        """Train every arm on a split, given with its seed, and choose by validation data."""
+        split, seed = given
+        model = partial(cast(Fitting, self.model), split) if self.fits else cast(Model, self.model)
+        settings = {**self.settings, "seed": seed}
+        arms = averaging(split, self.layout, model, self.work, self.lrs, self.measured, settings, tick)
+        runs: dict[str, Runs] = {}
+        for name, make in self.methods.items():
+            one = partial(_made, make, self.work)
+            runs[name] = runs_of(one, self.lrs, self.measured, tick, split, model, **settings)
+            arms[name] = arm_of(runs[name], self.measured)
+        flat, played = constants(split, self.measured), Played()
+        for name, arm in arms.items():
+            if flat is not None and name != "outside":
+                sites = self._sites(name)
+                arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
+            played.scores[name], at = arm.choose()
+            played.chosen[name] = CONSTANT if at is None else f"lr={arm.lrs[at[0]]}, {self._rounds(at[1])} rounds"
+            if name in runs:
+                last = runs[name][0 if at is None else at[0]][1]
+                played.findings[name] = ", ".join(found.kind for found in last.history.findings)
+                if last.method.last(last.data.round).exchange.along_edges:
+                    played.weights[name] = learned_weights(last)
+        return played
+
+    def _sites(self, arm: str) -> Tensor:
+        """Return whose models an arm trains, [n]."""
+        nodes = nodes_of(self.layout, arm) if arm in ("pairs", "without") else self.layout.alone
+        return self.layout.site[nodes]
+
+    def _rounds(self, evaluation: int) -> int:
+        every, rounds = self.settings["evaluate_every"], self.settings["rounds"]
+        return int(min((evaluation + 1) * every, rounds))
+
+
+def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method | Phases:
+    return make(lr=lr, **work)
