@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from graphcollab.gains.arms import Measured
-from graphcollab.gains.experiment import Experiment, Fitting, Make, Played
+from graphcollab.gains.experiment import Experiment, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
@@ -22,7 +22,7 @@ from graphcollab.metrics.scores import AnyMetrics, as_metrics
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.processes import map_in_processes
-from graphcollab.train.start import Model
+from graphcollab.train.start import Model, require_alike
 
 __all__ = ["benefit"]
 
@@ -33,7 +33,7 @@ Steps = Annotated[Sequence[Positive], "step sizes"]
 @checked
 def benefit(
     tasks: Dealt,
-    model: Model | Fitting,
+    model: Model,
     *,
     methods: Mapping[str, Make] | None = None,
     metrics: AnyMetrics = (),
@@ -105,9 +105,7 @@ def benefit(
     deal = tasks if callable(tasks) else lambda number: resplit(tasks, number)
     dealt = [deal(seed + r) for r in range(repeats)]
     layout = _lay_out(dealt, limit, seed)
-    fits = _takes_tasks(model)
-    if not fits:
-        _require_alike(dealt)
+    require_alike(model, {f"split {r}": split for r, split in enumerate(dealt)})
     further = as_metrics(metrics, None) if not isinstance(metrics, Sequence) or len(metrics) else ()
     every = as_metrics([dealt[0].metric, *further], None)
     more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)
@@ -115,7 +113,7 @@ def benefit(
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
     measured = Measured(every, ("test", *(HALVES if more_tests else ())))
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
-    experiment = Experiment(layout, model, fits, methods, work, lrs, measured, settings)
+    experiment = Experiment(layout, model, methods, work, lrs, measured, settings)
     each = len(lrs) * (1 + len(methods))
     with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not progress) as bar:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
@@ -144,22 +142,6 @@ def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
         raise ValueError(
             f"method {name!r} does not take {', '.join(lacking)}, by which benefit gives all methods the same work: "
             "give a function that does"
-        )
-
-
-def _takes_tasks(model: Model | Fitting) -> bool:
-    """Tell whether a model is a function of tasks."""
-    return not isinstance(model, nn.Module) and callable(model) and bool(inspect.signature(model).parameters)
-
-
-def _require_alike(dealt: Sequence[Tasks]) -> None:
-    """Check, before any work is lost, that one model can be trained on all splits."""
-    shapes = {tasks.input_shape: r for r, tasks in enumerate(dealt)}
-    if len(shapes) > 1:
-        (one, r), (other, s) = list(shapes.items())[:2]
-        raise ValueError(
-            f"inputs have shape {one} on split {r} and {other} on split {s}, which one model cannot take: give a "
-            "function that makes one for tasks, model=lambda tasks: ..."
         )
 
 

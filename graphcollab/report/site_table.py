@@ -163,7 +163,7 @@ def site_table(
     intervals = {name: percentile_interval(values, confidence) for name, values in drawn.items()}
     about = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
-        f"samples, seed {first.env.seed} of the run{note}"
+        f"samples; {_which(results, first.env.seed)}{note}"
     )
     return SiteScores(scores, intervals, differences, reference, about)
 
@@ -178,6 +178,14 @@ def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[
     kept = {name: r for name, r in results.results.items() if r.env.seed == last[0]}
     lost = [name for name in results.chosen if name not in kept]
     return kept, f"; without {', '.join(lost)}, of which there is no result on that seed" if lost else ""
+
+
+def _which(results: Results, seed: int) -> str:
+    """Say of which seed numbers are, and that there are others where that is so."""
+    seeds = [trial.seed for trial in next(iter(results.chosen.values()))] if isinstance(results, Comparison) else []
+    if len(seeds) < 2:
+        return f"seed {seed} of the run"
+    return f"seed {seed} alone, the last of {len(seeds)}: paired_table is over all of them"
 
 
 def _require_same_samples(name: str, one: Result, other_name: str, other: Result, split: str) -> None:

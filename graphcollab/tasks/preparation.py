@@ -225,9 +225,10 @@ class Preparation:
         names = factorised(table.column(column.name))[0]
         if names and not set(names) & set(column.categories):
             near = close(names[0], column.categories)
+            hint = f"{near}The" if near else "the"
             warn(
                 f"column {column.name!r} holds {few([*map(repr, names)])}, of which none is known from training: all "
-                f"count as missing; {near}the categories are {few([*map(repr, column.categories)])}",
+                f"count as missing; {hint} categories are {few([*map(repr, column.categories)])}",
                 UserWarning,
             )
 
