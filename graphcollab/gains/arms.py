@@ -21,11 +21,24 @@ from graphcollab.metrics.scores import score_all
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
+from graphcollab.tasks._sites import name_ids
 from graphcollab.train import Callback, Result, WatchMetrics, run
 from graphcollab.train.start import Model
 from graphcollab.typing import Env
 
-__all__ = ["Arm", "Measured", "Runs", "arm_of", "averaging", "learned_weights", "nodes_of", "runs_of"]
+__all__ = [
+    "Arm",
+    "Measured",
+    "Runs",
+    "averaging",
+    "learned_weights",
+    "lrs_of",
+    "nodes_of",
+    "runs_of",
+    "scores_of",
+    "table_of",
+    "usual_losses",
+]
 
 Runs = list[tuple[float, Result]]
 
@@ -66,28 +79,36 @@ class Arm:
         lrs: Step sizes.
         loss: Validation losses of its nodes, [S, T, n].
         score: Test metrics of them, [M, H, S, T, n].
+        usual: What losses are held against, [n]: the median that the site has when it trains alone.
         constant: Validation losses [n] and test metrics [M, H, n] of constants in their place, if known.
     """
 
     lrs: Sequence[float]
     loss: Tensor
     score: Tensor
+    usual: Tensor
     constant: tuple[Tensor, Tensor] | None = None
 
-    def of(self, nodes: Tensor) -> Arm:
-        """Return the arm of some of its nodes."""
-        return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes])
-
     def choose(self) -> tuple[Tensor, tuple[int, int] | None]:
-        """Return the scores [M, H, n] with the step size, and at the evaluation, whose mean validation loss is least.
+        """Return the scores [M, H, n] with the step size, and at the evaluation, that do best on validation samples.
 
-        Return, too, which they are; None if constants do better than all of them.
+        Return, too, which they are; None if constants do better than all of them. One choice is made for all nodes,
+        also for sites that train alone: with few validation samples, choices of single sites are worse. Each has the
+        same say, whatever the size of its losses: the mean of l / (l + usual) is least. Losses below 0 are averaged as
+        they are.
         """
-        mean = self.loss.nan_to_num(torch.inf).mean(2)
+        mean = self._regret(self.loss)
         s, t = divmod(int(mean.argmin()), mean.shape[1])
-        if self.constant is not None and float(self.constant[0].mean()) <= float(mean[s, t]):
+        if self.constant is not None and float(self._regret(self.constant[0])) <= float(mean[s, t]):
             return self.constant[1], None
         return self.score[:, :, s, t], (s, t)
+
+    def _regret(self, loss: Tensor) -> Tensor:
+        """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
+        if bool((self.loss < 0).any()):
+            return loss.nan_to_num(torch.inf).mean(-1)
+        share = torch.where(loss > 0, loss / (loss + self.usual), 0)  # 0 of losses that are 0
+        return share.nan_to_num(1.0).mean(-1)  # 1 of losses that are not finite
 
 
 def averaging(
@@ -101,22 +122,32 @@ def averaging(
     tick: Callable[[], object],
 ) -> dict[str, Arm]:
     """Return all that federated averaging answers: alone, together, pairs, all but one, and outside."""
-    names = tuple(f"{tasks.names[site]} #{n}" for n, site in enumerate(layout.site.tolist()))
+    names, outside = layout.names(tasks.names), _Outside(*layout.outside(), layout.alone, measured)
     splits = {name: split.select(layout.site) for name, split in tasks.splits.items()}
-    copies = replace(tasks, splits=splits, names=names, node_id=torch.arange(len(names)), cluster=None)
-    left, models = layout.outside()
-    outside = _Outside(left, models, layout.alone, measured)
+    ids = name_ids(names)
+    ids[layout.alone] = tasks.ids  # alone they meet the same batches as in methods
+    copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None)
     make = partial(fedavg, **work)
-    watched = {**settings, "callbacks": [*settings.get("callbacks", ()), outside]}
-    runs = runs_of(lambda lr: make(lr=lr), lrs, measured, tick, copies, model, layout.edge_index, **watched)
-    whole = arm_of(runs, measured)
+    runs = runs_of(
+        lambda lr: make(lr=lr), lrs, measured, tick, copies, model, layout.edge_index, callbacks=[outside], **settings
+    )
+    loss, score = table_of(runs, "val_loss"), scores_of(runs, measured)
+    usual = usual_losses(loss[..., layout.alone])
     places = {"alone": layout.alone, "together": layout.together}
     places |= {name: nodes_of(layout, name) for name in ("pairs", "without")}
-    arms = {name: whole.of(nodes) for name, nodes in places.items() if len(nodes)}
-    if len(left):
-        inside = arms["without"].loss.mean(2, keepdim=True)  # a site that takes no part chooses nothing
-        arms["outside"] = replace(arm_of(runs, measured, OUTSIDE).of(left), loss=inside)
+    arms = {
+        name: Arm(lrs_of(runs), loss[..., nodes], score[..., nodes], usual[layout.site[nodes]])
+        for name, nodes in places.items()
+        if len(nodes)
+    }
+    if len(outside.sites):  # a site that takes no part chooses nothing
+        arms["outside"] = replace(arms["without"], score=scores_of(runs, measured, OUTSIDE)[..., outside.sites])
     return arms
+
+
+def usual_losses(loss: Tensor) -> Tensor:
+    """Return the median of every node's losses [S, T, n] over settings and evaluations, [n]."""
+    return loss.flatten(0, 1).nan_to_num(torch.inf).median(0).values
 
 
 def nodes_of(layout: Layout, name: str) -> Tensor:
@@ -150,14 +181,19 @@ def runs_of(
     return done
 
 
-def arm_of(runs: Runs, measured: Measured, prefix: str = "") -> Arm:
-    """Return what histories have of validation losses, and of test metrics under these names with a prefix."""
+def lrs_of(runs: Runs) -> list[float]:
+    """Return the step sizes with which models did not diverge."""
+    return [lr for lr, _ in runs]
 
-    def table(name: str) -> Tensor:
-        return torch.stack([one.history.table(name) for _, one in runs])
 
-    scores = torch.stack([torch.stack([table(prefix + name) for name in some]) for some in measured.columns])
-    return Arm([lr for lr, _ in runs], table("val_loss"), scores)
+def table_of(runs: Runs, name: str) -> Tensor:
+    """Return what histories have under a name, [S, T, n]."""
+    return torch.stack([one.history.table(name) for _, one in runs])
+
+
+def scores_of(runs: Runs, measured: Measured, prefix: str = "") -> Tensor:
+    """Return what histories have of test metrics, under these names with a prefix, [M, H, S, T, n]."""
+    return torch.stack([torch.stack([table_of(runs, prefix + name) for name in some]) for some in measured.columns])
 
 
 def learned_weights(result: Result) -> Tensor:

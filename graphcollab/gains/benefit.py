@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from graphcollab.checks import warn
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.experiment import Experiment, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
@@ -26,6 +27,8 @@ from graphcollab.train.start import Model, require_alike
 
 __all__ = ["benefit"]
 
+OF_RUN = ("device", "backend", "chunk", "threads", "autocast", "compile")
+RESERVED = ("alone", "together", "pairs", "without", "outside", "all sites")
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "step sizes"]
 
@@ -55,9 +58,10 @@ def benefit(
     On each of several random splits of all sites' samples, every site trains alone; all sites train one model together,
     by federated averaging; so do all but one, for each, and every two sites, for each pair; and every method runs among
     all sites. All of that takes the same local steps; alone, together, pairs and all but one are one run, side by side.
-    Step sizes, and after how many rounds to stop, are chosen by the validation loss, on every split and for each of
-    these ways by itself, local training as well; for amounts (``loss="mse"``), where no model does better than the mean
-    of the targets, that is what counts. Test samples play no part in that.
+    Step sizes, and after how many rounds to stop, are chosen by validation losses, on every split and for each of these
+    ways by itself, local training as well, in one choice for all sites that gives each the same say; for amounts
+    (``loss="mse"``), where no model does better than the mean of the targets, that is what counts. Test samples play no
+    part in that.
 
     What follows is judged by the differences to training alone on the same split, corrected for samples that splits
     share and for the many comparisons (`Benefit`). It is an experiment on one machine, which sees all data: do it with
@@ -69,7 +73,7 @@ def benefit(
         model: See `run`; a function is initialised anew on every split. A function that takes an argument is given the
             split's tasks, for inputs whose number depends on them.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
-            Default: ``{"meta_l2c": meta_l2c}``.
+            Their other settings are their own defaults. Default: ``{"meta_l2c": meta_l2c}``.
         metrics: Further metrics to judge the same models by (names, ``Metric`` or functions). Each has a `Benefit` of
             its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
         repeats: R, splits.
@@ -84,7 +88,7 @@ def benefit(
         jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
             process (see `compare`).
         progress: Show a progress bar.
-        settings: Passed to `run`, such as ``device``.
+        settings: Of `run`: ``device``, ``backend``, ``chunk``, ``threads``, ``autocast``, ``compile``.
 
     Raises:
         ValueError: If there are fewer than two sites, sites differ between splits, a site has no samples to choose or
@@ -102,12 +106,12 @@ def benefit(
     work = {"epochs": epochs, "batch_size": batch_size}
     for name, make in methods.items():
         _require_settings(name, make, {"lr", *work})
-    deal = tasks if callable(tasks) else lambda number: resplit(tasks, number)
-    dealt = [deal(seed + r) for r in range(repeats)]
+    _require_run(settings)
+    dealt = _deal(tasks, range(seed, seed + repeats))
     layout = _lay_out(dealt, limit, seed)
+    _require_names(dealt[0].names, methods)
     require_alike(model, {f"split {r}": split for r, split in enumerate(dealt)})
-    further = as_metrics(metrics, None) if not isinstance(metrics, Sequence) or len(metrics) else ()
-    every = as_metrics([dealt[0].metric, *further], None)
+    every = as_metrics([dealt[0].metric, *(as_metrics(metrics, None) if metrics else ())], None)
     more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)
     if more_tests:  # how far differences come from test samples is then measured
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
@@ -117,9 +121,22 @@ def benefit(
     each = len(lrs) * (1 + len(methods))
     with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not progress) as bar:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
-    told = f"{rounds} rounds of {epochs} epochs on each of {repeats} splits"
+    told = f"{rounds} rounds of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]
     return replace(found[0], also={one.metric: one for one in found[1:]})
+
+
+def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
+    """Return the tasks of every seed."""
+    if callable(tasks):
+        return [tasks(seed) for seed in seeds]
+    if tasks.preparation is not None:
+        warn(
+            "the tasks were prepared by training rows that benefit deals out anew, also for testing, so a little of "
+            "what they are tested on is known: give a function, lambda seed: Tasks.from_frame(..., seed=seed)",
+            UserWarning,
+        )
+    return [resplit(tasks, seed) for seed in seeds]
 
 
 def _play(
@@ -143,6 +160,23 @@ def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
             f"method {name!r} does not take {', '.join(lacking)}, by which benefit gives all methods the same work: "
             "give a function that does"
         )
+
+
+def _require_run(settings: Mapping[str, Any]) -> None:
+    if unknown := sorted(settings.keys() - set(OF_RUN)):
+        raise ValueError(
+            f"benefit has no setting {unknown[0]!r}; beside its own it takes those of run that say where and how to "
+            f"compute: {', '.join(OF_RUN)}"
+        )
+
+
+def _require_names(sites: Sequence[str], methods: Mapping[str, Make]) -> None:
+    for name in methods:
+        if name in RESERVED:
+            raise ValueError(f"a method cannot be called {name!r}, as what it is compared with: give it another name")
+    for name in (*RESERVED, *methods):
+        if name in sites:
+            raise ValueError(f"a site is called {name!r}, as something else in the answer: give it another name")
 
 
 def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,14 +14,13 @@ from graphcollab.tasks import Tasks
 __all__ = ["constants"]
 
 
-def constants(tasks: Tasks, measured: Measured) -> tuple[Tensor, Tensor] | None:
+def constants(tasks: Tasks, measured: Measured, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return validation losses [K] and test metrics [M, H, K] of the mean of every site's training targets, float64.
 
     Where targets are noise, models of more sites overfit less and have smaller errors, which is no gain: the mean does
-    better. None unless the loss is ``"mse"``: how well classes are told apart does not gain by that.
+    better. That is for amounts, ``loss="mse"``: how well classes are told apart does not gain by it. Metrics are given
+    outputs of the ``shape`` that a model's have for one sample.
     """
-    if tasks.loss != "mse":
-        return None
     losses = []
     scores = torch.full((len(measured.metrics), len(measured.splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
     for node in range(tasks.num_nodes):
@@ -28,7 +29,7 @@ def constants(tasks: Tasks, measured: Measured) -> tuple[Tensor, Tensor] | None:
         losses.append(F.mse_loss(mean.expand(val.shape), val.double()))
         for h, split in enumerate(measured.splits):
             targets = _targets(tasks, split, node)
-            outputs = mean.expand(len(targets), *mean.shape).float()
+            outputs = mean.reshape(shape).expand(len(targets), *shape).float()
             mask = torch.ones(1, len(targets), dtype=torch.bool)
             for m, metric in enumerate(measured.metrics if len(targets) else ()):
                 scores[m, h, node] = metric(outputs[None], targets[None], mask)[0]

@@ -7,16 +7,28 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from graphcollab.gains.arms import Measured, Runs, arm_of, averaging, learned_weights, nodes_of, runs_of
+from graphcollab.gains.arms import (
+    Arm,
+    Measured,
+    Runs,
+    averaging,
+    learned_weights,
+    lrs_of,
+    nodes_of,
+    runs_of,
+    scores_of,
+    table_of,
+)
 from graphcollab.gains.constant import constants
 from graphcollab.gains.layout import Layout
 from graphcollab.gains.outcome import CONSTANT
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
-from graphcollab.train.start import Model, for_tasks
+from graphcollab.train.start import Model, build_modules, for_tasks
 
 __all__ = ["Experiment", "Make", "Played"]
 
@@ -61,12 +73,15 @@ class Experiment:
         model = for_tasks(self.model, split)
         settings = {**self.settings, "seed": seed}
         arms = averaging(split, self.layout, model, self.work, self.lrs, self.measured, settings, tick)
+        usual = arms["alone"].usual
         runs: dict[str, Runs] = {}
         for name, make in self.methods.items():
             one = partial(_made, make, self.work)
-            runs[name] = runs_of(one, self.lrs, self.measured, tick, split, model, **settings)
-            arms[name] = arm_of(runs[name], self.measured)
-        flat, played = constants(split, self.measured), Played()
+            runs[name] = mine = runs_of(one, self.lrs, self.measured, tick, split, model, **settings)
+            arms[name] = Arm(lrs_of(mine), table_of(mine, "val_loss"), scores_of(mine, self.measured), usual)
+        played, flat = Played(), None
+        if split.loss == "mse":
+            flat = constants(split, self.measured, _output_shape(build_modules(model, seed)[0], split))
         for name, arm in arms.items():
             if flat is not None and name != "outside":
                 sites = self._sites(name)
@@ -88,6 +103,14 @@ class Experiment:
     def _rounds(self, evaluation: int) -> int:
         every, rounds = self.settings["evaluate_every"], self.settings["rounds"]
         return int(min((evaluation + 1) * every, rounds))
+
+
+@torch.no_grad()
+def _output_shape(module: nn.Module, tasks: Tasks) -> tuple[int, ...]:
+    """Return the shape of a model's output for one sample."""
+    split = tasks.splits["train"]
+    inputs = tasks.pools[split.pool].inputs[split.index[:1]]
+    return tuple(module.eval()(inputs.to(next(module.parameters()).device)).shape[1:])
 
 
 def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method | Phases:

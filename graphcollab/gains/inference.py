@@ -11,6 +11,7 @@ from torch import Tensor
 
 __all__ = ["Differences", "corrected_differences", "holm"]
 
+ROUNDING = 1e-9  # errors smaller than so much of the mean are 0 but for rounding
 FOUND = 0.8  # how often a difference that could have been detected would have been
 
 
@@ -56,8 +57,9 @@ def corrected_differences(
 
     with s the standard deviation of the R differences and R - 1 degrees of freedom. Splits share most of their samples,
     so their differences are not independent, and an ordinary t-test finds what is not there. Splits in which a
-    difference is not defined (NaN) do not count. Where all differences are 0 the p-value is 1; with fewer than two
-    splits everything but the mean is NaN.
+    difference is not defined (NaN) do not count; with fewer than two everything but the mean is NaN. Where all
+    differences are the same the p-value is 1: how they vary is then not known, which happens to metrics that take few
+    values, and the error and the interval are NaN unless all differences are 0.
 
     With more test than training samples that is far too careful, since training samples are then almost all different
     on different splits (ours; the paper's ratios are below 1). So the variance is parted: with v a quarter of the mean
@@ -90,11 +92,13 @@ def corrected_differences(
         by_training = (spread.square() - by_tests).clamp(min=0)
         parted = spread.square() / repeats + by_tests * ratio + by_training / ratio
         error = torch.where((ratio > 1) & ~parted.isnan(), parted.sqrt(), error)
+    error = error.masked_fill(error <= ROUNDING * mean.abs(), 0)
     freedom = (repeats - 1).clamp(min=1).numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (mean / error).abs().numpy()
     p_value = torch.as_tensor(2 * stats.t.sf(t, freedom))
-    p_value = torch.where((mean == 0) & (error == 0), 1.0, p_value)
+    p_value = torch.where(error == 0, 1.0, p_value)
+    error = torch.where((error == 0) & (mean != 0), math.nan, error)
     half = torch.as_tensor(stats.t.ppf(1 - level / 2, freedom)) * error
     return Differences(mean, error, mean - half, mean + half, p_value, repeats)
 

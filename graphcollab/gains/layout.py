@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,8 +40,8 @@ class Layout:
     def of(cls, count: int, limit: int = LIMIT, seed: int = 0) -> Layout:
         """Lay out every site alone, all together, pairs, and all but one.
 
-        With more sites than ``limit``, as many pairs and left-out sites are drawn as ``limit`` sites have, every site
-        being in as many pairs as any other, or one fewer.
+        With more sites than ``limit``, ``limit`` of them are left out in turn, and no more pairs are drawn than
+        ``limit`` sites have, every site being in as many of them as any other.
         """
         nodes = torch.arange(count)
         pairs = _pairs(count, limit, seed)
@@ -56,6 +57,16 @@ class Layout:
         without = torch.full((count, count), -1)
         without[others, left.repeat_interleave(count - 1)] = torch.arange(end, len(site))
         return cls(site, group, nodes, nodes + count, paired, without)
+
+    def names(self, sites: Sequence[str]) -> tuple[str, ...]:
+        """Return a name for every node, which says whose copy it is and with whom: [N]."""
+        told = [f"{sites[k]} alone" for k in self.site[self.alone]]
+        told += [f"{sites[k]} with all" for k in self.site[self.together]]
+        named: dict[int, str] = dict(enumerate(told))
+        for table, word in ((self.pairs, "with"), (self.without, "without")):
+            for i, k in (table >= 0).nonzero().tolist():
+                named[int(table[i, k])] = f"{sites[i]} {word} {sites[k]}"
+        return tuple(named[n] for n in range(len(self.site)))
 
     @property
     def edge_index(self) -> Tensor:

@@ -164,6 +164,14 @@ class Benefit:
         return self._shown(self._better(self.scores["together"][:, :, None], self.without).nanmean(0))
 
     @cached_property
+    def left_out(self) -> Tensor:
+        """What the model of all others gains each site that had no part in it, over training alone, in the mean, [K].
+
+        NaN where that was not tried. It is what a newcomer without samples to learn from would get.
+        """
+        return self._shown(self._better(self.outside, self.scores["alone"]).nanmean(0))
+
+    @cached_property
     def gains(self) -> list[Gain]:
         """Gains of every site by all together and by every method."""
         scores = torch.stack([self.scores[arm] for arm in self.arms], 1)

@@ -21,7 +21,7 @@ __all__ = ["benefit_answer", "benefit_figure", "benefit_table"]
 
 SHOWN = 8  # gains that are told one by one
 NAMED = 60  # sites that are named at an axis
-FLOOR = -200.0  # percent; an error that has trebled or worse is drawn as if it had trebled
+FLOOR = -200.0  # percent; an error that has more than trebled is told and drawn as if it had trebled
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
     True: "Gains say by how many percent the error of training alone falls",
@@ -61,7 +61,7 @@ def benefit_answer(benefit: Benefit) -> str:
         for gain in some[:SHOWN]:
             lines.append(f"{gain.site} {verdict} {_by(gain.by)}: {_told(gain, scale, digits)}.")
         if len(some) > SHOWN:
-            lines.append(f"So do {len(some) - SHOWN} more of the comparisons; all are in the tables.")
+            lines.append(f"So do {len(some) - SHOWN} more of the comparisons (Benefit.found has all).")
     for arm in ("alone", *benefit.arms):
         flat = benefit.chosen[arm].count(CONSTANT)
         if flat:
@@ -70,7 +70,10 @@ def benefit_answer(benefit: Benefit) -> str:
     lines += [line for name in benefit.findings for line in _weights(benefit, name)]
     tried, there = benefit.tried
     if tried < there:
-        lines.append(f"Of {there} pairs {tried} were drawn and tried, as many for every site, give or take one.")
+        left = int((~benefit.without.isnan()).any(0).any(0).sum())
+        lines.append(
+            f"Of {there} pairs {tried} were tried, as many for every site, and {left} sites were left out in turn."
+        )
     undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
     for name in dict.fromkeys(gain.site for gain in undefined):
         lines.append(f"{name}: {benefit.metric} is not defined on its test samples in any split.")
@@ -82,14 +85,15 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
 
     It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
-    in the group of all. Further metrics follow. The last two rows are means over sites, all alike and weighted by their
-    test samples. A star marks a gain or loss there is evidence of, all comparisons considered; the last row has none.
+    in the group of all, and tells what the model of all others gains it that it had no part in. Further metrics follow.
+    The last two rows are means over sites, all alike and weighted by their test samples. A star marks a gain or loss
+    there is evidence of, all comparisons considered; the last row has none.
 
     Args:
         benefit: What `graphcollab.benefit` found.
     """
     scale, digits, _ = _scale(benefit)
-    header, rows = ["site", "train", "test", *_heads(benefit), "best single other", "missed most"], []
+    header, rows = ["site", "train", "test", *_heads(benefit), "best single other", "missed most", "left out"], []
     for one in benefit.also.values():
         header += _heads(one, f", {one.metric}")
     for k, site in enumerate(benefit.names):
@@ -102,10 +106,11 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
         most = int(worth.nan_to_num(-math.inf).argmax())
         missed = f"{benefit.names[most]} {number(float(worth[most]), digits, signed=True)}"
         row.append(MISSING if bool(worth.isnan().all()) else missed)
+        row.append(_bounded(float(scale * benefit.left_out[k]), digits))
         rows.append([*row, *(cell for one in benefit.also.values() for cell in _cells(one, one.of(site).values()))])
     totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
     for label, name in (("all sites", "overall"), ("all, by samples", "by_samples")):
-        row = [label, *totals, *_cells(benefit, getattr(benefit, name)), "", ""]
+        row = [label, *totals, *_cells(benefit, getattr(benefit, name)), "", "", ""]
         rows.append([*row, *(cell for one in benefit.also.values() for cell in _cells(one, getattr(one, name)))])
     return text_table(header, rows, markdown)
 
@@ -226,8 +231,13 @@ def _told(gain: Gain, scale: float, digits: int | None) -> str:
     """Write a gain and its interval; a star where there is evidence."""
     if math.isnan(gain.gain):
         return MISSING
-    mean, low, high = (number(scale * value, digits, signed=True) for value in (gain.gain, gain.low, gain.high))
+    mean, low, high = (_bounded(scale * value, digits) for value in (gain.gain, gain.low, gain.high))
     return f"{mean} ({low} … {high}){'*' if gain.verdict in ('gains', 'loses') else ''}"
+
+
+def _bounded(value: float, digits: int | None) -> str:
+    """Write a gain; of an error that has more than trebled only that it has."""
+    return f"< {number(FLOOR, 0, signed=True)}" if value < FLOOR else number(value, digits, signed=True)
 
 
 def _means(gain: Gain, scale: float, digits: int | None) -> str:
@@ -236,6 +246,8 @@ def _means(gain: Gain, scale: float, digits: int | None) -> str:
         return f"There is evidence of that (p = {gain.p_value:.2g})."
     if gain.detectable == 0:
         return "All models did the same, so this says nothing: train for longer."
+    if math.isnan(gain.detectable):
+        return "The gain was the same on all splits, so how it varies is not known: try more of them, repeats=..."
     if scale > 1 and gain.detectable >= 1:  # of shares
         return "That is no evidence, and with so few samples no gain would have been found four times out of five."
     bar = number(scale * gain.detectable, digits)

@@ -1,7 +1,7 @@
 """Tables as users have them, column by column: frames of pandas or polars, dicts of arrays, CSV and Parquet files.
 
 A column is read as numbers, bool, int64, or float64 with NaN where a value is missing, or as text, an array of Python
-objects with None where it is missing.
+objects with None where it is missing. Text that says nothing but true and false is read as these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.naming import close, few
-from graphcollab.tasks._csv import LARGEST, is_number, objects, read_csv, text
+from graphcollab.tasks._csv import LARGEST, TRUTHS, is_number, objects, read_csv, text, truths
 
 __all__ = ["Table", "dates", "factorised", "looks_like_numbers", "no_column", "open_table"]
 
@@ -152,6 +152,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
         if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in zip(tables, parts, strict=True)):
             raise ValueError(f"column {name!r} names the site of every row: give node={name!r}")
         if any(part.dtype.kind == "O" for part in parts):
+            _refuse_mixed_truths(name, dict(zip(tables, parts, strict=True)))
             parts = [part if part.dtype.kind == "O" else _as_text(part) for part in parts]
         return np.concatenate(parts)
 
@@ -160,6 +161,19 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             raise ValueError(f"the frame of site {site!r} has rows of other sites in its column {node!r}")
     sizes = {site: table.rows for site, table in tables.items()}
     return Table((*names, *([node] if node else [])), sum(sizes.values()), read, sizes)
+
+
+def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
+    """Refuse a column that is true and false at one site, and such words among others at another."""
+    numbers = {site: set(part[~np.isnan(part)].tolist()) for site, part in parts.items() if part.dtype.kind != "O"}
+    other = next((site for site, values in numbers.items() if values and values <= {0, 1}), None)
+    mixed = ((site, set(part.tolist()) & TRUTHS.keys()) for site, part in parts.items() if site not in numbers)
+    site, words = next(((site, words) for site, words in mixed if words), ("", set()))
+    if words and other is not None:
+        raise ValueError(
+            f"column {name!r} holds nothing but true and false at site {other!r}, and other words beside "
+            f"{min(words)!r} at site {site!r}: leave it empty where it is neither, or leave it out by columns=[...]"
+        )
 
 
 def _of_site(site: str, table: Table, name: str) -> np.ndarray:
@@ -193,7 +207,9 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
     kinds = set(map(type, known))
     if all(issubclass(kind, str) for kind in kinds) and kinds:
-        return text(None if lack or one == "" else str(one) for one, lack in zip(values, lacks, strict=True))
+        words = [None if lack or one == "" else str(one) for one, lack in zip(values, lacks, strict=True)]
+        said = set(words) - {None}
+        return truths([TRUTHS.get(str(one)) for one in words]) if said and said <= TRUTHS.keys() else text(words)
     if all(issubclass(kind, Real) or kind is np.bool_ for kind in kinds):
         if len(known) == len(values) and kinds and kinds <= {bool, np.bool_}:
             return np.array(values, bool)
@@ -239,7 +255,7 @@ def _from_frame(frame: Any) -> Table:
             return _from_array(name, series.cast(nw.Int64 if whole else nw.Float64).to_numpy())
         if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
             values = _from_objects(name, series.to_list())  # a cast to text would make text of missing values
-            return _as_text(values) if dtype in (nw.Categorical, nw.Enum) and values.dtype.kind != "O" else values
+            return _as_text(values) if dtype in (nw.Categorical, nw.Enum) and values.dtype.kind not in "Ob" else values
         if dtype.is_temporal():
             raise ValueError(dates(name, str(dtype)))
         raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or leave it out by columns=[...]")

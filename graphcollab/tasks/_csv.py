@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["LARGEST", "is_number", "objects", "read_csv", "text"]
+__all__ = ["LARGEST", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths"]
 
 LARGEST = 2**63 - 1
 """The largest whole number that a column of int64 can hold."""
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
+TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
+"""What words true and false are written by; a column of nothing else is as one of bool, wherever it comes from."""
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?", re.ASCII)
+_WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
 _MISSING = {"", "?", "NA", "N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"}
 _SEPARATORS = ",;\t|"
+_DECIMAL_COMMAS_WITH = ";\t"
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarray]]:
@@ -43,17 +48,39 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
     if wrong is not None:
         raise ValueError(f"{path}: row {wrong} has {len(rows[wrong])} values, and there are {len(names)} columns")
     place = {name: k for k, name in enumerate(names)}
-    return tuple(names), len(rows), lambda name: _parsed([row[place[name]].strip() for row in rows])
+
+    def read(name: str) -> np.ndarray:
+        cells = [row[place[name]].strip() for row in rows]
+        if separator not in _DECIMAL_COMMAS_WITH:
+            _refuse_commas(path, name, cells, separator)
+        return _parsed(cells)
+
+    return tuple(names), len(rows), read
+
+
+def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> None:
+    """Refuse a column of numbers of which some have commas, where these may separate thousands."""
+    known = [cell for cell in cells if cell not in _MISSING]
+    odd = next((k for k, cell in enumerate(cells) if "," in cell), None)
+    if odd is not None and all(map(_WITH_COMMAS.fullmatch, known)):
+        raise ValueError(
+            f"{path}: row {odd} has {cells[odd]!r} in column {name!r}, whose comma may separate thousands or decimals: "
+            "write numbers without commas for thousands and with a point for decimals (decimal commas are read where "
+            f"values are separated by semicolons or tabs, and here they are by {separator!r}), or leave the column out "
+            "by columns=[...]"
+        )
 
 
 def _parsed(cells: list[str]) -> np.ndarray:
     """Return the cells of a CSV file as numbers where all are that are not missing; with leading zeros as text.
 
-    Numbers may have decimal commas, as in files whose values are separated by semicolons.
+    Numbers may have decimal commas, where commas can mean nothing else.
     """
     known = [cell for cell in cells if cell not in _MISSING]
     if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
         return np.array([np.nan if cell in _MISSING else float(cell.replace(",", ".")) for cell in cells])
+    if known and all(cell in TRUTHS for cell in known):
+        return truths([TRUTHS.get(cell) for cell in cells])
     if all(map(is_number, known)) and not any(cell[0] == "0" and cell.isdigit() and cell != "0" for cell in known):
         if len(known) == len(cells) and all(cell.lstrip("+-").isdigit() for cell in known):
             numbers = list(map(int, cells))
@@ -64,13 +91,16 @@ def _parsed(cells: list[str]) -> np.ndarray:
     return text(None if cell in _MISSING else cell for cell in cells)
 
 
+def truths(values: Sequence[bool | None]) -> np.ndarray:
+    """Return a column of true and false as bool, or, where some are missing, as float64 with NaN."""
+    if None in values:
+        return np.array([np.nan if one is None else one for one in values], np.float64)
+    return np.array(values, bool)
+
+
 def is_number(cell: str) -> bool:
-    """Tell whether text is a number, also an infinite one."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    """Tell whether text is a number, also an infinite one; `float` reads some that nobody means, such as "1_0"."""
+    return _NUMBER.fullmatch(cell) is not None
 
 
 def text(values: Iterable[str | None]) -> np.ndarray:

@@ -173,7 +173,8 @@ class Seen:
             raise ValueError(
                 f"column {name!r} has {len(kept)} different values: leave it out by columns=[...], or group them first"
             )
-        return Column(name, categories=kept, indicator=self.indicator(codes >= 0), **self.unchanged())
+        known = self.indicator(codes >= 0)
+        return Column(name, categories=kept, indicator=known, numbers=values.dtype.kind != "O", **self.unchanged())
 
     def target(self, name: str, values: np.ndarray, real: bool) -> Column:
         """Fit the targets."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphcollab.checks import warn
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings, look_up
-from graphcollab.tasks._columns import Table, factorised, no_column, open_table
+from graphcollab.tasks._columns import factorised, no_column, open_table
 from graphcollab.tasks._csv import is_number
 
 __all__ = ["Column", "Preparation"]
@@ -65,6 +65,8 @@ class Column:
         """Return the number of every row's category [n], -1 where it is missing or unknown."""
         place = {name: k for k, name in enumerate(self.categories or ())}
         names, codes = factorised(values)
+        if self.numbers and values.dtype.kind == "O":
+            names = tuple(map(_as_number, names))
         return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
 
     def encoded(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
@@ -76,10 +78,24 @@ class Column:
         else:
             codes = self.codes(values)
             known = codes >= 0
+            if not known.any():
+                self._warn_of_unknown(values)
             out[known.nonzero()[0], codes[known]] = 1
         if self.indicator:
             out[:, -1] = ~known
         return out
+
+    def _warn_of_unknown(self, values: np.ndarray) -> None:
+        """Warn of values of which none is a known category, if there are any."""
+        names, _ = factorised(values)
+        if names:
+            near = close(names[0], self.categories or ())
+            warn(
+                f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "
+                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown{near and '; '}"
+                f"{near}".strip(),
+                UserWarning,
+            )
 
 
 @dataclass(frozen=True)
@@ -162,8 +178,6 @@ class Preparation:
                 f"{no_column(lacking[0], table.names)}; {needed} are needed, and only values may be missing"
             )
         rows = self._sites_of(table, site)
-        for column in self.columns:
-            self._warn_of_unknown(column, table)
         parts = [column.encoded(self._values(column, table), rows) for column in self.columns]
         return torch.from_numpy(np.concatenate([np.zeros((table.rows, 0), np.float32), *parts], 1))
 
@@ -218,20 +232,6 @@ class Preparation:
             return values
         return numbers_of(column.name, values)
 
-    def _warn_of_unknown(self, column: Column, table: Table) -> None:
-        """Warn of a column none of whose values is a category that is known."""
-        if column.categories is None:
-            return
-        names = factorised(table.column(column.name))[0]
-        if names and not set(names) & set(column.categories):
-            near = close(names[0], column.categories)
-            hint = f"{near}The" if near else "the"
-            warn(
-                f"column {column.name!r} holds {few([*map(repr, names)])}, of which none is known from training: all "
-                f"count as missing; {hint} categories are {few([*map(repr, column.categories)])}",
-                UserWarning,
-            )
-
     def _sites_of(self, table: Any, site: str | None) -> np.ndarray:
         """Return the place of every row's site among the means."""
         if not self.sites:
@@ -270,6 +270,11 @@ def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}
             f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or leave it empty where unknown"
         )
     return out
+
+
+def _as_number(text: str) -> str:
+    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
+    return factorised(np.array([float(text)]))[0][0] if is_number(text) and np.isfinite(float(text)) else text
 
 
 def _number(text: str) -> int | float:

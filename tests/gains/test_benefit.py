@@ -49,26 +49,31 @@ def targets(tasks, split, node):
     return tasks.pools[tasks.splits[split].pool].targets[tasks.splits[split].of(node)].double()
 
 
-def best(histories, tasks, nodes):
-    """Test metrics at the evaluation with the smallest mean validation loss, or of constants, of some runs together."""
+def best(histories, tasks, nodes, usual):
+    """Test metrics at the evaluation that does best on validation samples, or of constants, of some runs together.
+
+    That is where the mean of loss / (loss + usual loss) is least; ``usual`` are the sites' median losses alone.
+    """
     means = [float(targets(tasks, "train", k).mean()) for k in nodes]
     flat, score = (
         torch.tensor([float((targets(tasks, split, k) - m).square().mean()) for k, m in zip(nodes, means, strict=True)])
         for split in ("val", "test")
     )
     loss, found = (torch.cat([h.table(name) for h in histories], 1) for name in ("val_loss", "test_metric"))
-    at = loss.mean(1).argmin()
-    return score.double() if float(flat.mean()) < float(loss.mean(1)[at]) else found[at]
+    regret, flat_regret = ((some / (some + usual[nodes])).mean(-1) for some in (loss, flat.double()))
+    at = regret.argmin()
+    return score.double() if float(flat_regret) < float(regret[at]) else found[at]
 
 
 @pytest.mark.parametrize("r", [0, 2])
 def test_scores_are_those_of_runs_of_their_own(found, r):
     tasks = resplit(regression(), 5 + r)
+    usual = of(local, tasks, 5 + r).history.table("val_loss").median(0).values
     for name, method in (("alone", local), ("together", fedavg), ("ditto", ditto)):
-        CLOSE(found.scores[name][r], best([of(method, tasks, 5 + r).history], tasks, [0, 1, 2]))
+        CLOSE(found.scores[name][r], best([of(method, tasks, 5 + r).history], tasks, [0, 1, 2], usual))
     pairs = [(0, 1), (0, 2), (1, 2)]
     histories = [of(fedavg, tasks, 5 + r, list(pair)).history for pair in pairs]
-    scores = best(histories, tasks, [k for pair in pairs for k in pair]).view(-1, 2)
+    scores = best(histories, tasks, [k for pair in pairs for k in pair], usual).view(-1, 2)
     for (i, j), both in zip(pairs, scores, strict=True):  # the two others leave the third out
         CLOSE(torch.stack([found.pairs[r, i, j], found.pairs[r, j, i]]), both)
         k = 3 - i - j
@@ -83,6 +88,10 @@ def test_models_of_all_others_are_tested_at_the_one_left_out(found):
     x, y = (getattr(tasks.pools["all"], name)[tasks.splits["test"].of(2)] for name in ("inputs", "targets"))
     expected = float((pooled.model(0)(x) - y).square().mean().detach())
     assert float(found.outside[0, 2]) == pytest.approx(expected, rel=1e-5)
+    ratio = (found.outside[:, 2] / found.scores["alone"][:, 2]).log().mean().exp()
+    assert float(found.left_out[2]) == pytest.approx(1 - float(ratio))
+    assert float(ratio) > 3  # c has the opposite sign
+    assert benefit_table(found).splitlines()[4].split()[-2:] == ["<", "−200"]
 
 
 def test_results_are_those_of_one_process_bit_for_bit(found):
@@ -211,7 +220,9 @@ def test_of_many_sites_pairs_are_drawn_and_it_says_so():
     tasks = Tasks.from_samples([site(12, k) for k in range(6)], loss="mse", metric="mse")
     told = benefit(tasks, linear, methods={}, repeats=3, limit=4, lrs=(0.1,), **WHOLE)
     assert told.tried == (6, 15)
-    assert "Of 15 pairs 6 were drawn and tried" in benefit_answer(told)
+    assert "Of 15 pairs 6 were tried, as many for every site, and 4 sites were left out in turn." in benefit_answer(
+        told
+    )
     assert int(told.matrix.isfinite().sum()) == 12
 
 
@@ -271,7 +282,7 @@ def test_models_may_depend_on_the_split():
     settings = {"methods": {}, "repeats": 3, "lrs": (0.1,), **WHOLE}
     widths = []
 
-    def fitting(tasks):
+    def fitting(tasks, *, more=None):
         widths.append(tasks.pools["all"].inputs.shape[1])
         return nn.Linear(widths[-1], 1)
 
@@ -282,6 +293,35 @@ def test_models_may_depend_on_the_split():
         benefit(wider, linear, **settings)
 
 
+def test_one_site_with_large_losses_does_not_choose_for_the_others():
+    """Amounts of d are in other units: its losses are 10,000 times as large."""
+    pairs = [site(30, 1), site(20, 2), site(40, 3, -1.0), site(30, 4)]
+    scaled = [*pairs[:3], (pairs[3][0], 100 * pairs[3][1])]
+    settings = {"methods": {}, "repeats": 3, "lrs": (0.001, 0.1), **WHOLE}
+    one, other = (
+        benefit(Tasks.from_samples(some, names=["a", "b", "c", "d"], loss="mse", metric="mse"), linear, **settings)
+        for some in (pairs, scaled)
+    )
+    CLOSE(one.scores["alone"][:, :3], other.scores["alone"][:, :3])
+
+
+def test_a_metric_of_ones_own_is_given_outputs_as_models_have_them():
+    def off(outputs, targets):
+        return (outputs[:, 0] - targets).abs().mean()
+
+    off.higher_is_better = False
+    x, y = zip(*(site(20, k) for k in range(3)), strict=True)
+    tasks = Tasks.from_samples([(a, b[:, 0]) for a, b in zip(x, y, strict=True)], loss="mse", metric=off)
+    assert benefit(tasks, linear, methods={}, repeats=3, lrs=(1e-6,), **WHOLE).scores["alone"].isfinite().all()
+
+
+def test_what_is_alike_on_all_splits_is_said(found):
+    lifted = {name: scores.new_ones(3, 3) + k for k, (name, scores) in enumerate(found.scores.items())}
+    same = replace(found, scores=lifted, higher_is_better=True)
+    assert "The gain was the same on all splits" in benefit_answer(same)
+    assert not [gain for gain in same.overall if gain.verdict != "no evidence"]
+
+
 def test_refusals():
     tasks = regression()
     settings = {"repeats": 3, **WHOLE}
@@ -289,6 +329,15 @@ def test_refusals():
         benefit(tasks.select([0]), linear, **settings)
     with pytest.raises(ValueError, match="method 'cobo' does not take epochs"):
         benefit(tasks, linear, methods={"cobo": cobo}, **settings)
+    with pytest.raises(ValueError, match="a method cannot be called 'alone'"):
+        benefit(tasks, linear, methods={"alone": fedavg}, **settings)
+    with pytest.raises(ValueError, match="a site is called 'ditto', as something else in the answer"):
+        benefit(replace(tasks, names=("a", "ditto", "c")), linear, methods={"ditto": ditto}, **settings)
+    with pytest.raises(ValueError, match="benefit has no setting 'patience'; beside its own it takes"):
+        benefit(tasks, linear, patience=3, **settings)
+    table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * k for k in range(20)]}
+    with pytest.warns(UserWarning, match="give a function, lambda seed: Tasks.from_frame"):
+        benefit(Tasks.from_frame(table), lambda: nn.Linear(1, 1), methods={}, lrs=(0.01,), **settings)
     names = iter((["a", "b", "c"], ["a", "b", "d"], ["a", "b", "c"]))
     with pytest.raises(ValueError, match="every split must have the same sites"):
         benefit(lambda _: replace(resplit(tasks, 0), names=tuple(next(names))), linear, **settings)

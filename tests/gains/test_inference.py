@@ -73,8 +73,17 @@ def test_what_is_not_defined_does_not_count():
     assert found.mean.tolist() == pytest.approx([1.5, nan, 0.0, 1.0], nan_ok=True)
     assert found.p_value.isnan().tolist() == [False, True, False, True]
     assert float(found.p_value[2]) == 1.0
-    sure = corrected_differences(torch.tensor([2.0, 2.0, 2.0]), torch.tensor(0.5))
-    assert float(sure.p_value) == 0.0
+
+
+@pytest.mark.parametrize("value", [2.0, 0.1, 1 / 3])  # sums of the last two are rounded
+def test_differences_that_are_all_the_same_are_no_evidence(value):
+    """Metrics that take few values are often the same on three splits."""
+    found = corrected_differences(torch.tensor([value] * 3), torch.tensor(0.5))
+    assert float(found.p_value) == 1.0
+    assert float(found.mean) == pytest.approx(value)
+    assert found.error.isnan()
+    assert found.low.isnan()
+    assert found.detectable(0.05).isnan()
 
 
 def test_holm_by_hand():

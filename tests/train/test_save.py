@@ -411,9 +411,7 @@ def test_tables_that_cannot_be_read(hospital, samples, error, says):
 
 
 def test_values_that_training_did_not_know_are_warned_of(hospital):
-    with pytest.warns(
-        UserWarning, match=r"column 'sex' holds 'F', of which none is known .*; did you mean 'f'\? The cat"
-    ):
+    with pytest.warns(UserWarning, match=r"'sex' has no value that is a known category: it has 'F', .* mean 'f'\?$"):
         hospital.predict("a", {"age": [3], "sex": ["F"]})
     hospital.predict("a", {"age": [3, 4], "sex": ["F", "m"]})  # one that is not known counts as missing
 

@@ -1,0 +1,128 @@
+"""What the cells of tables are read as: numbers, true and false, or text, alike from files and from frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from graphcollab import Tasks
+from graphcollab.tasks._columns import open_table
+from graphcollab.tasks._csv import is_number
+
+ALL = {"val_fraction": 0, "test_fraction": 0}
+SMOKER = [k % 3 == 0 for k in range(12)]
+
+
+def write(path, name, cells, separator=","):
+    rows = [{"site": "ab"[k % 2], name: cell, "y": k % 3 % 2} for k, cell in enumerate(cells)]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["site", name, "y"], delimiter=separator)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize("separator", [",", "|"])
+@pytest.mark.parametrize("cells", [["950", "12,500"], ["NA", "12,5"], ["1", "1,234,567"], ["2.5", "1,234.5"]])
+def test_commas_that_may_separate_thousands_are_refused(tmp_path, cells, separator):
+    table = write(tmp_path / "t.csv", "income", cells, separator)
+    with pytest.raises(ValueError, match=rf"t\.csv: row 1 has '{cells[1]}' in column 'income', whose comma .* leave"):
+        Tasks.from_frame(table)
+    assert open_table(table).column("y").tolist() == [0, 1]  # and others can be read
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas_where_commas_mean_nothing_else(tmp_path, separator):
+    table = write(tmp_path / "t.csv", "income", ["12,500", "950", "?"], separator)
+    assert open_table(table).column("income").tolist() == pytest.approx([12.5, 950.0, np.nan], nan_ok=True)
+
+
+def test_text_may_have_commas(tmp_path):
+    assert open_table(write(tmp_path / "t.csv", "name", ["1,5", "Smith, J"])).column("name").tolist()[0] == "1,5"
+
+
+@pytest.mark.parametrize("cell", ["1", "-1", "+1.5", ".5", "5.", "1e3", "1.5E-3", "inf", "-Infinity", "nan"])
+def test_numbers(cell):
+    assert is_number(cell)
+
+
+@pytest.mark.parametrize("cell", ["1_0", "", ".", "e3", "1e", "1,5", "0x1", "1 0", "٣", "--1"])
+def test_no_numbers(cell):
+    assert not is_number(cell)
+
+
+def test_what_only_python_takes_for_numbers_is_text(tmp_path):
+    table = write(tmp_path / "t.csv", "code", ["1_0", "1_1"] * 6)
+    assert Tasks.from_frame(table, **ALL).preparation.features == ("code = 1_0", "code = 1_1")
+
+
+@pytest.fixture(params=["bool", "text", "upper", "rows", "pandas", "polars", "categorical"])
+def frame(request, tmp_path):
+    """The same table of true and false from another source."""
+    table = {"site": ["a", "b"] * 6, "smoker": SMOKER, "y": [k % 3 % 2 for k in range(12)]}
+    words = [str(one) for one in SMOKER]
+    if request.param in ("pandas", "polars", "categorical"):
+        library = pytest.importorskip("polars" if request.param == "polars" else "pandas")
+        if request.param == "categorical":
+            return library.DataFrame({**table, "smoker": library.Categorical(words)})
+        return library.read_csv(write(tmp_path / "other.csv", "smoker", SMOKER))
+    if request.param == "rows":
+        return list(csv.DictReader(io.StringIO(write(tmp_path / "other.csv", "smoker", SMOKER).read_text())))
+    return {**table, "smoker": {"bool": SMOKER, "text": words, "upper": [one.upper() for one in words]}[request.param]}
+
+
+def test_true_and_false_are_read_alike(frame, tmp_path):
+    table = write(tmp_path / "t.csv", "smoker", SMOKER)
+    assert open_table(frame).column("smoker").tolist() == open_table(table).column("smoker").tolist() == SMOKER
+    given = Tasks.from_frame(table, **ALL).preparation
+    assert given.features == ("smoker",)  # a third of rows is true: mean 1/3, standard deviation sqrt(2)/3
+    expected = torch.tensor([[2**0.5] if one else [-(0.5**0.5)] for one in SMOKER])
+    torch.testing.assert_close(given.apply(frame), expected)
+    target = Tasks.from_frame({"site": ["a"] * 12, "x": range(12), "smoker": SMOKER}, target="smoker", **ALL)
+    assert target.preparation.classes == (False, True)
+    assert (
+        target.preparation.targets(frame).tolist() == target.preparation.targets(table).tolist() == [*map(int, SMOKER)]
+    )
+
+
+def test_missing_among_true_and_false(tmp_path):
+    file = open_table(write(tmp_path / "t.csv", "smoker", ["true", "", "FALSE"])).column("smoker")
+    row = open_table({"smoker": ["True", "", "False"]}).column("smoker")
+    other = open_table({"smoker": [True, None, False]}).column("smoker")
+    np.testing.assert_array_equal([file, row, other], [[1.0, np.nan, 0.0]] * 3)
+    assert open_table({"smoker": ["", ""]}).column("smoker").tolist() == [None, None]
+    assert open_table({"smoker": ["true", "unknown"]}).column("smoker").tolist() == ["true", "unknown"]
+
+
+def test_true_and_false_beside_other_words_at_another_site():
+    sites = {"a": {"s": ["True", None, "False"], "y": [0, 1, 0]}, "b": {"s": ["True", "unknown"], "y": [0, 1]}}
+    with pytest.raises(ValueError, match=r"'s' .* true and false at site 'a', and other words beside 'True' at site"):
+        Tasks.from_frame(sites, categorical=["s"], **ALL)
+    sites["b"]["s"] = ["some", "unknown"]
+    names = ("s = 0", "s = 1", "s = some", "s = unknown")
+    assert Tasks.from_frame(sites, categorical=["s"], indicator_above=1, **ALL).preparation.features == names
+
+
+def test_numbers_as_text_are_the_categories_that_they_are():
+    table = {"site": ["a", "b"] * 6, "ward": [1, 2, 3] * 4, "y": [0, 1] * 6}
+    given = Tasks.from_frame(table, categorical=["ward"], **ALL).preparation
+    assert given.apply({"ward": ["1", "2.0", "03", "4"]}).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    zips = Tasks.from_frame({**table, "ward": ["01", "1", "2"] * 4}, categorical=["ward"], **ALL).preparation
+    assert zips.apply({"ward": ["01", "1"]}).tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_a_column_of_unknown_categories_is_said():
+    table = {"site": ["a", "b"] * 6, "sex": ["f", "m"] * 6, "y": [0, 1] * 6}
+    given = Tasks.from_frame(table, **ALL).preparation
+    with pytest.warns(UserWarning, match=r"'sex' has no value .* it has 'female', 'male', known are 'f', 'm'\. All"):
+        assert given.apply({"sex": ["male", "female", None]}).tolist() == [[0, 0]] * 3
+    assert given.apply({"sex": ["male", "m", None]}).tolist() == [
+        [0, 0],
+        [0, 1],
+        [0, 0],
+    ]  # some are known: as documented
+    assert given.apply({"sex": [None]}).tolist() == [[0, 0]]
