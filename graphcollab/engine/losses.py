@@ -24,7 +24,7 @@ class Loss(Objective):
     Args:
         function: ``function(outputs, targets)`` of one batch, [B, ...] each.
         per_sample: It returns the loss of every sample by itself, [B], whose mean is taken. Else it returns a scalar
-            tensor, and nodes are grouped by batch length.
+            tensor, nodes are grouped by batch length, and samples cannot have weights.
         refuse: Raises if targets do not go with the outputs; called as `check` is. Default: labels that are no class
             of the outputs are refused where the function refuses them.
 

@@ -199,11 +199,18 @@ def _require_same_samples(name: str, one: Result, other_name: str, other: Result
             torch.equal(x[mine.index].cpu(), y[theirs.index].cpu())
             for x, y in ((a.targets, b.targets), (a.inputs, b.inputs))
         )
+        same = same and _same_weights(a.weight, b.weight, mine.index, theirs.index)
     if not same:
         raise ValueError(
             f"{name!r} and {other_name!r} have other nodes or other {split} samples (seeds {one.env.seed} and "
             f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed"
         )
+
+
+def _same_weights(one: Tensor | None, other: Tensor | None, mine: Tensor, theirs: Tensor) -> bool:
+    if one is None or other is None:
+        return one is other
+    return torch.equal(one.cpu()[mine], other.cpu()[theirs])
 
 
 def _resampled(

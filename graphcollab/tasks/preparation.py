@@ -104,7 +104,7 @@ class Preparation:
 
     `Tasks.from_frame` fits it, and `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations
     and the names of categories and classes; or, where every site has means and deviations of its own (``sites``), only
-    the names, and of which columns they lack values.
+    the names, and of which columns they lack values. All rows count alike, also where they have weights.
 
     Args:
         columns: The columns that become the inputs, in order.

@@ -121,7 +121,7 @@ def _together(old: Tasks, new: Tasks) -> Tasks:
     for name in old.splits.keys() & new.splits.keys():
         one, two = old.splits[name], new.splits[name]
         first, second = old.pools[one.pool], new.pools[two.pool]
-        pools[name] = Pool(torch.cat([first.inputs, second.inputs]), torch.cat([first.targets, second.targets]))
+        pools[name] = Pool.joined([first, second])
         index = torch.cat([one.index, two.index + len(first)])
         splits[name] = Split(name, index, torch.cat([one.ptr, two.ptr[1:] + one.ptr[-1]]))
     ids = old.ids.clone()

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import allow, components
 from graphcollab.engine import Context, as_objective
 from graphcollab.engine.modules import copy_module
+from graphcollab.engine.objective import require_weighted
 from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
@@ -219,9 +220,13 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                     "module that picks the outputs that the loss needs"
                 )
             objective.check(outputs, labels, kind, name)
-            objective(outputs.clone(), targets.clone(), Context(None, dict(module.named_parameters())))
+            context = Context(None, dict(module.named_parameters()))
+            objective(outputs.clone(), targets.clone(), context)
+            if tasks.weighted:
+                require_weighted(objective, outputs, targets, context)
             if metric is not None:
-                metric(outputs[None], targets[None])
+                ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
+                metric(outputs[None], targets[None], weight=ones)
             if name == "train":
                 _check_training(module, inputs)
 
