@@ -25,8 +25,9 @@ from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import describe_run, describe_start, require_same
+from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import History, Result
-from graphcollab.train.saver import Saver, hold_folder
+from graphcollab.train.saver import Saver
 from graphcollab.train.session import Session
 from graphcollab.train.start import (
     Architecture,

@@ -18,7 +18,7 @@ from graphcollab.testing import differences
 from graphcollab.train import Callback, Comparison, Trial
 from graphcollab.train.compare import _choose
 from graphcollab.train.identity import OtherRunError
-from graphcollab.train.saver import FolderInUseError, hold_folder
+from graphcollab.train.lock import FolderInUseError, hold_folder
 from graphcollab.transforms import Complete
 
 METHODS = {"local": partial(local, epochs=1, batch_size=5), "fedavg": partial(fedavg, epochs=1, batch_size=5)}
