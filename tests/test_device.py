@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab import methods, run
+from graphcollab import join, load, methods, run
 from graphcollab.control.state import LOOP
 from graphcollab.engine.views import AddNoise
 from graphcollab.nn.mixer import Mixer
@@ -152,3 +152,22 @@ def test_runs_are_resumed_on_a_device(name, tmp_path):
         torch.testing.assert_close(one.data.x.tensors[0], other.data.x.tensors[0].cpu(), rtol=1e-9, atol=1e-9)
         for name, values in one.history.values.items():
             torch.testing.assert_close(values, other.history.values[name], rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["ditto", "meta_l2c"])
+def test_models_are_saved_from_a_device_and_loaded_without_one(name, tmp_path):
+    scene = Scene.small()
+    with Accelerator():
+        result = run(quick(name), scene.tasks, scene.modules, rounds=2, device=DEVICE)
+        assert result.stacks.device.type == DEVICE.type
+        result.save(tmp_path / "models")
+        expected = [result.model(k).to("cpu") for k in range(2)]
+        if name == "meta_l2c":
+            join(result, scene.tasks.select([0, 1])).save(tmp_path / "joined")
+    models = load(tmp_path / "models")
+    inputs = scene.tasks.pools["train"].inputs[:3]
+    for k, module in enumerate(expected):
+        torch.testing.assert_close(models.outputs(k, inputs), module(inputs).detach())
+    if name == "meta_l2c":
+        assert load(tmp_path / "joined").outputs(1, inputs).shape == models.outputs(1, inputs).shape

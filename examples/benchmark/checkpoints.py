@@ -22,7 +22,8 @@ import torch
 
 from graphcollab import cobo, linear_regression_tasks, run
 from graphcollab.train import load_checkpoint
-from graphcollab.train.saver import Saver, hold_folder
+from graphcollab.train.lock import hold_folder
+from graphcollab.train.saver import Saver
 
 SHOWN = (10, 100, 1000, 10_000)
 

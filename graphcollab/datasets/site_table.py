@@ -61,7 +61,8 @@ class SiteTable:
         """
         about = {"node": self.node, "target": self.target, "categorical": self.categorical, **settings}
         if about.get("preparation") is None:
-            apart = (about["node"], about["target"], *([about["split"]] if isinstance(about.get("split"), str) else []))
+            named = [about[name] for name in ("split", "weight") if isinstance(about.get(name), str)]
+            apart = (about["node"], about["target"], *named)
             about.setdefault("columns", [name for name in self.columns if name not in apart])
             whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
             about |= {"preparation": Tasks.from_frame(self.columns, **whole).preparation, "refit": True}

@@ -30,12 +30,15 @@ class SupervisedContrast(Objective):
         \ell_q^\text{in} = -\log \frac{1}{|P(q)|} \sum_{r \in P(q)}
             \frac{e^{u_q \cdot u_r / \tau}}{\sum_{m \ne q} e^{u_q \cdot u_m / \tau}}
 
-    A sample that is alone with its class in the batch adds nothing; with two views there is none.
+    A sample that is alone with its class in the batch adds nothing; with two views there is none. Where samples have
+    weights, these are of the terms :math:`\ell_q`; among the samples that q is compared with all count alike but those
+    of weight 0, which are left out.
 
     Args:
         temperature: τ.
         form: ``"out"`` or ``"in"``.
-        reduction: ``"mean"`` or ``"sum"`` over the views of the batch.
+        reduction: ``"mean"`` or ``"sum"`` over the views of the batch. With weights the sum is their weighted mean
+            times the number of views whose weight is not 0.
         normalize: False: u is p itself, as in the code of FedClassAvg's authors.
         of: ``"projection"`` or ``"latent"``: what is compared.
     """
@@ -67,7 +70,10 @@ class SupervisedContrast(Objective):
         losses = losses.masked_fill(count == 0, 0)
         if self.reduction == "mean":
             return context.mean(losses)
-        return losses.sum() if context.weight is None else losses.masked_fill(context.weight == 0, 0).sum()
+        if context.weight is None:
+            return losses.sum()
+        whole = context.weight.sum().clamp(min=torch.finfo(losses.dtype).tiny)
+        return context.mean(losses) / whole * (context.weight != 0).sum()
 
 
 @dataclass(frozen=True)

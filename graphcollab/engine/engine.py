@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, batch_groups
 from graphcollab.engine.losses import as_objective
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
-from graphcollab.engine.samples import Feed, copied, few_samples, take_samples
+from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
 from graphcollab.engine.views import Views
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
@@ -24,6 +24,9 @@ __all__ = ["Engine"]
 
 class Engine:
     """Computes with rows: (parameters, whose data).
+
+    Losses, and what they are the gradients of, are weighted means where samples have weights. In a batch every sample
+    counts its weight, scaled to 1 on average over the node's training samples, by the number of samples in the batch.
 
     Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk,
     so neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges.
@@ -53,6 +56,8 @@ class Engine:
     ) -> None:
         self.tasks = tasks
         self.objective = as_objective(tasks.loss)
+        if tasks.weighted:
+            require_weighted(self.objective)
         sample, pairs = few_samples(tasks), list(zip(modules, specs, strict=True))
         if plans is None:
             plans = [make_plan(module, spec, sample, self.objective, backend, chunk) for module, spec in pairs]
@@ -131,9 +136,10 @@ class Engine:
                 nodes = rows.node[take]
                 schedule = make_schedule(counts[take], self.tasks.ids[nodes], seed, round_, *plan)
                 index = beside(split.gather(nodes, schedule.position), pool.inputs)
+                weight = weights_of(self.tasks, "train", nodes, index, rows.dtype)
                 near = None if anchor is None else pick(anchor.tensors[place], local)[:, :width]
                 more = entries(given, take, pool.inputs), near, entries(scale, take, pool.inputs)
-                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more)
+                feed = Feed(pool, index, schedule, self.tasks.ids[nodes], seed, round_, views, *more, weight)
                 flat = rows.parameters(s, take)
                 old = {slot: pick(before[slot][place], local)[:, :width] for slot in state}
                 lies = consecutive(local)
@@ -183,12 +189,14 @@ class Engine:
         nodes, place = rows.node.unique(return_inverse=True)
         schedule = make_schedule(split.sizes[nodes], self.tasks.ids[nodes], seed, round_, batch_size, steps=1)
         index, sizes = split.gather(nodes, schedule.position[:, 0]), schedule.size[:, 0]
+        own = weights_of(self.tasks, "train", nodes, index, rows.dtype)
         found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for s, take in self.chunks(rows, sizes[place]):
             backend, flat = self.backends[s], rows.parameters(s, take)
             together = backend.samplewise and not self.objective.reads.alike
-            for some, width, weight in batch_groups(sizes[place[take]], together, flat):
+            for some, width, padded in batch_groups(sizes[place[take]], together, flat):
                 these = take[some]
+                weight = in_mean(None if own is None else pick(own[:, :width], place[these]), padded)
                 inputs, targets = (copied(v, index[place[these], :width]) for v in (pool.inputs, pool.targets))
                 key = seed, self.tasks.ids[rows.node[these]], round_
                 models = pick(flat, some)
@@ -254,14 +262,16 @@ class Engine:
         alike = [counts == count for count in counts.unique().tolist() if count]
         for group in [take] if padded else [take[these] for these in alike]:
             flat = rows.parameters(s, group)
-            outputs, targets = [], []
-            for inputs, target, _ in take_samples(self.tasks, rows.node[group], split, not padded, shared):
+            outputs, targets, shares = [], [], []
+            for inputs, target, share in take_samples(self.tasks, rows.node[group], split, not padded, shared):
                 outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
                 targets.append(target)
+                shares.append(share)
             logits, *latents = (torch.cat(pieces, 1) for pieces in zip(*outputs, strict=True))
             params = dict(zip(spec.names[: spec.num_named_parameters], spec.views(flat), strict=False))
             sizes = self.tasks.sizes(split)[rows.node[group]]
-            yield Outputs(group, logits, torch.cat(targets, 1), sizes, params, spec, *latents)
+            weight = torch.cat(shares, 1) if split in self.tasks.mean_weight else None
+            yield Outputs(group, logits, torch.cat(targets, 1), sizes, params, spec, weight, *latents)
 
     def loss(self, rows: Rows, split: str) -> Tensor:
         """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
@@ -278,9 +288,8 @@ class Engine:
                 own = Context(None, {name: values[r] for name, values in chunk.params.items()}, spec=chunk.spec)
                 losses.append(self.objective(o[:n].clone(), t[:n].clone(), own) if n else o.new_full((), torch.nan))
             return torch.stack(losses)
-        weight = chunk.mask / chunk.mask.sum(1, keepdim=True).to(chunk.outputs.dtype)
         outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
-        return self.objective.rows(outputs, targets, Context(weight, chunk.params, spec=chunk.spec))
+        return self.objective.rows(outputs, targets, Context(chunk.share, chunk.params, spec=chunk.spec))
 
     def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, part: str) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P_part] of one chunk, summed over micro-batches of samples."""
@@ -289,15 +298,16 @@ class Engine:
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
         if backend.samplewise and not objective.reads.alike:
             whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
-            for inputs, targets, mask in take_samples(self.tasks, nodes, split, whole, shared):
-                weight = beside(mask / counts[:, None].to(flat.dtype), flat)
+            for inputs, targets, share in take_samples(self.tasks, nodes, split, whole, shared):
+                weight = beside(share.to(flat.dtype), flat)
                 value, more, _ = backend.gradient(flat, inputs, targets, weight, objective)
                 loss += value
                 grads += more
             return loss, grads[:, backend.spec.columns(part)]
         for count in counts.unique().tolist():
             group = (counts == count).nonzero().flatten()
-            inputs, targets, _ = next(take_samples(self.tasks, nodes[group], split, whole=True))
+            inputs, targets, share = next(take_samples(self.tasks, nodes[group], split, whole=True))
+            own = beside(share.to(flat.dtype), flat) if split in self.tasks.mean_weight else None
             place = beside(group, flat)
-            loss[place], grads[place], _ = backend.gradient(pick(flat, group), inputs, targets, None, objective)
+            loss[place], grads[place], _ = backend.gradient(pick(flat, group), inputs, targets, own, objective)
         return loss, grads[:, backend.spec.columns(part)]

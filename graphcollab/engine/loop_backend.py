@@ -88,7 +88,8 @@ class LoopBackend(Backend):
                 inputs, targets = feed.batch(r, s, size)
                 with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
                     outputs, given = self._run(inputs, objective.reads.latents), feed.given_to(r)
-                    loss = self._loss(objective, params, outputs, targets, None, near, given, feed.num_views)
+                    weight = feed.in_mean(r, s, size)
+                    loss = self._loss(objective, params, outputs, targets, weight, near, given, feed.num_views)
                 grads = torch.autograd.grad(loss, params, allow_unused=True)
                 with torch.no_grad():
                     take_step(optimizer, params, grads, moved, first[r] + s, own)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.func import vmap
 
@@ -17,7 +18,7 @@ from graphcollab.piece import Piece
 from graphcollab.settings import Finite, check_setting
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Context", "FirstView", "Objective", "Reads", "Sum"]
+__all__ = ["Context", "FirstView", "Objective", "Reads", "Sum", "require_weighted"]
 
 Params = Mapping[str, Tensor]
 
@@ -27,7 +28,8 @@ class Context:
     """What an objective may read besides outputs and targets, all of one node.
 
     Args:
-        weight: Weight of every sample, [B], summing to one over the samples that count; None: all count equally.
+        weight: What every sample counts, [B], None: all count equally. It sums to one over the samples that count, or,
+            where samples have weights of their own, is on average what makes such sums over batches.
         params: The node's parameters by name.
         anchor: Parameters to stay close to, by name, where the objective asks for them.
         latent: Latents of the samples, [B, d_z], where the objective asks for them.
@@ -48,7 +50,7 @@ class Context:
     spec: ParamSpec | None = None
 
     def mean(self, per_sample: Tensor) -> Tensor:
-        """Average a loss [B] over the samples that count."""
+        """Average a loss [B] over the samples that count, each times its weight."""
         return per_sample.mean() if self.weight is None else (per_sample * self.weight).sum()
 
     def tensors(self) -> dict[str, Tensor | dict[str, Tensor]]:
@@ -69,6 +71,7 @@ class Reads:
             split is computed on all its samples at once then, since a penalty must not be added once for every few.
         alike: Batches of one length: it averages by itself, not with ``context.mean``. Nodes are grouped by batch
             length then; otherwise batches of unequal length are computed together, padded with samples of weight zero.
+            Samples that have weights are refused.
         fields: Fields of the ``Data`` with an entry per node, which are given to it as ``context.given`` by name.
     """
 
@@ -211,3 +214,29 @@ def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tupl
     latent, projection = cut(context.latent), cut(context.projection)
     own = replace(context, weight=weight, latent=latent, projection=projection, views=1)
     return cut(outputs), cut(targets), own
+
+
+def require_weighted(
+    objective: Objective, outputs: Tensor | None = None, targets: Tensor | None = None, context: Context | None = None
+) -> None:
+    """Check that an objective heeds the weights of samples, by what it says and, given a batch of two, by a trial.
+
+    Raises:
+        ValueError: If it averages over a batch by itself, or a sample of weight 0 changes it.
+    """
+    if objective.reads.alike:
+        raise ValueError(
+            f"the samples have weights, and {objective!r} averages over them by itself: give a function that returns "
+            "the loss of every sample, [B], as graphcollab.engine.Loss(function, per_sample=True), or a loss by name"
+        )
+    if outputs is None or targets is None or context is None:
+        return
+    weight = (torch.arange(len(outputs), device=outputs.device) == 0).to(outputs.dtype)
+    latent, projection = (None if of is None else of[:1] for of in (context.latent, context.projection))
+    alone = replace(context, latent=latent, projection=projection)
+    found = objective(outputs.clone(), targets.clone(), replace(context, weight=weight))
+    if not torch.allclose(found, objective(outputs[:1].clone(), targets[:1].clone(), alone), rtol=1e-3, atol=1e-6):
+        raise ValueError(
+            f"the samples have weights, and {objective!r} does not heed them: average by context.mean(loss of every "
+            "sample), and leave out samples for which context.weight is 0"
+        )

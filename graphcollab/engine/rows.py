@@ -171,6 +171,8 @@ class Outputs:
         sizes: How many of them are real samples, the first ones, [r].
         params: The rows' parameters by name, [r, ...] each.
         spec: The rows' architecture.
+        weight: What every sample counts in means over a row's samples, [r, n] float64, 0 in the padding; None where all
+            count alike.
         latent: [r, n, d_z], if asked for.
         projection: [r, n, d_p], if asked for.
     """
@@ -181,8 +183,16 @@ class Outputs:
     sizes: Tensor
     params: Mapping[str, Tensor]
     spec: ParamSpec
+    weight: Tensor | None = None
     latent: Tensor | None = None
     projection: Tensor | None = None
+
+    @cached_property
+    def share(self) -> Tensor:
+        """The same in the outputs' number type, [r, n], also where all samples count alike."""
+        if self.weight is not None:
+            return self.weight.to(self.outputs.dtype)
+        return self.mask / self.mask.sum(1, keepdim=True).to(self.outputs.dtype)
 
     @cached_property
     def mask(self) -> Tensor:

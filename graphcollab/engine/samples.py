@@ -14,7 +14,7 @@ from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.tasks import Pool, Schedule, Tasks
 
-__all__ = ["Feed", "copied", "few_samples", "take_samples"]
+__all__ = ["Feed", "copied", "few_samples", "in_mean", "take_samples", "weights_of"]
 
 _VIEW_STREAM = 135
 
@@ -41,6 +41,8 @@ class Feed:
         given: What the objective is given beside the samples, by name, [R, ...] each.
         anchor: Parameters to stay close to, [R, P].
         scale: By part, the share of a row's own model in what the loss is of, [R]; see `RowOptimizer.update`.
+        weight: Weight of every sample, [R, S, B], whose mean over a node's training samples is 1. Default: all count
+            alike.
     """
 
     pool: Pool
@@ -53,6 +55,7 @@ class Feed:
     given: Mapping[str, Tensor] | None = None
     anchor: Tensor | None = None
     scale: Mapping[str, Tensor] | None = None
+    weight: Tensor | None = None
     _drawn: dict[int, tuple[int, Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -76,6 +79,14 @@ class Feed:
         places = torch.arange(len(self.index))[rows].tolist()
         return torch.stack([self._views_of(self.views, row, step, width) for row in places]), targets
 
+    def in_mean(self, rows: Tensor | slice | int, step: int, width: int, padded: Tensor | None = None) -> Tensor | None:
+        """Return what every sample of some rows counts in the mean of a step, [r, V * width], as `in_mean` does."""
+        own = None if self.weight is None else pick(self.weight[:, step, :width], rows)
+        weight = in_mean(own, padded)
+        if weight is None or self.num_views == 1:
+            return weight
+        return torch.cat([weight] * self.num_views, -1) / self.num_views
+
     def given_to(self, rows: Tensor | slice | int) -> dict[str, Tensor] | None:
         """Return what the objective is given of some rows."""
         return None if self.given is None else {name: value[rows] for name, value in self.given.items()}
@@ -97,13 +108,39 @@ class Feed:
         return seen.flatten(0, 1)
 
 
+def weights_of(
+    tasks: Tasks, split: str, nodes: Tensor, index: Tensor, dtype: torch.dtype = torch.float64
+) -> Tensor | None:
+    """Return the weights [r, ...] of samples of nodes [r] at pool positions ``index``; None where all count alike.
+
+    Their mean over all samples that a node has in the split is 1.
+    """
+    weight = tasks.pools[tasks.splits[split].pool].weight
+    if weight is None:
+        return None
+    mean = tasks.mean_weight[split][nodes].view(-1, *[1] * (index.dim() - 1))
+    return (copied(weight, index).double() / beside(mean, weight)).to(dtype)
+
+
+def in_mean(weight: Tensor | None, padded: Tensor | None) -> Tensor | None:
+    """Return what every sample counts in the mean of a batch, [..., B]; None where all count alike.
+
+    That is its ``weight`` [..., B], which is 1 on average, in B; or in the number of real samples where some are there
+    for their place only: ``padded`` [..., B] is what they count without weights.
+    """
+    if weight is None:
+        return padded
+    return weight / weight.shape[-1] if padded is None else weight * padded
+
+
 def take_samples(
     tasks: Tasks, nodes: Tensor, split: str, whole: bool = False, shared: bool = False
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield inputs [r, m, ...], targets [r, m, ...] and mask [r, m], on the CPU, of nodes' samples, a few at a time.
+    """Yield inputs [r, m, ...], targets [r, m, ...] and shares [r, m] of nodes' samples, a few at a time.
 
-    With ``whole`` all at once. They are copies, which may be written to; with ``shared`` inputs may be views of the
-    pool, for those who are known not to write to them.
+    Shares, in float64, are what samples count in the mean over all that the node has in the split, 0 for those that are
+    there for their place only. With ``whole`` all samples are there at once. They are copies, which may be written to;
+    with ``shared`` inputs may be views of the pool, for those who are known not to write to them.
     """
     owned = tasks.splits[split]
     pool, counts = tasks.pools[owned.pool], owned.sizes[nodes]
@@ -118,7 +155,9 @@ def take_samples(
         place = torch.arange(start, min(start + width, longest))
         index = everything[:, start : start + width]
         inputs = _take(pool.inputs, index) if shared else copied(pool.inputs, index)
-        yield inputs, copied(pool.targets, index), place < counts[:, None]
+        share = (place < counts[:, None]) / counts[:, None].double()
+        weight = weights_of(tasks, split, nodes, index)
+        yield inputs, copied(pool.targets, index), share if weight is None else weight * beside(share, weight)
 
 
 def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:

@@ -95,15 +95,14 @@ class VmapBackend(Backend):
         with self.keyed(*key):
             for s, size in enumerate(sizes.T):
                 alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
-                for rows, width, weight in alike or batch_groups(size, together, new):
+                for rows, width, padded in alike or batch_groups(size, together, new):
                     inputs, targets = feed.batch(rows, s, width)
+                    weight = feed.in_mean(rows, s, width, padded)
                     rows = rows if isinstance(rows, slice) else beside(rows, new)
                     part = [leaf[rows] for leaf in leaves]
                     params = [leaf.detach().requires_grad_() for leaf in part[:count]]
                     near = None if feed.anchor is None else feed.anchor[rows]
                     given, views = feed.given_to(rows), feed.num_views
-                    if weight is not None and views > 1:
-                        weight = weight.repeat(1, views) / views
                     outputs = self._forward_compiled([*params, *part[count:]], inputs, objective.reads.latents)
                     values = self._loss(objective.rows, params, outputs, targets, weight, near, given, views)
                     grads = torch.autograd.grad(values.sum(), params, allow_unused=True)

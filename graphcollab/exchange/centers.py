@@ -98,6 +98,10 @@ def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:
     place = torch.arange(int(split.sizes.max()))
     bits = keyed_bits(seed, _SAMPLE_STREAM, tasks.ids[:, None], round_, place)  # [K, n]
     bits = bits.masked_fill(place >= split.sizes[:, None], torch.iinfo(torch.int64).max)
+    weight = tasks.pools[split.pool].weight
+    if weight is not None:  # samples of weight 0 come last, so that not all that are taken are such
+        own = beside(split.gather(torch.arange(len(bits)), place.expand(len(bits), -1)), weight)
+        bits = bits.masked_fill((weight[own] == 0).cpu(), torch.iinfo(torch.int64).max)
     position = bits.argsort(dim=1, stable=True)[:, :count]
     taken = split.sizes.clamp(max=count)
     index = split.gather(torch.arange(len(taken)), position)

@@ -136,6 +136,9 @@ class PrototypeAverage(Exchanger):
     isolated ones, so that a node at rest begins its next round with what there is. For a node without a server
     (`ThroughServer`) there are no prototypes.
 
+    Where samples have weights, latents are averaged by them, and :math:`n_{ik}` is the sum of the class's weights,
+    which are 1 on average at a node.
+
     Two deviations:
 
     - Latents are of the model after the local update, in evaluation mode, of all training samples. The authors' code
@@ -177,7 +180,8 @@ class PrototypeAverage(Exchanger):
         weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
         place, servers = beside(places(data.server)[nodes], weight), data.server.size[1]
         total = env.plane.reduce(weight.new_zeros(servers, classes).index_add_(0, place, weight))  # [G, C]
-        share = weight / total[place].clamp(min=1)  # [n, C]
+        total_or_one = total.where(total > 0, 1)  # weights may sum to less than 1
+        share = weight / total_or_one[place]  # [n, C]
         if servers == 1:
             average = torch.einsum("nc,ncd->cd", share, means)[None]
         else:
@@ -207,15 +211,18 @@ class PrototypeAverage(Exchanger):
 
 
 def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return mean latents of training samples of some nodes [n] by class, in evaluation mode, and numbers of samples.
+    """Return mean latents of training samples of some nodes [n] by class, in evaluation mode, and sums of weights.
 
     These are [n, C, d_z], 0 of a class that a node does not have, and [n, C], for C ``classes`` and d_z the ``width``.
+    Weights are 1 on average over a node's samples.
     """
     sums = torch.zeros(len(nodes), classes, width, dtype=data.x.dtype, device=data.x.device)
     counts = sums.new_zeros(len(nodes), classes)
     for chunk in env.engine.predict(Rows.own(data.x, nodes), "train", embed=True):
         number = torch.arange(classes, device=sums.device)
         member = ((chunk.targets[..., None] == number) & chunk.mask[..., None]).to(sums)  # [r, n, C]
+        if chunk.weight is not None:
+            member = member * (chunk.weight * beside(chunk.sizes, sums)[:, None]).to(sums)[..., None]
         place = beside(chunk.rows, sums)
         sums[place], counts[place] = member.mT @ cast(Tensor, chunk.latent).to(sums), member.sum(1)
-    return sums / counts.clamp(min=1)[..., None], counts
+    return sums / counts.where(counts > 0, 1)[..., None], counts

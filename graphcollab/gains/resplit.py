@@ -47,9 +47,7 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
     names = list(tasks.pools)
     starts = dict(zip(names, torch.tensor([0, *map(len, tasks.pools.values())]).cumsum(0).tolist(), strict=False))
     pools = list(tasks.pools.values())
-    whole = pools[0]
-    if len(pools) > 1:
-        whole = Pool(torch.cat([p.inputs for p in pools]), torch.cat([p.targets for p in pools]))
+    whole = Pool.joined(pools)
     lists: list[Tensor] = []
     for node in range(tasks.num_nodes):
         mine = [split.of(node) + starts[split.pool] for split in tasks.splits.values()]

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine.modules import in_training, require_latents
-from graphcollab.engine.objective import Context, Objective
+from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
@@ -56,6 +56,8 @@ def check_objective(objective: Objective, data: Data, env: Env) -> None:
         context = Context(None, own, own if reads.anchor else None, latent, projection, given, spec=spec)
         objective.check(outputs, tasks.pools[split.pool].targets[split.index], type(backend.module).__name__, "train")
         objective(outputs, targets, context)
+        if tasks.weighted:
+            require_weighted(objective, outputs, targets, context)
 
 
 def check_judging(data: Data, env: Env) -> None:

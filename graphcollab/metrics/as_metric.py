@@ -27,7 +27,8 @@ def as_metric(metric: AnyMetric) -> Metric:
 
     Args:
         metric: A name from ``METRICS``, a `Metric`, or a function ``(outputs [n, ...], targets [n, ...]) -> number``
-            for the samples of one node, with an attribute ``higher_is_better`` (else a ValueError).
+            for the samples of one node, with an attribute ``higher_is_better`` (else a ValueError). With an attribute
+            ``weighted`` that is True it is given the samples' weights [n], too.
     """
     if isinstance(metric, Metric):
         return metric
@@ -40,4 +41,4 @@ def as_metric(metric: AnyMetric) -> Metric:
             f"metric {name} is a function: say higher_is_better by an attribute of that name (True or False), or make "
             f"it a Metric.per_node({name!r}, higher_is_better, function)"
         )
-    return Metric.per_node(name, bool(higher_is_better), metric)
+    return Metric.per_node(name, bool(higher_is_better), metric, bool(getattr(metric, "weighted", False)))

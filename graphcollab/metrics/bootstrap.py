@@ -23,7 +23,13 @@ LARGE = 2**22  # numbers in the outputs of the resamples that are judged at a ti
 
 @checked
 def bootstrap(
-    metric: Metric, outputs: Tensor, targets: Tensor, resamples: Count = 1000, seed: Seed = 0, node_id: int = 0
+    metric: Metric,
+    outputs: Tensor,
+    targets: Tensor,
+    resamples: Count = 1000,
+    seed: Seed = 0,
+    node_id: int = 0,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Return a metric of one node's resampled samples: n of its n samples, drawn with replacement.
 
@@ -37,6 +43,7 @@ def bootstrap(
         resamples: B.
         seed: Seed of the draw.
         node_id: Identity of the node.
+        weight: Weights of the samples, [n]. All are drawn with equal chance, and keep their weights.
 
     Returns:
         [B], float64, NaN where a resample has no value (an AUC of one class).
@@ -55,7 +62,7 @@ def bootstrap(
     for some in torch.arange(resamples).split(at_a_time):
         drawn = (keyed_uniform(seed, _STREAM, node_id, some[:, None], torch.arange(n)) * n).long()  # [b, n]
         drawn = drawn.to(outputs.device)
-        found.append(metric(outputs[drawn], targets[drawn]).cpu())
+        found.append(metric(outputs[drawn], targets[drawn], weight=None if weight is None else weight[drawn]).cpu())
     return torch.cat(found)
 
 
@@ -87,5 +94,6 @@ def bootstrap_nodes(
         for r, (node, n) in enumerate(zip(chunk.rows.tolist(), chunk.sizes.tolist(), strict=True)):
             for m, metric in enumerate(metrics if n else ()):
                 one = chunk.outputs[r, :n].detach(), chunk.targets[r, :n]
-                found[m, node] = bootstrap(metric, *one, resamples, seed, ids[node])
+                weight = None if chunk.weight is None else chunk.weight[r, :n]
+                found[m, node] = bootstrap(metric, *one, resamples, seed, ids[node], weight)
     return found

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from graphcollab.metrics.metric import Metric, row_mean
 
 __all__ = ["accuracy", "auc"]
 
 
-def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     if outputs.dim() == 2:
         outputs = outputs.unsqueeze(2)
+    if targets.shape == outputs.shape and outputs.size(2) == 1:
+        targets = targets.squeeze(2)
     predicted = outputs.argmax(dim=2) if outputs.size(2) > 1 else (outputs > 0).long().squeeze(2)
     if predicted.shape != targets.shape:
         raise ValueError(
             "accuracy: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
             f"got {list(outputs.shape)} and {list(targets.shape)}"
         )
-    return row_mean(predicted == targets, mask)
+    return row_mean(predicted == targets, weight)
 
 
-accuracy = Metric("accuracy", True, _accuracy)
+accuracy = Metric("accuracy", True, _accuracy, weighted=True)
 """The share of samples whose predicted class is the true one.
 
 Outputs [R, n, C, ...] with C classes are read as PyTorch's cross-entropy reads them: classes are the dimension after
 the samples. Outputs [R, n] without classes, or with one, [R, n, 1], are read as logits of class 1 in a binary task.
-Targets [R, n, ...] are class indices.
+Targets [R, n, ...] are class indices, with one output also [R, n, 1].
 """
 
 
-def _auc(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     scores = outputs.double()
     if scores.dim() == 3 and scores.size(2) == 1:
         scores = scores.squeeze(2)
@@ -49,31 +52,29 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     if bool(strange.any()):
         row, sample = strange.nonzero()[0].tolist()
         raise ValueError(f"auc: targets must be 0 or 1, but row {row} has a target {targets[row, sample].item()}")
-    # Padding sorts behind everything real; a real score of infinity that stands among it is put right by ``real``.
-    padded = scores.masked_fill(~mask, torch.inf).contiguous()
-    ordered = padded.sort(dim=1).values
-    real = mask.sum(dim=1, keepdim=True)
-    below = torch.searchsorted(ordered, padded, right=False)
-    not_above = torch.searchsorted(ordered, padded, right=True).minimum(real)
-    rank = (below + not_above + 1).double() / 2
-    positive = mask & (targets == 1)
-    positives = positive.sum(dim=1)
-    negatives = real.view(-1) - positives
-    wins = rank.where(positive, 0.0).sum(dim=1) - positives * (positives + 1) / 2
+    padded = scores.masked_fill(~mask, torch.inf).contiguous()  # its place does not matter, since it weighs nothing
+    ordered, order = padded.sort(dim=1)
+    positive, negative = weight.where(targets == 1, 0.0), weight.where(targets == 0, 0.0)
+    # [R, n + 1]: what the negative samples with the k lowest scores weigh
+    weight_of_lowest = functional.pad(negative.gather(1, order).cumsum(dim=1), (1, 0))
+    below = weight_of_lowest.gather(1, torch.searchsorted(ordered, padded, right=False))
+    not_above = weight_of_lowest.gather(1, torch.searchsorted(ordered, padded, right=True))
+    wins = (positive * (below + not_above)).sum(dim=1) / 2
     # A node of one class only divides 0 by 0.
-    area = wins / (positives * negatives)
+    area = wins / (positive.sum(dim=1) * negative.sum(dim=1))
     return area.masked_fill((scores.isnan() & mask).any(dim=1), torch.nan)
 
 
-auc = Metric("auc", True, _auc, undefined="it needs samples of both classes")
+auc = Metric("auc", True, _auc, undefined="it needs samples of both classes", weighted=True)
 r"""The area under the ROC curve of a binary task: how often a positive sample scores above a negative one.
 
 .. math::
-    \mathrm{AUC} = \frac{\sum_{s \in +} r_s - P (P + 1) / 2}{P N}
+    \mathrm{AUC} = \frac{\sum_{s \in +} \sum_{t \in -} w_s w_t \big([f_s > f_t] + \frac12 [f_s = f_t]\big)}
+        {\sum_{s \in +} w_s \sum_{t \in -} w_t}
 
-where :math:`r_s` is the rank of sample s among the node's scores (the mean rank where scores are equal), and P and N
-count the positive and negative samples. The value is NaN for a node that has samples of one class only, where the area
-is not defined, and for a node with a score that is NaN.
+over the positive and the negative samples of a node, with scores f and weights w (1 where there are none). The value is
+NaN for a node that has samples of one class only, where the area is not defined, and for a node with a score that is
+NaN.
 
 Outputs are scores [R, n] or [R, n, 1], or two logits [R, n, 2], whose difference is the score of class 1. Targets
 [R, n] or [R, n, 1] are 0 or 1; others are an error.

@@ -23,44 +23,44 @@ def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Te
     return outputs.double(), targets.double()
 
 
-def _mean_error(name: str, power: float, outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _mean_error(name: str, power: float, outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     outputs, targets = _same_shape(name, outputs, targets)
-    return row_mean((outputs - targets).abs().pow(power), mask)
+    return row_mean((outputs - targets).abs().pow(power), weight)
 
 
-mse = Metric("mse", False, partial(_mean_error, "mse", 2.0))
+mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True)
 """The mean of (output - target)² over samples and output dimensions.
 
 Outputs and targets have the same shape [R, n, ...], but [R, n, 1] goes with targets [R, n] too; nothing is broadcast.
 """
-mae = Metric("mae", False, partial(_mean_error, "mae", 1.0))
+mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True)
 """The mean of abs(output - target) over samples and output dimensions; of the same shapes as `mse`."""
 
 
-def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    return _mean_error("rmse", 2.0, outputs, targets, mask).sqrt()
+def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    return _mean_error("rmse", 2.0, outputs, targets, mask, weight).sqrt()
 
 
-rmse = Metric("rmse", False, _rmse)
+rmse = Metric("rmse", False, _rmse, weighted=True)
 """The square root of `mse`, in the targets' own unit; of the same shapes."""
 
 
-def _r2(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _r2(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     outputs, targets = _same_shape("r2", outputs, targets)
     # [R, n, D]
-    real = mask.unsqueeze(2)
+    real, weight = mask.unsqueeze(2), weight.unsqueeze(2)
     outputs, targets = ((v.flatten(2) if v.dim() > 2 else v.unsqueeze(2)).where(real, 0.0) for v in (outputs, targets))
     # from the first target on, so that targets that are all the same differ by nothing, and not by rounding
     first = real.long().argmax(1, keepdim=True) if targets.size(1) else None
     shifted = targets if first is None else targets - targets.gather(1, first.expand(-1, -1, targets.size(2)))
     shifted = shifted.where(real, 0.0)
-    mean = shifted.sum(1, keepdim=True) / real.sum(1, keepdim=True)
-    total = (shifted - mean).where(real, 0.0).square().sum(1)  # [R, D]
-    left = (outputs - targets).square().sum(1)
+    mean = (shifted * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
+    total = ((shifted - mean).where(real, 0.0).square() * weight).sum(1)  # [R, D]
+    left = ((outputs - targets).square() * weight).sum(1)
     return (1 - left / total.where(total > 0, torch.nan)).mean(1)
 
 
-r2 = Metric("r2", True, _r2, undefined="it needs targets that differ")
+r2 = Metric("r2", True, _r2, undefined="it needs targets that differ", weighted=True)
 r"""The coefficient of determination: which share of the targets' variance at a node its model explains.
 
 .. math::

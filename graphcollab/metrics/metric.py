@@ -21,17 +21,23 @@ class Metric:
     and ``mask`` says what is real. What stands in the padding never changes the result. A row without samples gives
     NaN.
 
+    Samples may have weights, which are not negative and of which only ratios matter; those of weight 0 are left out, as
+    padding is. All metrics of this package are weighted means, or made of such.
+
     Args:
         name: What tables and histories call it.
         higher_is_better: Whether a larger value is a better one.
         measure: Returns the value of each row, given outputs, targets and mask, whose R and n agree. `Metric.per_node`
             makes it of a function for the samples of one node.
         undefined: When a node with samples has no value all the same, for messages.
+        weighted: Whether ``measure`` takes the weights of samples too, as its fourth argument: 0 in the padding, and 1
+            for all others where samples have none. Metrics that do not are for samples without weights only.
 
     Shapes:
         outputs: [R, n, ...], the outputs of R rows on n samples each.
         targets: [R, n, ...].
         mask: [R, n], bool. Default: all samples are real.
+        weight: [R, n]. Default: all samples count alike. ``measure`` is given float64.
         Output: [R], float64.
 
     Example:
@@ -43,12 +49,17 @@ class Metric:
 
     name: str
     higher_is_better: bool
-    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = field(repr=False)
+    measure: Callable[..., Tensor] = field(repr=False)
     undefined: str = ""
+    weighted: bool = False
 
     @classmethod
-    def per_node(cls, name: str, higher_is_better: bool, function: Callable[[Tensor, Tensor], Any]) -> Metric:
+    def per_node(
+        cls, name: str, higher_is_better: bool, function: Callable[..., Any], weighted: bool = False
+    ) -> Metric:
         """Make a metric of ``function(outputs [n, ...], targets [n, ...]) -> number``, given one node's real samples.
+
+        Where it is ``weighted``, the function takes the samples' weights too, [n], as a third argument.
 
         It is called once per node, so it costs what K calls cost, and not for nodes without samples, whose value is
         NaN. It returns a number or a tensor with one element; the metric raises a ``TypeError`` where it does not.
@@ -58,10 +69,12 @@ class Metric:
             >>> largest(torch.tensor([[1.0, 5.0]]), torch.zeros(1, 2), torch.tensor([[True, False]]))
             tensor([1.], dtype=torch.float64)
         """
-        return cls(name, higher_is_better, partial(_each_node, name, function))
+        return cls(name, higher_is_better, partial(_each_node, name, function), weighted=weighted)
 
-    def __call__(self, outputs: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the value of each row."""
+    def __call__(
+        self, outputs: Tensor, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
+    ) -> Tensor:
+        """Return the value of each row; a ValueError says so if there are weights and the metric takes none."""
         if mask is None:
             mask = targets.new_ones(targets.shape[:2]).bool()
         if not outputs.shape[:2] == targets.shape[:2] == mask.shape:
@@ -69,13 +82,38 @@ class Metric:
                 f"{self.name}: outputs [R, n, ...], targets [R, n, ...] and mask [R, n] must agree in R and n, "
                 f"got {list(outputs.shape)}, {list(targets.shape)} and {list(mask.shape)}"
             )
-        return self.measure(outputs.detach(), targets, mask.bool())
+        mask = mask.bool()
+        if weight is not None:
+            self._check_weight(weight, mask)
+            mask = mask & (weight > 0)
+        if not self.weighted:
+            return self.measure(outputs.detach(), targets, mask)
+        weight = mask.double() if weight is None else weight.double().where(mask, 0.0)
+        return self.measure(outputs.detach(), targets, mask, weight)
+
+    def _check_weight(self, weight: Tensor, mask: Tensor) -> None:
+        if not self.weighted:
+            raise ValueError(
+                f"the samples have weights, and the metric {self.name} does not take them: give "
+                f"Metric.per_node({self.name!r}, higher_is_better, function, weighted=True) with a function (outputs, "
+                "targets, weight) of one node's samples, or set weighted=True where the metric's function takes them"
+            )
+        if weight.shape != mask.shape:
+            raise ValueError(f"{self.name}: weights must be {list(mask.shape)}, got {list(weight.shape)}")
 
 
-def _each_node(name: str, function: Callable[..., Any], outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _each_node(
+    name: str,
+    function: Callable[..., Any],
+    outputs: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    weight: Tensor | None = None,
+) -> Tensor:
     found = torch.full((len(mask),), torch.nan, dtype=torch.float64, device=outputs.device)
+    given = (outputs, targets) if weight is None else (outputs, targets, weight)
     for row in mask.any(1).nonzero().flatten().tolist():
-        value = function(outputs[row][mask[row]], targets[row][mask[row]])
+        value = function(*(values[row][mask[row]] for values in given))
         try:
             found[row] = float(value)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -85,11 +123,13 @@ def _each_node(name: str, function: Callable[..., Any], outputs: Tensor, targets
     return found
 
 
-def row_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of each row of values [R, n, ...] over real samples and all further dimensions, [R], float64.
+def row_mean(values: Tensor, weight: Tensor) -> Tensor:
+    """Return the mean of each row of values [R, n, ...] over samples and all further dimensions, [R], float64.
 
-    It is NaN for a row without samples.
+    ``weight`` [R, n] are the samples' weights, 0 in the padding, or the mask of real ones. It is NaN for a row without
+    samples.
     """
     # [R, n]
     values = values.double().flatten(2).mean(dim=2) if values.dim() > 2 else values.double()
-    return values.where(mask, 0.0).sum(dim=1) / mask.sum(dim=1)
+    weight = weight.double()
+    return (values.where(weight > 0, 0.0) * weight).sum(dim=1) / weight.sum(dim=1)

@@ -117,7 +117,8 @@ def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
 
     It is the sum over labels c of abs(P_i(c) - P_j(c)), where P are shares among a node's training samples: from 0 (the
     same) to 2 (no label in common). Where nodes differ by their labels only (label shift, the same inputs for a label
-    everywhere), it estimates the distance ||D_i - D_j||_1 of `mixture_bound`. Targets must be class labels.
+    everywhere), it estimates the distance ||D_i - D_j||_1 of `mixture_bound`. Targets must be class labels. All
+    samples count alike, also where they have weights.
 
     Args:
         tasks: The nodes' data.

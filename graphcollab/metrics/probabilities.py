@@ -44,23 +44,23 @@ def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor
     return log_p, targets.long()
 
 
-def _log_loss(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _log_loss(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     log_p, targets = _log_probabilities("log_loss", outputs, targets, mask)
-    return row_mean(-log_p.gather(2, targets.unsqueeze(2)).squeeze(2), mask)
+    return row_mean(-log_p.gather(2, targets.unsqueeze(2)).squeeze(2), weight)
 
 
-log_loss = Metric("log_loss", False, _log_loss)
-"""The mean of -log p of the true class, in nats: what cross-entropy is without weights or label smoothing."""
+log_loss = Metric("log_loss", False, _log_loss, weighted=True)
+"""The mean of -log p of the true class, in nats: what cross-entropy is without class weights or label smoothing."""
 
 
-def _brier(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _brier(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     log_p, targets = _log_probabilities("brier", outputs, targets, mask)
     true = torch.zeros_like(log_p).scatter_(2, targets.unsqueeze(2), 1.0)
     distance = (log_p.exp() - true).square().sum(2)
-    return row_mean(distance / 2 if log_p.size(2) == 2 else distance, mask)
+    return row_mean(distance / 2 if log_p.size(2) == 2 else distance, weight)
 
 
-brier = Metric("brier", False, _brier)
+brier = Metric("brier", False, _brier, weighted=True)
 r"""The mean squared distance between predicted probabilities and what came true.
 
 From `Verification of Forecasts Expressed in Terms of Probability (Brier, Monthly Weather Review 1950)
@@ -75,19 +75,20 @@ scikit-learn).
 """
 
 
-def _ece(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+def _ece(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     log_p, targets = _log_probabilities("ece", outputs, targets, mask)
     confidence, predicted = log_p.exp().max(2)
     gap = (predicted == targets).double() - confidence  # [R, n, ...]
     spots = gap[0, 0].numel() if gap.numel() else 1  # predictions per sample
-    gap = gap.flatten(2).where(mask.unsqueeze(2), 0.0).flatten(1) if gap.dim() > 2 else gap.where(mask, 0.0)
+    real, weight = (values.unsqueeze(2) if gap.dim() > 2 else values for values in (mask, weight))
+    gap = (gap.flatten(2) if gap.dim() > 2 else gap).where(real, 0.0) * weight
     # bin b holds confidences in (b / M, (b + 1) / M]; what a NaN says is NaN in any of them
     bins = ((confidence.flatten(1) * BINS).ceil() - 1).nan_to_num(0.0).clamp(0, BINS - 1).long()
-    sums = gap.new_zeros(len(gap), BINS).scatter_add_(1, bins, gap)
-    return sums.abs().sum(1) / (mask.sum(1) * spots)
+    sums = gap.new_zeros(len(gap), BINS).scatter_add_(1, bins, gap.flatten(1))
+    return sums.abs().sum(1) / (weight.flatten(1).sum(1) * spots)
 
 
-ece = Metric("ece", False, _ece)
+ece = Metric("ece", False, _ece, weighted=True)
 r"""The expected calibration error: how far confidence is from accuracy.
 
 From `On Calibration of Modern Neural Networks (Guo et al., ICML 2017) <https://arxiv.org/abs/1706.04599>`_:
@@ -97,6 +98,7 @@ From `On Calibration of Modern Neural Networks (Guo et al., ICML 2017) <https://
 
 where :math:`B_b` are the samples whose confidence, the probability of the predicted class, lies in
 :math:`((b - 1) / M, b / M]`, with M = 15 bins of equal width; acc is the share of them that are predicted rightly, and
-conf their mean confidence. Of few samples it is too large, also where probabilities are right, so compare it between
-models on the same samples only.
+conf their mean confidence. Where samples have weights, n and :math:`|B_b|` are sums of them, and shares and means
+weighted. Of few samples it is too large, also where probabilities are right, so compare it between models on the same
+samples only.
 """

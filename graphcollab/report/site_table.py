@@ -175,7 +175,7 @@ def site_table(
     intervals = {name: percentile_interval(values, confidence) for name, values in drawn.items()}
     about = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
-        f"samples, seed {first.env.seed} of the run{note}"
+        f"samples; {_which(results, first.env.seed)}{note}"
     )
     return SiteScores(scores, intervals, differences, reference, about)
 
@@ -192,6 +192,14 @@ def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[
     return kept, f"; without {', '.join(lost)}, of which there is no result on that seed" if lost else ""
 
 
+def _which(results: Results, seed: int) -> str:
+    """Say of which seed numbers are, and that there are others where that is so."""
+    seeds = [trial.seed for trial in next(iter(results.chosen.values()))] if isinstance(results, Comparison) else []
+    if len(seeds) < 2:
+        return f"seed {seed} of the run"
+    return f"seed {seed} alone, the last of {len(seeds)}: paired_table is over all of them"
+
+
 def _require_same_samples(name: str, one: Result, other_name: str, other: Result, split: str) -> None:
     if one.tasks is other.tasks:
         return
@@ -203,11 +211,18 @@ def _require_same_samples(name: str, one: Result, other_name: str, other: Result
             torch.equal(x[mine.index].cpu(), y[theirs.index].cpu())
             for x, y in ((a.targets, b.targets), (a.inputs, b.inputs))
         )
+        same = same and _same_weights(a.weight, b.weight, mine.index, theirs.index)
     if not same:
         raise ValueError(
             f"{name!r} and {other_name!r} have other nodes or other {split} samples (seeds {one.env.seed} and "
             f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed"
         )
+
+
+def _same_weights(one: Tensor | None, other: Tensor | None, mine: Tensor, theirs: Tensor) -> bool:
+    if one is None or other is None:
+        return one is other
+    return torch.equal(one.cpu()[mine], other.cpu()[theirs])
 
 
 def _resampled(

@@ -144,7 +144,8 @@ def paired_table(
         found = comparison.paired(name, reference, column, confidence, over)
         pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)
         better = sum(sign * (one - other) > 0 for one, other in pairs)
-        mean, low, high = (number(scale * end, digits, signed=True) for end in (found.mean, found.low, found.high))
+        ends = (max(found.low, -1), min(found.high, 1)) if points else (found.low, found.high)
+        mean, low, high = (number(scale * end, digits, signed=True) for end in (found.mean, *ends))
         interval = MISSING if math.isnan(found.low) else f"{low} … {high}"
         p_value = MISSING if math.isnan(found.p_value) else f"{found.p_value:.2g}"
         rows.append([name, mean, interval, p_value, f"{better} of {found.n}"])

@@ -33,6 +33,8 @@ BATCH = 1024
 def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None = None, seed: int = 0) -> Tensor:
     """Encode every node's training samples and cluster the codes with k-means, node by node.
 
+    Where samples have weights, k-means is weighted, and those of weight 0 are left out.
+
     Args:
         tasks: The nodes' data.
         encoder: Turns samples into codes. Default: samples are their own codes, flattened.
@@ -56,10 +58,13 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
     labelled = tasks.classes is not None
     found = []
     for node, name in enumerate(tasks.names):
-        index = split.of(node)
+        index, weight = split.of(node), None
+        if pool.weight is not None:
+            index = index[(pool.weight[index] > 0).cpu()]
+            weight = pool.weight[index].cpu().numpy()
         codes = _encode(encoder, pool.inputs, index, name)
         many = (len(pool.targets[index].unique()) if labelled else 2) if count is None else count
-        found.append(_cluster(codes, many, keyed_seed(seed, _CLUSTER_STREAM, int(tasks.ids[node]))))
+        found.append(_cluster(codes, many, keyed_seed(seed, _CLUSTER_STREAM, int(tasks.ids[node])), weight))
     padded: Tensor = nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=torch.nan)
     return padded
 
@@ -100,7 +105,7 @@ def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -
     return codes
 
 
-def _cluster(codes: Tensor, count: int, seed: int) -> Tensor:
+def _cluster(codes: Tensor, count: int, seed: int, weight: np.ndarray | None) -> Tensor:
     """Return the centres of k-means, [C, D]."""
     from sklearn.cluster import KMeans  # here, since importing it takes long
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -109,7 +114,7 @@ def _cluster(codes: Tensor, count: int, seed: int) -> Tensor:
     count = min(count, len(np.unique(values, axis=0)))
     # Several threads would sum in an order of their own every time. The limit is the process's: one user at a time.
     with _LIMIT, threadpool_limits(1):
-        fitted = KMeans(count, n_init=RESTARTS, random_state=seed % 2**32).fit(values)
+        fitted = KMeans(count, n_init=RESTARTS, random_state=seed % 2**32).fit(values, sample_weight=weight)
     return torch.from_numpy(fitted.cluster_centers_)
 
 

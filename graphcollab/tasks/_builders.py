@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphcollab.settings import Fraction, Real, Seed, checked
 from graphcollab.tasks._frames import Fit, tasks_of_table
-from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors
+from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors, to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool
@@ -55,9 +55,11 @@ class Builders:
         """Build tasks from every node's own arrays or datasets.
 
         Args:
-            train: One pair (inputs, targets) or torch ``Dataset`` per node. In a dict by name the order does not
+            train: One pair (inputs, targets), dict or torch ``Dataset`` per node. In a dict by name the order does not
                 matter: nodes are sorted by name, and what is random about a node follows from its name. In a list
-                it follows from the node's place, also where nodes have ``names``.
+                it follows from the node's place, also where nodes have ``names``. A dict, also as a
+                sample of a ``Dataset``, may have weights as its entry ``"weight"``; all nodes have some then, in every
+                split. `from_arrays` says what they do.
             val: Validation samples per node, given like ``train``. Default: ``val_fraction`` of the training samples,
                 drawn at random.
             test: Test samples per node, if there are any.
@@ -79,6 +81,7 @@ class Builders:
         targets: Any,
         node: Any,
         *,
+        weight: Any = None,
         split: Any = None,
         val_fraction: Part = 0.2,
         test_fraction: Part = 0.2,
@@ -97,6 +100,9 @@ class Builders:
             inputs: Samples of all nodes, [N, ...].
             targets: Class labels from 0, [N], or real values, [N] or [N, D].
             node: The name of every row's node, [N]: strings or whole numbers.
+            weight: What every row counts in losses and metrics of its node, which are then weighted means, [N]: finite
+                numbers, not negative, of which only ratios within a node matter. How many rows a node has still counts
+                every row as one. Default: all count alike.
             split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
             val_fraction: Share of a node's training rows set aside for validation, where ``split`` names none.
             test_fraction: Share of a node's rows set aside for testing, where ``split`` is not given.
@@ -106,8 +112,9 @@ class Builders:
             metric: See `Tasks`.
 
         Raises:
-            ValueError: If the lengths differ, a row has no name, another split or a value that is not finite, or a
-                node has too few rows. The message names row and site.
+            ValueError: If the lengths differ, a row has no name, another split, a value that is not finite or a
+                negative weight, or a node has too few rows, or in a split none whose weight is above 0. The message
+                names row and site.
 
         Example:
             >>> import numpy as np
@@ -128,8 +135,11 @@ class Builders:
             "inputs", x, "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
         )
         sites.refuse_not_finite("targets", y, "drop rows without a target")
+        given = None if weight is None else to_weights(weight, rows)
+        if given is not None:
+            sites.refuse_bad_weights(given)
         splits = Draw(split, val_fraction, test_fraction, stratify, seed).divide(sites, class_labels(y.cpu()))
-        return cast(Any, cls)({SAMPLES: Pool(x, y)}, splits, sites.names, loss, metric, sites.node_id)
+        return cast(Any, cls)({SAMPLES: Pool(x, y, given)}, splits, sites.names, loss, metric, sites.node_id)
 
     @classmethod
     @checked
@@ -139,6 +149,7 @@ class Builders:
         node: str = "site",
         target: str = "y",
         *,
+        weight: Any = None,
         columns: Strings | None = None,
         categorical: Strings = (),
         pooled: Literal["sums", "per_site"] = "sums",
@@ -166,6 +177,8 @@ class Builders:
             node: The column with the names of sites. In a dict by site it may be there or not.
             target: The column to predict. Text and whole numbers are classes, other numbers are real values, unless
                 ``loss`` says otherwise: ``"mse"`` is for real values, ``"cross_entropy"`` and ``"bce"`` for classes.
+            weight: The column with the weights of rows, or a weight for every row; see `from_arrays`. The preparation
+                counts all rows alike.
             columns: The columns to predict from. Default: all others.
             categorical: Those whose numbers are categories. Columns of text always are.
             pooled: ``"sums"``: means and deviations are those of all sites, from sums that they share. ``"per_site"``:
@@ -202,4 +215,6 @@ class Builders:
         how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation)
         if preparation is not None and not refit:
             how = replace(preparation, floats_per_site=0)  # these sites tell nothing
-        return cast(Any, cls)(**tasks_of_table(frame, node, target, columns, categorical, drawn, how, loss, metric))
+        return cast(Any, cls)(
+            **tasks_of_table(frame, node, target, weight, columns, categorical, drawn, how, loss, metric)
+        )

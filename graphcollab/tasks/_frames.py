@@ -13,6 +13,7 @@ from torch import Tensor
 from graphcollab.checks import warn
 from graphcollab.tasks._columns import Table, factorised, no_column, open_table
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
+from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
 from graphcollab.tasks.preparation import Column, Preparation, numbers_of
 from graphcollab.tasks.samples import Pool, Split
@@ -47,6 +48,7 @@ def tasks_of_table(
     frame: Any,
     node: str,
     target: str,
+    weight: Any,
     columns: Sequence[str] | None,
     categorical: Sequence[str],
     draw: Draw,
@@ -64,6 +66,8 @@ def tasks_of_table(
     if isinstance(draw.words, str):
         taken.append(draw.words)
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
+    if isinstance(weight, str):
+        taken.append(weight)
     sites = _sites(table, node, f"node={node!r}" if known is None else TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else TAKEN)
     free = {name: None for name in table.names if name not in taken}
@@ -77,6 +81,7 @@ def tasks_of_table(
         )
     read = {name: table.column(name) for name in chosen}
     _refuse_missing(sites, values, target)
+    weights = _weights(sites, table, weight)
     real = not known.classes if known is not None else _is_real(sites, values, target, loss)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]))
     if isinstance(how, Fit):
@@ -89,7 +94,7 @@ def tasks_of_table(
     inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     return {
-        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), _targets(sites, how.target, values, place, loss))},
+        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), _targets(sites, how.target, values, place, loss), weights)},
         "splits": splits,
         "names": sites.names,
         "node_id": sites.node_id,
@@ -125,8 +130,8 @@ def _require_columns(table: Table, free: Container[str], given: Mapping[str, Seq
                 raise ValueError(no_column(name, table.names, argument))
             if name not in free:
                 raise ValueError(
-                    f"{argument} names {name!r}, which is the column of sites, targets or splits, and nothing to "
-                    "predict from: leave it out"
+                    f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
+                    "nothing to predict from: leave it out"
                 )
 
 
@@ -258,6 +263,20 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
             f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}, as {int(lacks.sum())} of "
             f"{len(values)} rows: drop such rows"
         )
+
+
+def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
+    """Return the weights of all rows, [N], of a column or as they were given."""
+    if weight is None:
+        return None
+    where = f" in column {weight!r}" if isinstance(weight, str) else ""
+    if where:
+        weight = numbers_of(weight, table.column(weight, f"weight={weight!r}"), sites.at)
+        if np.isnan(weight).any():
+            raise ValueError(f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one")
+    weights = to_weights(weight, table.rows)
+    sites.refuse_bad_weights(weights, where)
+    return weights
 
 
 def _is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:

@@ -20,19 +20,22 @@ from torch.utils.data import (
 
 from graphcollab.settings import SettingError
 from graphcollab.tasks._sites import in_order, name_ids
-from graphcollab.tasks.samples import Pool, Split, not_finite
+from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
 
-__all__ = ["Every", "Samples", "class_labels", "gathered", "to_tensors"]
+__all__ = ["Every", "Samples", "class_labels", "gathered", "to_tensors", "to_weights"]
 
 Samples = (
     tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any] | DataLoader
 )  # of the last no entries are checked
-"""A node's samples: inputs and targets, arrays or tensors, as a pair or a dict; or a ``Dataset`` or ``DataLoader``."""
+"""A node's samples: inputs and targets, arrays or tensors, as a pair or, also with weights, a dict; or a ``Dataset`` or
+``DataLoader`` of such."""
 _OF_A_NODE = (
     "a pair (inputs, targets) of arrays or tensors, a dict of the two, or a torch Dataset or DataLoader of such "
     "(Tasks.from_frame takes tables)"
 )
 _TARGETS = ("y", "target", "targets", "label", "labels")
+_WEIGHTS = ("weight", "weights", "sample_weight")
+_Triple: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
 Every: TypeAlias = Annotated[
     Sequence[Samples] | Mapping[Any, Samples], f"{_OF_A_NODE}, for every node, in a list or in a dict by name"
 ]
@@ -67,6 +70,9 @@ def gathered(
         if len(samples) != len(train):
             raise ValueError(f"{split!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
         pools[split], splits[split] = _stacked(split, samples, names)
+    lacking = [split for split, pool in pools.items() if pool.weight is None]
+    if lacking and len(lacking) < len(pools):
+        raise ValueError(f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some")
     return pools, splits, about
 
 
@@ -84,27 +90,48 @@ def _by_name(split: str, samples: Every, names: Sequence[Any]) -> list[Samples]:
 
 def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tuple[Pool, Split]:
     """Put the samples of all nodes into one pool."""
-    pairs = [_to_pair(one, f"{name} ({split})") for one, name in zip(samples, names, strict=True)]
-    shapes = {tuple(x.shape[1:]) for x, _ in pairs}
+    triples = [_to_triple(one, f"{name} ({split})") for one, name in zip(samples, names, strict=True)]
+    shapes = {tuple(x.shape[1:]) for x, *_ in triples}
     if len(shapes) > 1:
         raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
-    bounds = torch.tensor([0, *(len(x) for x, _ in pairs)]).cumsum(0)
-    inputs, targets = torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
+    bounds = torch.tensor([0, *(len(x) for x, *_ in triples)]).cumsum(0)
+    inputs, targets = torch.cat([x for x, *_ in triples]), torch.cat([y for _, y, _ in triples])
     for what, values in (("an input", inputs), ("a target", targets)):
         bad = not_finite(values)
         if len(bad):
             node = int(torch.searchsorted(bounds, bad[:1], right=True)) - 1
             place = bad[bad < bounds[node + 1]] - bounds[node]
             raise ValueError(
-                f"{names[node]} ({split}): {len(place)} of {len(pairs[node][0])} samples have {what} that is NaN or "
+                f"{names[node]} ({split}): {len(place)} of {len(triples[node][0])} samples have {what} that is NaN or "
                 f"infinite, first at index {int(place[0])}: clean or drop them before training"
             )
-    return Pool(inputs, targets), Split(split, torch.arange(int(bounds[-1])), bounds)
+    weight = _weights(split, [w for *_, w in triples], names)
+    return Pool(inputs, targets, weight), Split(split, torch.arange(int(bounds[-1])), bounds)
 
 
-def _to_pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
-    """Turn a node's samples into two tensors, as `to_tensors` does."""
+def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str]) -> Tensor | None:
+    """Put the weights of all nodes' samples together, if they have some."""
+    known = [weight for weight in weights if weight is not None]
+    if not known:
+        return None
+    for weight, name in zip(weights, names, strict=True):
+        if weight is None:
+            raise ValueError(
+                f"{name} ({split}) has no weights, and other nodes have some: give it weights, such as ones"
+            )
+        bad = bad_weights(weight)
+        if len(bad):
+            raise ValueError(
+                f"{name} ({split}): the sample at index {int(bad[0])} has the weight {float(weight[bad[0]]):g}: "
+                "weights must be finite and not negative; 0 leaves a sample out"
+            )
+    return torch.cat(known)
+
+
+def _to_triple(samples: Samples, who: str) -> _Triple:
+    """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
     pair: Any = samples
+    weights: list[Any] = []
     if isinstance(samples, DataLoader):
         samples = _loaded(samples, who)
     if isinstance(samples, Dataset):
@@ -112,24 +139,36 @@ def _to_pair(samples: Samples, who: str) -> tuple[Tensor, Tensor]:
         if size == 0:
             raise ValueError(f"{who} has an empty dataset: every node needs training samples")
         pair = next(iter(DataLoader(samples, batch_size=size, generator=torch.Generator())))
-        if len(pair) != 2:
-            raise ValueError(f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values")
-    if isinstance(pair, Mapping):
-        named = [name for name in pair if name in _TARGETS]
-        if len(pair) != 2 or len(named) != 1:
+        if len(pair) != 2 and not isinstance(pair, Mapping):
             raise ValueError(
-                f"{who} has samples with the entries {list(pair)}: expected the inputs and, called one of "
-                f"{', '.join(_TARGETS)}, the targets"
+                f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values; to give weights, let it "
+                "yield dicts with an entry 'weight'"
             )
-        pair = *(pair[name] for name in pair if name not in named), pair[named[0]]
+    if isinstance(pair, Mapping):
+        *pair, weights = _by_entry(pair, who)
     try:
         inputs, targets = to_tensors(*pair)
+        weight = _tensor("weight", *weights).double() if weights else None
         sizes = len(inputs), len(targets)
     except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
         raise SettingError(who, _OF_A_NODE, samples) from error
     if sizes[0] != sizes[1]:
         raise ValueError(f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
-    return inputs, targets
+    if weight is not None and weight.shape != sizes[:1]:
+        raise ValueError(f"{who} has {sizes[0]} inputs and weights {list(weight.shape)}: each input needs one weight")
+    return inputs, targets, weight
+
+
+def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:
+    """Return inputs, targets and, in a list, the weights of a dict, if there are such."""
+    targets, weights = ([name for name in given if name in known] for known in (_TARGETS, _WEIGHTS))
+    inputs = [name for name in given if name not in targets + weights]
+    if len(inputs) != 1 or len(targets) != 1 or len(weights) > 1:
+        raise ValueError(
+            f"{who} has samples with the entries {list(given)}: expected the inputs and, called one of "
+            f"{', '.join(_TARGETS)}, the targets; weights are called one of {', '.join(_WEIGHTS)}"
+        )
+    return given[inputs[0]], given[targets[0]], [given[name] for name in weights]
 
 
 def _loaded(loader: DataLoader[Any], who: str) -> Dataset[Any]:
@@ -151,6 +190,14 @@ def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     if x.is_floating_point() or x.dtype == torch.uint8:
         x = x.float()
     return x, y.float() if y.is_floating_point() else y.long()
+
+
+def to_weights(weight: Any, count: int) -> Tensor:
+    """Return the weights of samples as float64 [count]; they may be whole numbers."""
+    found = _tensor("weight", weight)
+    if found.shape != (count,):
+        raise SettingError("weight", f"one number for each of the {count} samples, [{count}]", weight)
+    return found.double()
 
 
 def _tensor(name: str, values: Any) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.utils import cumsum
 
 from graphcollab.naming import few as few_names
-from graphcollab.tasks.samples import Split, hold_out, not_finite
+from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
 
 __all__ = ["SAMPLES", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
 
@@ -55,6 +55,15 @@ class Sites:
         if len(bad):
             more = f", as in {len(bad) - 1} more rows" if len(bad) > 1 else ""
             raise ValueError(f"{self.at(int(bad[0]))} has NaN or infinity in its {what}{more}: {hint}")
+
+    def refuse_bad_weights(self, weight: Tensor, where: str = "") -> None:
+        """Raise a ValueError that names the first row whose weight is negative or not finite, if there is one."""
+        bad = bad_weights(weight)
+        if len(bad):
+            raise ValueError(
+                f"{self.at(int(bad[0]))} has the weight {float(weight[bad[0]]):g}{where}: weights must be finite and "
+                "not negative; 0 leaves a row out"
+            )
 
 
 def name_ids(names: Iterable[str]) -> Tensor:

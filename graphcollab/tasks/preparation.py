@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.naming import few
+from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings, look_up
 from graphcollab.tasks._columns import Table, factorised, no_column, open_table
 from graphcollab.tasks._csv import is_number
@@ -89,9 +89,11 @@ class Column:
         """Warn of values of which none is a known category, if there are any."""
         names, _ = factorised(values)
         if names:
+            near = close(names[0], self.categories or ())
             warn(
                 f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "
-                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown",
+                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown{near and '; '}"
+                f"{near}".strip(),
                 UserWarning,
             )
 
@@ -102,7 +104,7 @@ class Preparation:
 
     `Tasks.from_frame` fits it, and `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations
     and the names of categories and classes; or, where every site has means and deviations of its own (``sites``), only
-    the names, and of which columns they lack values.
+    the names, and of which columns they lack values. All rows count alike, also where they have weights.
 
     Args:
         columns: The columns that become the inputs, in order.

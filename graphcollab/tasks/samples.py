@@ -12,7 +12,17 @@ from torch_geometric.utils import cumsum, lexsort
 
 from graphcollab.keyed import keyed_bits
 
-__all__ = ["Pool", "Schedule", "Split", "check_splits", "hold_out", "local_steps", "make_schedule", "not_finite"]
+__all__ = [
+    "Pool",
+    "Schedule",
+    "Split",
+    "bad_weights",
+    "check_splits",
+    "hold_out",
+    "local_steps",
+    "make_schedule",
+    "not_finite",
+]
 
 _SPLIT_STREAM, _BATCH_STREAM, _TEST_SPLIT_STREAM = 101, 104, 109
 
@@ -24,15 +34,22 @@ def not_finite(values: Tensor) -> Tensor:
     return (~torch.isfinite(values)).reshape(len(values), -1).any(1).nonzero().flatten()
 
 
+def bad_weights(weight: Tensor) -> Tensor:
+    """Return which samples have a weight [N] that is not finite, or negative, as positions."""
+    return (~(torch.isfinite(weight) & (weight >= 0))).nonzero().flatten()
+
+
 @dataclass(frozen=True)
 class Pool:
     """Samples of a dataset, all of them finite, stored once however many nodes use them.
 
-    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values.
+    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N] is what samples count in
+    means over a node's samples, finite and not negative; None: all count alike. Only ratios within a node matter.
     """
 
     inputs: Tensor
     targets: Tensor
+    weight: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):
@@ -44,13 +61,41 @@ class Pool:
                     f"{len(bad)} of {len(values)} samples have {kind} that is NaN or infinite, first at index "
                     f"{int(bad[0])}: clean or drop them before training"
                 )
+        if self.weight is not None:
+            self._check_weight(self.weight)
+
+    def _check_weight(self, weight: Tensor) -> None:
+        if weight.shape != (len(self),) or not weight.is_floating_point():
+            raise ValueError(
+                f"{len(self)} samples have weights of shape {list(weight.shape)} and type {weight.dtype}: each sample "
+                "needs one floating-point number"
+            )
+        bad = bad_weights(weight)
+        if len(bad):
+            raise ValueError(
+                f"the sample at index {int(bad[0])} has the weight {float(weight[bad[0]]):g}: weights must be finite "
+                "and not negative; 0 leaves a sample out"
+            )
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def to(self, device: torch.device | str) -> Pool:
         """Move the samples to a device."""
-        return Pool(self.inputs.to(device), self.targets.to(device))
+        weight = None if self.weight is None else self.weight.to(device)
+        return Pool(self.inputs.to(device), self.targets.to(device), weight)
+
+    @classmethod
+    def joined(cls, pools: Sequence[Pool]) -> Pool:
+        """Put the samples of pools one behind the other; where only some have weights, the others' are 1."""
+        if len(pools) == 1:
+            return pools[0]
+        inputs, targets = torch.cat([pool.inputs for pool in pools]), torch.cat([pool.targets for pool in pools])
+        if all(pool.weight is None for pool in pools):
+            return cls(inputs, targets)
+        ones = (inputs.new_ones(len(pool), dtype=torch.float64) for pool in pools)
+        weight = torch.cat([one if p.weight is None else p.weight for p, one in zip(pools, ones, strict=True)])
+        return cls(inputs, targets, weight)
 
 
 @dataclass(frozen=True)
@@ -97,6 +142,11 @@ class Split:
             begin = begin.where(sizes > 0, begin[sizes.argmax()])
         place = begin.view(shape) + torch.minimum(position, (sizes - 1).clamp(min=0).view(shape))
         return self.index[place]
+
+    def totals(self, values: Tensor) -> Tensor:
+        """Return sums over every node's samples, [K], of values of the pool's samples, [N]."""
+        owner = torch.repeat_interleave(torch.arange(self.num_nodes), self.sizes)
+        return values.new_zeros(self.num_nodes).index_add(0, owner, values[self.index])
 
     def select(self, nodes: Tensor) -> Split:
         """Return the split of some nodes, in the order given."""

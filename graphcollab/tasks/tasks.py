@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, cast
 
 import torch
@@ -13,6 +14,7 @@ from graphcollab.naming import Node, find_nodes
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
 from graphcollab.tasks._pairs import class_labels
+from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split, check_splits, hold_out
 
@@ -24,21 +26,23 @@ class Tasks(Builders):
     """What the nodes own: samples by index, split into training, validation and test, and how they are judged.
 
     Args:
-        pools: Samples, each stored once.
+        pools: Samples, each stored once, with their weights where they have such.
         splits: ``"train"``, and where there are such ``"val"`` and ``"test"``: who uses which samples.
         names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
         loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's
-            batch.
+            batch. Samples with weights need a loss per sample, ``graphcollab.engine.Loss(function, per_sample=True)``.
         metric: A name from ``graphcollab.metrics.METRICS``, such as ``"accuracy"``, ``"auc"``, ``"brier"`` or
             ``"mae"``, a ``graphcollab.metrics.Metric``, or a function ``(outputs, targets) -> number`` of one node's
-            samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have.
+            samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have,
+            and ``weighted`` if it takes the samples' weights, too.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
         preparation: What turned the rows of a table into the samples, where that is what they were.
 
     Raises:
-        ValueError: If a node has no training samples, an index is outside its pool, names are not one per node, two
-            nodes have the same ``node_id``, or a function as metric does not say which way it goes.
+        ValueError: If a node has no training samples, or in some split none whose weight is above 0, an index is
+            outside its pool, names are not one per node, two nodes have the same ``node_id``, a metric is of classes
+            where targets are amounts or the other way round, or a function as metric does not say which way it goes.
 
     Example:
         >>> x, y = torch.randn(20, 3), torch.randint(2, (20,))
@@ -87,14 +91,24 @@ class Tasks(Builders):
         if len(self.ids.unique()) != count:
             raise ValueError("two nodes have the same node_id: it is a node's identity and must be unique")
         check_splits(self.splits, self.pools)
+        if isinstance(self.metric, str):
+            refuse_misfit(self.metric, self.loss, self.pools[self.splits["train"].pool].targets)
         empty = (self.sizes("train") == 0).nonzero().flatten().tolist()
         if empty:
             raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
+        for name, mean in self.mean_weight.items():
+            nothing = (mean == 0).nonzero().flatten().tolist()
+            if nothing:
+                raise ValueError(
+                    f"{self._who(nothing)} without {name!r} samples whose weight is above 0: drop samples of weight 0, "
+                    "and leave such nodes out or give them others"
+                )
 
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self.names[:3])) + (", …" if self.num_nodes > 3 else "")
         samples = ", ".join(f"{name}={len(split.index)}" for name, split in self.splits.items())
-        return f"Tasks({self.num_nodes} nodes ({shown}), {samples}, loss={self.loss!r}, metric={self.metric!r})"
+        judged = f"loss={self.loss!r}, metric={self.metric!r}{', weighted samples' if self.weighted else ''}"
+        return f"Tasks({self.num_nodes} nodes ({shown}), {samples}, {judged})"
 
     @property
     def ids(self) -> Tensor:
@@ -115,6 +129,17 @@ class Tasks(Builders):
     def device(self) -> torch.device:
         """Device of the samples; who owns which of them is known on the CPU."""
         return self.pools[self.splits["train"].pool].inputs.device
+
+    @property
+    def weighted(self) -> bool:
+        """Whether samples have weights."""
+        return bool(self.mean_weight)
+
+    @cached_property
+    def mean_weight(self) -> Mapping[str, Tensor]:
+        """Mean weight of every node's samples, [K] float64, by split, of splits with weights; NaN without samples."""
+        with_weights = ((name, split, self.pools[split.pool].weight) for name, split in self.splits.items())
+        return {n: split.totals(w.double().cpu()) / split.sizes for n, split, w in with_weights if w is not None}
 
     @property
     def classes(self) -> Tensor | None:

@@ -11,7 +11,6 @@ from torch_geometric.data import Data
 from graphcollab.exchange import NoExchange
 from graphcollab.phases import Phases
 from graphcollab.piece import Rewiring
-from graphcollab.tasks import Pool
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
 from graphcollab.testing.scene import Scene
 from graphcollab.typing import Env
@@ -115,7 +114,7 @@ def _with_other_data(scene: Scene, nodes: list[int]) -> Scene:
     owned = torch.cat([split.of(k) for split in scene.tasks.splits.values() for k in nodes])
     inputs = pool.inputs.index_copy(0, owned, 1.5 * pool.inputs[owned])
     targets = pool.targets.index_copy(0, owned, (pool.targets[owned] + 1) % 3)
-    return scene.replace(tasks=replace(scene.tasks, pools={"train": Pool(inputs, targets)}))
+    return scene.replace(tasks=replace(scene.tasks, pools={"train": replace(pool, inputs=inputs, targets=targets)}))
 
 
 def _same(method: AnyMethod, before: Play, after: Play, nodes: list[int], whose: str, sent: bool = True) -> None:

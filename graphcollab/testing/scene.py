@@ -150,10 +150,11 @@ def only_own(tasks: Tasks, nodes: Tensor) -> Tasks:
     for name, pool in tasks.pools.items():
         kept = [split.of(k) for split in tasks.splits.values() if split.pool == name for k in nodes.tolist()]
         own = torch.cat(kept).unique() if kept else nodes[:0]
-        inputs, targets = (poison(values).index_copy(0, own, values[own]) for values in (pool.inputs, pool.targets))
         pools[name] = copy.copy(pool)  # a new one would refuse the poison
-        object.__setattr__(pools[name], "inputs", inputs)
-        object.__setattr__(pools[name], "targets", targets)
+        for kind, values in vars(pool).items():
+            if values is not None:
+                object.__setattr__(pools[name], kind, poison(values).index_copy(0, own, values[own]))
     poisoned = copy.copy(tasks)
+    vars(poisoned).pop("mean_weight", None)  # it is of the samples as they were
     object.__setattr__(poisoned, "pools", pools)
     return poisoned

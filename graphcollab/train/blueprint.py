@@ -2,32 +2,32 @@
 
 A blueprint has a layer's class by import path, its plain attributes, and the names of its parameters, buffers and
 children. Values that JSON does not know are objects of one entry, such as ``{"tuple": [2, 2]}``.
+
+Whoever writes a blueprint chooses attributes, so building must be safe whatever they are. It fills ``__dict__`` and
+calls nothing of a class: no constructor, no ``__new__``, no ``__setstate__``. What may be named is for `trust` to say.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 import sys
-import types
+import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from graphcollab._torchvision import torchvision_models
+from graphcollab.train.fingerprint import HOOKS, INSIDE
+from graphcollab.train.trust import FUNCTIONS, class_at, dtype_of, function_at, may_hold, own_restoring
 
 __all__ = ["NotDrawnError", "build", "draw", "tensors_of"]
 
-INSIDE = frozenset(vars(nn.Module()))  # what every module has
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 PLAIN = (bool, int, str, type(None))
 LISTS: Mapping[str, type] = {"tuple": tuple, "size": torch.Size, "set": set, "frozenset": frozenset}
-FUNCTIONS = {"torch.nn.functional": F, "torch": torch}
+FLAT = "_flat_weights"  # of recurrent layers, which keep references to them, too
 
 
 class NotDrawnError(ValueError):
@@ -38,23 +38,26 @@ def draw(module: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a module's blueprint and the tensors it names, none of them copied.
 
     Raises:
-        NotDrawnError: If a class cannot be imported, or a layer has hooks or keeps what is neither plain nor a tensor.
+        NotDrawnError: If a class cannot be imported or restores itself by code of its own, or a layer has hooks or
+            keeps what is neither plain nor a tensor.
     """
     return _Drawing(module).layer(module, ""), tensors_of(module)
 
 
-def build(blueprint: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module:
+def build(blueprint: Mapping[str, Any], tensors: Mapping[str, Tensor], trusted: Collection[str] = ()) -> nn.Module:
     """Build a module, with these tensors as its parameters and buffers.
 
-    The classes named in the blueprint are imported, and must be modules. Nothing else is executed but what PyTorch
-    does when it restores a module (``__setstate__`` of its class); constructors are not called.
+    Args:
+        blueprint: What `draw` has returned, or anything that somebody has made up.
+        tensors: The tensors it names.
+        trusted: Modules whose classes it may name besides the known ones; they are imported.
 
     Raises:
-        ImportError: If a class cannot be imported.
-        ValueError: If a blueprint names what is no module's class, or no function of PyTorch.
-        KeyError: If it names a tensor that is not there.
+        ImportError: If there is no such class.
+        Exception: Of many kinds (`DAMAGES`), if a blueprint is none, names a class of another module, a function that
+            is not in the list or a tensor that is not there, or sets what is not an attribute's to set.
     """
-    return _Building(tensors).layer(blueprint, "")
+    return _Building(tensors, trusted).layer(blueprint, "")
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
@@ -78,9 +81,13 @@ class _Drawing:
         if any(vars(layer).get(hooks) for hooks in HOOKS):
             raise NotDrawnError(f"{where} has hooks, which are code")
         found: dict[str, Any] = {"class": _path_of(type(layer), where)}
+        if own_restoring(type(layer)):
+            raise NotDrawnError(f"{where} restores itself by code of its own, `__setstate__`")
         held: Any = layer.__getstate__()
         own = {name: held[name] for name in held if name not in INSIDE}
         for name, value in own.items():
+            if not may_hold(type(layer), name):
+                raise NotDrawnError(f"{where} keeps something under the name of a method or property, {name!r}")
             try:
                 found.setdefault("attributes", {})[name] = self._value(value)
             except NotDrawnError as error:
@@ -117,31 +124,27 @@ class _Drawing:
             return {"tensor": self._tensors[id(value)]}
         if isinstance(value, type) and issubclass(value, nn.Module):
             return {"class": _path_of(value, value.__name__)}
-        if kind is functools.partial:
+        if kind is functools.partial and any(value.func is one for one in FUNCTIONS.values()):
             return {"partial": [self._value(one) for one in (value.func, value.args, value.keywords)]}
-        for place, library in FUNCTIONS.items():
-            name = getattr(value, "__name__", "")
-            if callable(value) and getattr(library, name, None) is value and _is_operation(value):
-                return {"function": f"{place}.{name}"}
+        for name, function in FUNCTIONS.items():
+            if value is function:
+                return {"function": name}
         raise NotDrawnError(f"a {kind.__name__}")
 
 
 class _Building:
     """Builds one module."""
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._tensors = tensors
+    def __init__(self, tensors: Mapping[str, Tensor], trusted: Collection[str]) -> None:
+        self._tensors, self._trusted = tensors, trusted
         self._made: dict[str, Tensor] = {}
         self._layers: dict[str, nn.Module] = {}
 
     def layer(self, drawn: Mapping[str, Any], path: str) -> nn.Module:
         if "same" in drawn:
             return self._layers[drawn["same"]]
-        kind = _class_at(drawn["class"])
-        layer = kind.__new__(kind)
-        nn.Module.__init__(layer)
-        self._layers[path] = layer
-        state = dict(vars(layer))
+        kind = class_at(drawn["class"], self._trusted)
+        state = vars(nn.Module())
         parameters, buffers = drawn.get("parameters", {}), drawn.get("buffers", {})
         state["_parameters"] = {n: None if e is None else self._parameter(*e) for n, e in parameters.items()}
         state["_buffers"] = {n: None if e is None else self._buffer(e[0]) for n, e in buffers.items()}
@@ -151,7 +154,14 @@ class _Building:
             for name, child in drawn.get("children", {}).items()
         }
         attributes = {name: self._value(value) for name, value in drawn.get("attributes", {}).items()}
-        layer.__setstate__({**state, **attributes})
+        for name in (*parameters, *buffers, *state["_modules"], *attributes):
+            if not may_hold(kind, name):
+                raise ValueError(f"{name!r} is no attribute of a {kind.__name__} that can be set")
+        if issubclass(kind, nn.RNNBase):
+            attributes["_flat_weight_refs"] = [one if one is None else weakref.ref(one) for one in attributes[FLAT]]
+        layer = object.__new__(kind)
+        vars(layer).update(state | attributes)
+        self._layers[path] = layer  # only now, so that no layer is inside itself
         return layer
 
     def _parameter(self, name: str, learns: bool) -> Tensor:
@@ -175,32 +185,17 @@ class _Building:
         if kind == "dict":
             return {self._value(key): self._value(one) for key, one in content}
         if kind == "dtype":
-            return _named(torch, content, torch.dtype)
+            return dtype_of(content)
         if kind == "tensor":
             return self._made[content]
         if kind == "class":
-            return _class_at(content)
-        if kind == "partial":
-            function, args, keywords = map(self._value, content)
-            return functools.partial(function, *args, **keywords)
-        place, _, name = content.rpartition(".")
-        function = getattr(FUNCTIONS[place], name)
-        if kind != "function" or not _is_operation(function):
-            raise ValueError(f"{content!r} is no operation of PyTorch")
-        return function
-
-
-def _named(owner: Any, name: str, kind: type) -> Any:
-    found = getattr(owner, name)
-    if not isinstance(found, kind):
-        raise ValueError(f"{name!r} is no {kind.__name__}")
-    return found
-
-
-def _is_operation(function: Any) -> bool:
-    """Tell whether a function is one of PyTorch's operations on tensors, and not one that reads files, say."""
-    builtin = isinstance(function, types.BuiltinFunctionType) and getattr(function, "__module__", None) != "builtins"
-    return builtin or getattr(function, "__module__", "") == F.__name__
+            return class_at(content, self._trusted)
+        if kind == "function":
+            return function_at(content)
+        if kind != "partial":
+            raise ValueError(f"{kind!r} is no kind of value")
+        function, args, keywords = content
+        return functools.partial(function_at(function["function"]), *self._value(args), **self._value(keywords))
 
 
 def _path_of(kind: type, where: str) -> str:
@@ -216,17 +211,3 @@ def _path_of(kind: type, where: str) -> str:
     if found is not kind:
         raise NotDrawnError(f"{where} is of the class {module}.{name}, which is made while a program runs")
     return f"{module}:{name}"
-
-
-def _class_at(path: str) -> type[nn.Module]:
-    """Import a module's class."""
-    module, _, name = path.partition(":")
-    if module.partition(".")[0] == "torchvision":  # whose import needs care
-        torchvision_models()
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        if not isinstance(found := getattr(found, part, None), type):
-            raise ImportError(f"{module} has no class {name}")
-    if not issubclass(found, nn.Module):
-        raise ValueError(f"{path} is no class of modules")
-    return found

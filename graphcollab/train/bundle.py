@@ -15,16 +15,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from graphcollab.files import PART, write_whole
+from graphcollab.train.lock import LOCK, hold_folder
+from graphcollab.train.parts import DAMAGES, pack, read_parts, require
 
 __all__ = ["read_bundle", "write_bundle"]
 
-MANIFEST, TENSORS = "manifest.json", re.compile(r"tensors-[0-9a-f]{16}\.safetensors")
-OURS = re.compile(rf"manifest\.json|{TENSORS.pattern}|\.(manifest\.json|{TENSORS.pattern})\.[0-9a-f]+{re.escape(PART)}")
+MANIFEST, TENSORS = "manifest.json", r"tensors-[0-9a-f]{16}\.safetensors"
+OURS = re.compile(rf"manifest\.json|{TENSORS}|\.(manifest\.json|{TENSORS})\.[0-9a-f]+{re.escape(PART)}|\{LOCK}")
+PATIENCE = 60.0  # seconds that a writer waits for another one
+READS = 3  # how often a bundle is read that is replaced meanwhile
 
 Content = dict[str, Any]
 
@@ -35,24 +37,28 @@ def write_bundle(
     """Write a bundle into a folder that is not there, empty, or holds one of the same kind, which it replaces.
 
     Whoever reads meanwhile finds the old one or the new one: the manifest, which names the tensors' file, is renamed
-    into place when both are on disk.
+    into place when both are on disk. Of several that write at a time, in any process, one waits for the other.
 
     Raises:
         FileExistsError: If the folder holds anything else; nothing is changed.
         NotADirectoryError: If a file is in its place.
+        FolderInUseError: If somebody else writes to it for more than a minute.
+        ValueError: If it cannot be written to.
     """
     folder = Path(folder)
     _require_ours(folder, kind)
-    stored = save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
-    digest = hashlib.sha256(stored).hexdigest()
-    name = f"tensors-{digest[:16]}.safetensors"
-    told = {"parts": [{"name": name, "length": len(stored), "sha256": digest}], **content}
+    stored, part = pack(tensors)
+    name = f"tensors-{part['sha256'][:16]}.safetensors"
+    told = {"parts": [{"name": name, **part}], **content}
     manifest = {"format": kind, "version": version, "sha256": _digest(kind, version, told), "content": told}
-    write_whole(folder / name, stored)
-    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1, allow_nan=False).encode())
-    for path in folder.iterdir():  # of the bundle that was there, and what was being written when a process died
-        if OURS.fullmatch(path.name) and path.name not in (MANIFEST, name):
-            path.unlink(missing_ok=True)
+    text = json.dumps(manifest, indent=1, allow_nan=False).encode()
+    with hold_folder(folder, "folder", PATIENCE):
+        _require_ours(folder, kind)  # who held it may have put something there
+        write_whole(folder / name, stored)
+        write_whole(folder / MANIFEST, text)
+        for path in folder.iterdir():  # of the bundle that was there, and what was being written when a process died
+            if path.name not in (MANIFEST, name, LOCK) and OURS.fullmatch(path.name):
+                path.unlink(missing_ok=True)
     return folder
 
 
@@ -64,13 +70,25 @@ def read_bundle(folder: str | Path, kind: str, version: int) -> tuple[Content, d
         ValueError: If it is of another kind or version, or damaged.
     """
     folder = Path(folder)
-    if not (folder / MANIFEST).is_file():
-        there = "has no manifest.json" if folder.is_dir() else "is a file" if folder.exists() else "is not there"
-        raise FileNotFoundError(errno.ENOENT, f"expected a folder of {kind}, but it {there}", str(folder))
+    for again in reversed(range(READS)):
+        if not (folder / MANIFEST).is_file():
+            there = "has no manifest.json" if folder.is_dir() else "is a file" if folder.exists() else "is not there"
+            raise FileNotFoundError(errno.ENOENT, f"expected a folder of {kind}, but it {there}", str(folder))
+        text = (folder / MANIFEST).read_bytes()
+        try:
+            return _read(folder, text, kind, version)
+        except ValueError:
+            if not again or (folder / MANIFEST).read_bytes() == text:  # else it has been replaced meanwhile
+                raise
+    raise AssertionError("the last read returns or raises")
+
+
+def _read(folder: Path, text: bytes, kind: str, version: int) -> tuple[Content, dict[str, Tensor]]:
+    """Return what a bundle with this manifest holds."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = json.loads(text)
         found, number = manifest["format"], manifest["version"]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except DAMAGES as error:
         raise ValueError(f"{folder} is damaged: its {MANIFEST} cannot be read ({error!r})") from error
     if found != kind:
         raise ValueError(f"{folder} holds {found!r}, and {kind!r} was expected")
@@ -80,17 +98,10 @@ def read_bundle(folder: str | Path, kind: str, version: int) -> tuple[Content, d
         raise ValueError(f"{folder} is of version {number!r} of {kind}, this package reads version {version}: {hint}")
     try:
         content = manifest["content"]
-        _require(_digest(kind, version, content) == manifest["sha256"], MANIFEST)
-        tensors: dict[str, Tensor] = {}
-        for part in content["parts"]:
-            _require(TENSORS.fullmatch(part["name"]) is not None, f"the name {part['name']!r}")
-            with (folder / part["name"]).open("rb") as opened:
-                _require(hashlib.file_digest(opened, "sha256").hexdigest() == part["sha256"], part["name"])
-            with safe_open(folder / part["name"], "pt") as file:
-                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
+        require(_digest(kind, version, content) == manifest["sha256"], MANIFEST)
+        return content, read_parts(folder, content["parts"])
+    except (OSError, *DAMAGES) as error:
         raise ValueError(f"{folder} is damaged: {error}") from error
-    return content, tensors
 
 
 def _require_ours(folder: Path, kind: str) -> None:
@@ -103,7 +114,7 @@ def _require_ours(folder: Path, kind: str) -> None:
     if not strange and (folder / MANIFEST).exists():
         try:
             strange = [] if json.loads((folder / MANIFEST).read_bytes())["format"] == kind else [MANIFEST]
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except DAMAGES:
             strange = [MANIFEST]
     if strange:
         raise FileExistsError(
@@ -117,8 +128,3 @@ def _require_ours(folder: Path, kind: str) -> None:
 def _digest(kind: str, version: int, content: object) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(f"{kind} {version}\n{text}".encode()).hexdigest()
-
-
-def _require(fits: bool, name: str) -> None:
-    if not fits:
-        raise ValueError(f"the checksum of {name} does not fit")

@@ -12,20 +12,18 @@ import hashlib
 import json
 import re
 import shutil
-import struct
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.files import own_name, write_new
 from graphcollab.settings import checked
 from graphcollab.train.journal import LOG, Journal, decode, encode
+from graphcollab.train.parts import DAMAGES, inside, pack, read_parts, require
 from graphcollab.train.result import History
 
 __all__ = [
@@ -42,10 +40,6 @@ __all__ = [
 FORMAT, VERSION = "graphcollab-checkpoint", 2
 MANIFEST, PART = "manifest.json", "part-00000.safetensors"
 NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number where a round was saved again
-DAMAGES = (  # what decoding may end in where somebody has made the content up
-    *(ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, StopIteration, struct.error),
-    *(TypeError, ValueError),
-)
 
 Loaded = tuple[Data, History, dict[str, Any]]
 
@@ -55,11 +49,11 @@ def write_checkpoint(folder: Path, data: Data, history: History, about: Mapping[
     tensors: dict[str, Tensor] = {}
     state = encode({name: data[name] for name in sorted(data.keys())}, "data", tensors)
     rest = encode(journal.rest(history), "history", tensors)
-    part = save(tensors)
-    write_new(folder / PART, part)
+    stored, part = pack(tensors)
+    write_new(folder / PART, stored)
     content = {
         "round": data.round,
-        "parts": [{"name": PART, "length": len(part), "sha256": hashlib.sha256(part).hexdigest()}],
+        "parts": [{"name": PART, **part}],
         "log": {"name": LOG, "length": journal.length, "sha256": journal.digest, "tracks": journal.tracks},
         "data": state,
         "history": rest,
@@ -78,20 +72,13 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
     _require_version(path)
     try:
         head, _, text = (path / MANIFEST).read_bytes().partition(b"\n")
-        _require(head + b"\n" == _head(text), MANIFEST)
+        require(head + b"\n" == _head(text), MANIFEST)
         content = json.loads(text)
-        tensors: dict[str, Tensor] = {}
-        for part in content["parts"]:
-            file = _inside(path, part["name"])
-            with file.open("rb") as opened:
-                _require(hashlib.file_digest(opened, "sha256").hexdigest() == part["sha256"], file.name)
-            with safe_open(file, "pt") as stored:
-                # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
-                tensors |= {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
+        tensors = read_parts(path, content["parts"])
         log = content["log"]
-        with _inside(path, log["name"]).open("rb") as opened:
+        with inside(path, log["name"]).open("rb") as opened:
             grown = opened.read(log["length"])
-        _require(hashlib.sha256(grown).hexdigest() == log["sha256"], log["name"])
+        require(hashlib.sha256(grown).hexdigest() == log["sha256"], log["name"])
         journal, history = Journal.read(grown, log["tracks"], decode(content["history"], tensors))
         return (Data(**decode(content["data"], tensors)), history, dict(content["about"])), journal
     except OSError as error:
@@ -180,14 +167,3 @@ def _require_version(path: Path) -> None:
 def _head(text: bytes) -> bytes:
     digest = hashlib.sha256(f"{FORMAT} {VERSION}\n".encode() + text).hexdigest()
     return f"{FORMAT} {VERSION} {digest}\n".encode()
-
-
-def _require(fits: bool, name: str) -> None:
-    if not fits:
-        raise ValueError(f"the checksum of {name} does not fit")
-
-
-def _inside(path: Path, name: str) -> Path:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", name):
-        raise ValueError(f"{name!r} is no name of a part")
-    return path / name

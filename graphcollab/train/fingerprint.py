@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["PLAIN", "Reader", "checksum", "fingerprint"]
+__all__ = ["HOOKS", "INSIDE", "PLAIN", "Reader", "checksum", "fingerprint"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device)
-INSIDE = frozenset({*vars(nn.Module()), "training"})  # what every module has
+INSIDE = frozenset(vars(nn.Module()))  # what every module has
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SHOWN = frozenset({"__init__", "extra_repr", "_get_name"})  # how an object is made shows in it, how it is printed never
 DEEP = 40  # values inside one another that are read at once; those further inside are read afterwards

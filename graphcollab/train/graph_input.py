@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab.naming import find_node, find_nodes
+from graphcollab.naming import find_nodes
 from graphcollab.settings import Natural, SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
@@ -56,8 +56,7 @@ def read_graph(graph: Graph, tasks: Tasks) -> Data:
     if isinstance(graph, networkx.Graph):
         ends = graph.edges(keys=False) if graph.is_multigraph() else graph.edges
         pairs = [*ends] if graph.is_directed() else [*ends, *((j, i) for i, j in ends)]
-        for node in graph:  # those without edges as well, which may be misspelt
-            find_node(node, tasks.names)
+        find_nodes(graph, tasks.names)  # those without edges as well, which may be misspelt
         return Data(num_nodes=count, edge_index=read_pairs("graph", GRAPH, pairs, tasks.names, tasks.names))
     if isinstance(graph, Tensor | np.ndarray | sparse.sparray | sparse.spmatrix):
         return Data(num_nodes=count, edge_index=_from_numbers(graph, tasks))

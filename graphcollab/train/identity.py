@@ -82,6 +82,8 @@ def _describe_samples(tasks: Tasks) -> dict[str, str]:
     for name, pool in tasks.pools.items():
         about[f"inputs in pool {name!r}"] = checksum(pool.inputs)
         about[f"targets in pool {name!r}"] = checksum(pool.targets)
+        if pool.weight is not None:
+            about[f"weights in pool {name!r}"] = checksum(pool.weight)
     return about
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,10 @@ from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Pairs, read_pairs
-from graphcollab.train.newcomers import averages, cannot_join, play_newcomers
+from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.newcomers import averages, cannot_join, names_among, play_newcomers
 from graphcollab.train.result import Result
+from graphcollab.train.save_models import about_run, save_models
 from graphcollab.train.start import build_graph, check_outputs
 from graphcollab.typing import Env
 
@@ -35,23 +37,43 @@ class Joined:
     """Models of nodes that joined, whom they listen to, and what they would have reached alone.
 
     In ``edge_index`` [2, E] senders are among the old nodes (then the new ones), receivers among the new ones.
-    ``alone`` are the models after as many rounds of local training that hears nobody.
+    ``alone`` are the models after as many rounds of local training that hears nobody; ``tasks`` are the newcomers'
+    data, and ``run`` is what they joined.
     """
 
     stacks: Stacks = field(repr=False)
     edge_index: Tensor = field(repr=False)
     edge_weight: Tensor = field(repr=False)
-    names: tuple[str, ...]
-    modules: Sequence[nn.Module] = field(repr=False)
+    tasks: Tasks = field(repr=False)
+    run: Result = field(repr=False)
     alone: Stacks = field(repr=False)
     engine: Engine = field(repr=False)
-    known: tuple[str, ...] = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The new nodes."""
+        return self.tasks.names
+
+    def graph(self) -> LearnedGraph:
+        """Return whom newcomers listen to; its nodes are the old ones, then the new ones.
+
+        A newcomer that has the name of an old node is "new" and that name there.
+        """
+        old = self.run.tasks
+        ends = self.edge_index + torch.tensor([[0], [old.num_nodes]], device=self.edge_index.device)
+        names = [*old.names, *names_among(self.names, old.names)]
+        graph = LearnedGraph(edge_index=ends, edge_weight=self.edge_weight, num_nodes=len(names), name=names)
+        graph.node_id = torch.cat([old.ids, self.tasks.ids])
+        return graph
 
     def named_edges(self) -> list[tuple[str, str, float]]:
-        """Return sender, receiver and weight of every edge; a newcomer's own model is an edge to itself."""
-        names, ends = (*self.known, *self.names), self.edge_index.T.tolist()
-        pairs = zip(ends, self.edge_weight.tolist(), strict=True)
-        return [(names[j], self.names[i], weight) for (j, i), weight in pairs]
+        """Return sender, receiver and weight of every edge of `graph`; a newcomer's own model is an edge to itself."""
+        return self.graph().named_edges()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the newcomers' models and all that predicting takes, without those of the others; see `Result.save`."""
+        about = {**about_run(self.run), "values": {}}  # those were measured at other nodes
+        return save_models(folder, self.stacks, self.run.modules, self.tasks, self.graph(), about)
 
     def scores(self, metrics: AnyMetrics = None, split: str = "test", alone: bool = False) -> Scores:
         """Return metrics of the newcomers' models, or of those trained alone, as `Result.scores` does."""
@@ -61,7 +83,7 @@ class Joined:
     def model(self, node: Node) -> nn.Module:
         """Return a joined node's model as a plain module, by name or position among the new nodes (see `Node`)."""
         spec, row = self.stacks.row(find_node(node, self.names, "new node"))
-        return spec.load_into(copy_module(self.modules[0]), row).eval()
+        return spec.load_into(copy_module(self.run.modules[0]), row).eval()
 
 
 @checked
@@ -115,7 +137,8 @@ def join(
     known, count = old.num_nodes, newcomers.num_nodes
     receiver = torch.arange(count)
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
-    weigh = method.weigh.for_newcomers(old, edges, (*result.tasks.names, *newcomers.names))
+    names = (*result.tasks.names, *names_among(newcomers.names, result.tasks.names))
+    weigh = method.weigh.for_newcomers(old, edges, names)
     weigh = weigh or averages(method, result, edges)
     if weigh is None and (reason := cannot_join(result.method)):
         raise ValueError(
@@ -150,7 +173,7 @@ def join(
             merged = merged.with_part("buffers", mix(buffers, weight, edges, count))
         new.x = merged
         models = train(new, finetune).x
-    return Joined(models, edges, weight, newcomers.names, result.modules, alone, engine, result.tasks.names)
+    return Joined(models, edges, weight, newcomers, result, alone, engine)
 
 
 def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:

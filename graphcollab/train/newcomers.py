@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,7 +23,7 @@ from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.typing import Env
 
-__all__ = ["averages", "cannot_join", "play_newcomers"]
+__all__ = ["averages", "cannot_join", "names_among", "play_newcomers"]
 
 
 def averages(method: Method | Phases, result: Result, edges: Tensor) -> Callable[[Tensor], Tensor] | None:
@@ -61,6 +61,17 @@ def cannot_join(method: Method | Phases) -> str | None:
         if one.weigh.origin != "computed" or lasting:
             return "its weights grow over rounds in which both nodes of an edge train"
     return None
+
+
+def names_among(new: Sequence[str], old: Sequence[str]) -> list[str]:
+    """Return names of newcomers by which they are told from old nodes: "new north" where there is a "north" already."""
+    taken, found = {*old, *new}, []
+    for name in new:
+        if name in old:
+            name = next(longer for n in itertools.count(1) if (longer := "new " * n + name) not in taken)
+            taken.add(name)
+        found.append(name)
+    return found
 
 
 def play_newcomers(result: Result, newcomers: Tasks, heard: Tensor, rounds: int) -> tuple[Stacks, Tensor, Tensor]:
@@ -121,12 +132,12 @@ def _together(old: Tasks, new: Tasks) -> Tasks:
     for name in old.splits.keys() & new.splits.keys():
         one, two = old.splits[name], new.splits[name]
         first, second = old.pools[one.pool], new.pools[two.pool]
-        pools[name] = Pool(torch.cat([first.inputs, second.inputs]), torch.cat([first.targets, second.targets]))
+        pools[name] = Pool.joined([first, second])
         index = torch.cat([one.index, two.index + len(first)])
         splits[name] = Split(name, index, torch.cat([one.ptr, two.ptr[1:] + one.ptr[-1]]))
     ids = old.ids.clone()
     taken = torch.isin(ids, new.ids)
     ids[taken] = 1 + max(int(old.ids.max()), int(new.ids.max())) + torch.arange(int(taken.sum()))
     cluster = None if old.cluster is None or new.cluster is None else torch.cat([old.cluster, new.cluster])
-    names = (*old.names, *(f"new {name}" if name in old.names else name for name in new.names))
+    names = (*old.names, *names_among(new.names, old.names))
     return replace(old, pools=pools, splits=splits, names=names, node_id=torch.cat([ids, new.ids]), cluster=cluster)

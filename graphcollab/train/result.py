@@ -26,7 +26,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.save_models import save_models
+from graphcollab.train.save_models import about_run, save_models
 from graphcollab.typing import Env
 
 if TYPE_CHECKING:
@@ -252,14 +252,17 @@ class Result:
         about, and where the tasks had one the preparation of tables; no samples. It may hold saved models already,
         which are replaced whole or not at all.
 
-        The architecture is saved as a description of its layers, and no code: the classes must be importable where it
-        is loaded, as those of PyTorch and of this package are. Where that cannot be (a class that a script defines
-        itself, hooks, attributes that are objects), a warning says why, and whoever loads it gives the architecture.
+        The architecture is saved as a description of its layers, and no code. Classes of PyTorch, torchvision and this
+        package are found wherever it is loaded; those of your own must be importable there, and `load` is told which
+        modules to trust. Where a layer cannot be described (its class is defined in a script itself or restores itself
+        by code, it has hooks, it keeps objects), a warning says why, and whoever loads it gives the architecture.
 
         Raises:
             FileExistsError: If the folder holds something else.
+            ValueError: If it cannot be written to.
+            FolderInUseError: If something else writes to it for more than a minute.
         """
-        return save_models(self, folder)
+        return save_models(folder, self.stacks, self.modules, self.tasks, self.graph(), about_run(self))
 
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.

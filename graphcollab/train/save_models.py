@@ -1,9 +1,10 @@
-"""What `Result.save` writes: the models that nodes are judged by, and all that predicting with them takes."""
+"""What `Result.save` and `Joined.save` write: models that nodes are judged by, and all that predicting takes."""
 
 from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +13,33 @@ from torch import Tensor, nn
 
 from graphcollab._version import __version__
 from graphcollab.checks import warn
+from graphcollab.engine.modules import copy_module
+from graphcollab.stack import Stacks
+from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
 from graphcollab.train.blueprint import NotDrawnError, build, draw, tensors_of
 from graphcollab.train.bundle import write_bundle
+from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.saved_models import KIND, VERSION
+from graphcollab.train.trust import foreign
 
 if TYPE_CHECKING:
     from graphcollab.train.result import Result
 
-__all__ = ["save_models"]
+__all__ = ["about_run", "save_models"]
 
 TRIED = 8  # samples by which it is seen that a module can be built again
 
 
-def save_models(result: Result, folder: str | Path) -> Path:
-    """Write the models that nodes are judged by, and all that predicting takes; see `Result.save`."""
-    stacks, tasks = result.stacks, result.tasks
+def save_models(
+    folder: str | Path,
+    stacks: Stacks,
+    modules: Sequence[nn.Module],
+    tasks: Tasks,
+    graph: LearnedGraph,
+    about: Mapping[str, Any],
+) -> Path:
+    """Write nodes' models, and all that predicting takes; see `Result.save`. The graph may know further nodes."""
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
     preparation = tasks.preparation
@@ -35,13 +47,14 @@ def save_models(result: Result, folder: str | Path) -> Path:
     tensors: dict[str, Tensor] = {}
     architectures, answers = [], None
     for a, (spec, rows, members) in enumerate(zip(stacks.specs, stacks.tensors, stacks.members, strict=True)):
-        module = result.modules[a]
+        module = modules[a]
         state = tensors_of(module)
         for name, values in zip(spec.names, spec.views(rows), strict=True):
             tensors[f"{a}/models/{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name in state.keys() - {*spec.names}:
             tensors[f"{a}/common/{name}"] = state[name].detach().cpu().clone()
-        own, inputs = result.model(tasks.names[int(members[0])]), pool.inputs[split.of(int(members[0]))[:TRIED]]
+        own = spec.load_into(copy_module(module), rows[0]).eval()
+        inputs = pool.inputs[split.of(int(members[0]))[:TRIED]]
         with torch.no_grad():
             outputs = own(inputs.clone())
         answers = answers or Answers.of(tasks.loss, pool.targets, outputs, classes)
@@ -55,7 +68,6 @@ def save_models(result: Result, folder: str | Path) -> Path:
                 "graphcollab.load(folder, model=...)",
                 UserWarning,
             )
-    graph = result.graph()
     tensors |= {"graph/edge_index": graph.edge_index, "graph/edge_weight": graph.edge_weight}
     tensors |= {"graph/node_id": graph.node_id}
     assert answers is not None  # there is at least one node
@@ -66,8 +78,10 @@ def save_models(result: Result, folder: str | Path) -> Path:
         "answers": {"kind": answers.kind, "logits": answers.logits, "classes": list(answers.classes)},
         "inputs": {"shape": list(pool.inputs.shape[1:]), "type": str(pool.inputs.dtype).removeprefix("torch.")},
         "preparation": None if preparation is None else preparation.to_json(),
-        "about": _about(result),
+        "about": dict(about),
     }
+    if graph.name != content["names"]:
+        content["graph"] = graph.name
     return write_bundle(folder, KIND, VERSION, content, tensors)
 
 
@@ -75,7 +89,8 @@ def _draw(module: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[dict[str,
     """Return a module's blueprint, if a module that is built from it gives the same outputs; else why there is none."""
     try:
         blueprint, state = draw(module)
-        again = build(blueprint, {name: tensor.detach().clone() for name, tensor in state.items()}).eval()
+        mine = {path.partition(":")[0] for path in foreign(blueprint)}
+        again = build(blueprint, {name: tensor.detach().clone() for name, tensor in state.items()}, mine).eval()
         with torch.no_grad():
             found = again(inputs.clone())
     except NotDrawnError as error:
@@ -87,7 +102,7 @@ def _draw(module: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[dict[str,
     return blueprint, ""
 
 
-def _about(result: Result) -> dict[str, Any]:
+def about_run(result: Result) -> dict[str, Any]:
     """Return how models came about, in plain values."""
     history, loss = result.history, result.tasks.loss
     fields = [name for name in history.values if name.endswith(("loss", "metric"))] if len(history) else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.modules import copy_module
-from graphcollab.naming import Node, find_node
+from graphcollab.naming import Node, few, find_node
 from graphcollab.settings import checked
 from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.samples import not_finite
 from graphcollab.train.answers import Answers
 from graphcollab.train.blueprint import build, tensors_of
 from graphcollab.train.bundle import read_bundle
 from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.parts import DAMAGES
 from graphcollab.train.start import Model, build_modules
+from graphcollab.train.trust import dtype_of, foreign
 
 __all__ = ["KIND", "VERSION", "Models", "load"]
 
@@ -84,7 +87,7 @@ class Models:
         Args:
             site: The site, by name or position; where all names are whole numbers, a number is a name.
             samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
-                what it reads, such as a frame with the same columns.
+                what it reads, such as a frame with the same columns, or a list of rows as dicts.
 
         Returns:
             A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
@@ -120,76 +123,90 @@ class Models:
         """Return a site's samples as the models read them."""
         shape, dtype = self._inputs
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
-        if not isinstance(samples, Tensor | np.ndarray | list | tuple):
+        rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
+        if rows or not isinstance(samples, Tensor | np.ndarray | list | tuple):
             if self.preparation is None:
                 raise TypeError(
-                    f"expected an array of shape {expected}, got a {type(samples).__name__}: the tasks of these models "
-                    "had no preparation, which would turn tables into numbers"
+                    f"expected an array of shape {expected}, got a {type(samples).__name__}{' of dicts' * rows}: the "
+                    "tasks of these models had no preparation, which would turn tables into numbers"
                 )
             samples = self.preparation.apply(samples, self._name(site))
         try:
             read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
         except (TypeError, ValueError) as error:
-            raise TypeError(f"expected an array of numbers of shape {expected}: {error}") from error
+            hint = "" if self.preparation is None else ". Rows of a table are given as a table, with their columns"
+            raise TypeError(f"expected an array of numbers of shape {expected}: {error}{hint}") from error
         if tuple(read.shape[1:]) != shape or not read.dim():
             hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
             raise ValueError(f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
         if read.is_floating_point() and not dtype.is_floating_point:
             raise ValueError(f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
-        bad = ~torch.isfinite(read).reshape(len(read), -1).all(1)
-        if bool(bad.any()):
+        bad = not_finite(read)
+        if len(bad):
             raise ValueError(
-                f"sample {int(bad.int().argmax())} has a number that is not finite, for which no model has an answer: "
+                f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
                 "fill it in, or leave the sample out"
             )
         return read.to(dtype, copy=True)  # models may work in place
 
 
 @checked
-def load(folder: str | Path, model: Model | None = None) -> Models:
+def load(folder: str | Path, model: Model | None = None, *, trusted: str | Sequence[str] = ()) -> Models:
     """Load what `Result.save` has written, on the CPU; neither the training data nor the script is needed.
+
+    No code comes from the folder. Unasked, it may name no classes but those of PyTorch's layers, torchvision's networks
+    and this package's models.
 
     Args:
         folder: The folder.
         model: The architecture, a module or a function that makes one (or several, in the order in which the run was
             given them), where it was not saved, or to be used in place of what was saved. Its parameters are replaced.
+        trusted: Modules of your own, ``"hospital.nets"``, of whose classes the saved models may be. They are imported,
+            and their classes get the attributes that the folder says. An error names those that are needed.
 
     Raises:
         FileNotFoundError: If there is no such folder, or nothing is saved in it.
         ImportError: If the class of a model cannot be imported here.
-        ValueError: If it holds something else, or another version of the format; if a file in it is damaged; or if the
-            architecture was not saved and is not given, or does not fit.
+        ValueError: If it holds something else, or another version of the format; if a file in it is damaged; if the
+            architecture was not saved and is not given, or does not fit; or if classes are not trusted.
     """
     folder = Path(folder)
     content, tensors = read_bundle(folder, KIND, VERSION)
     try:
-        common, rows = ([_named(tensors, f"{a}/{kind}/") for a in range(len(content["architectures"]))]
-                        for kind in ("common", "models"))  # fmt: skip
-        modules = _modules(folder, content["architectures"], common, rows, model)
-        places = {k: (a, row) for a, members in enumerate(content["members"]) for row, k in enumerate(members)}
-        graph = LearnedGraph(
-            edge_index=tensors["graph/edge_index"],
-            edge_weight=tensors["graph/edge_weight"],
-            num_nodes=len(content["names"]),
-            node_id=tensors["graph/node_id"],
-            name=list(content["names"]),
-        )
-        inputs = tuple(content["inputs"]["shape"]), getattr(torch, content["inputs"]["type"])
-        answers = Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])})
-        prepared = content["preparation"]
-        return Models(
-            tuple(content["names"]),
-            content["about"],
-            None if prepared is None else Preparation.from_json(prepared),
-            graph,
-            answers,
-            inputs,
-            modules,
-            rows,
-            [places[k] for k in range(len(content["names"]))],
-        )
-    except (LookupError, TypeError, AttributeError) as error:
+        found = _read(content, tensors)
+    except DAMAGES as error:
         raise ValueError(f"{folder} is damaged: {type(error).__name__} {error}") from error
+    common = [_named(tensors, f"{a}/common/") for a in range(len(found._rows))]
+    trust = (trusted,) if isinstance(trusted, str) else tuple(trusted)
+    modules = _modules(folder, content["architectures"], common, found._rows, model, trust)
+    return replace(found, _modules=modules)
+
+
+def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
+    """Return all but the modules; what is not of one piece is an error (`DAMAGES`)."""
+    names, told = tuple(content["names"]), content.get("graph", content["names"])
+    rows = [_named(tensors, f"{a}/models/") for a in range(len(content["architectures"]))]
+    places = {k: (a, row) for a, members in enumerate(content["members"]) for row, k in enumerate(members)}
+    edges, weight = tensors["graph/edge_index"], tensors["graph/edge_weight"]
+    for members, values in zip(content["members"], rows, strict=True):
+        if any(len(one) != len(members) for one in values.values()):
+            raise ValueError("there are not as many models as nodes")
+    if edges.shape != (2, len(weight)) or (edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(told)):
+        raise ValueError("the graph has edges between nodes that are not there")
+    graph = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=len(told), name=list(told))
+    graph.node_id = tensors["graph/node_id"]
+    prepared = content["preparation"]
+    return Models(
+        names,
+        content["about"],
+        None if prepared is None else Preparation.from_json(prepared),
+        graph,
+        Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])}),
+        (tuple(content["inputs"]["shape"]), dtype_of(content["inputs"]["type"])),
+        (),
+        rows,
+        [places[k] for k in range(len(names))],
+    )
 
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -202,10 +219,11 @@ def _modules(
     common: Sequence[Mapping[str, Tensor]],
     rows: Sequence[Mapping[str, Tensor]],
     model: Model | None,
+    trusted: Sequence[str],
 ) -> list[nn.Module]:
     """Return a module per architecture: those given, or those that the blueprints say."""
     if model is None:
-        return [_built(folder, *one) for one in zip(architectures, common, rows, strict=True)]
+        return [_built(folder, trusted, *one) for one in zip(architectures, common, rows, strict=True)]
     modules = build_modules(model, 0, torch.device("cpu"))
     if len(modules) != len(architectures):
         raise ValueError(f"{folder} holds models of {len(architectures)} architectures, and {len(modules)} were given")
@@ -227,20 +245,38 @@ def _modules(
 
 
 def _built(
-    folder: Path, architecture: Mapping[str, Any], common: Mapping[str, Tensor], rows: Mapping[str, Tensor]
+    folder: Path,
+    trusted: Sequence[str],
+    architecture: Mapping[str, Any],
+    common: Mapping[str, Tensor],
+    rows: Mapping[str, Tensor],
 ) -> nn.Module:
-    kind = architecture["class"]
-    if architecture["blueprint"] is None:
+    kind, blueprint = architecture["class"], architecture["blueprint"]
+    call = f"graphcollab.load({str(folder)!r}, "
+    if blueprint is None:
         raise ValueError(
-            f"the architecture {kind} was not saved, because {architecture['reason']}: give it, "
-            f"graphcollab.load({str(folder)!r}, model=...)"
+            f"the architecture {kind} was not saved, because {architecture['reason']}: give it, {call}model=...)"
         )
-    types = {name: getattr(torch, kind) for name, kind in architecture["types"].items()}
-    tensors = {**common, **{name: values[0] for name, values in rows.items()}}
+    classes = foreign(blueprint)
+    modules = sorted({path.partition(":")[0] for path in classes})
+    if {*modules} - {*trusted}:
+        raise ValueError(
+            f"the model {kind} has layers of {few(classes)}, which are not PyTorch's, torchvision's or this package's: "
+            f"if you trust these modules and whoever made the folder, {call}trusted={modules}); else give the "
+            "architecture, model=..."
+        )
     try:
-        return build(architecture["blueprint"], {name: tensors[name].to(types[name]).clone() for name in types})
+        types = {name: dtype_of(type_) for name, type_ in architecture["types"].items()}
+        tensors = {**common, **{name: values[0] for name, values in rows.items()}}
+        module = build(blueprint, {name: tensors[name].to(types[name]).clone() for name in types}, trusted)
+        return copy_module(module).eval()  # a copy is what is asked for later
     except ImportError as error:
         raise ImportError(
             f"the class of the model {kind} cannot be imported ({error}): put its file where Python finds it, or give "
-            f"the architecture, graphcollab.load({str(folder)!r}, model=...)"
+            f"the architecture, {call}model=...)"
+        ) from error
+    except DAMAGES as error:
+        raise ValueError(
+            f"{folder} does not say how to build the model {kind} ({type(error).__name__}: {error}): give the "
+            f"architecture, {call}model=...)"
         ) from error

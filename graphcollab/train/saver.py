@@ -1,34 +1,27 @@
-"""`Saver`: when a run is saved, what is kept in its folder, and that it is there alone."""
+"""`Saver`: when a run is saved, and what is kept in its folder."""
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import shutil
 import time
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
 
 from graphcollab.files import flush_folder, own_name
-from graphcollab.settings import SettingError
 from graphcollab.train.checkpoint import Loaded, is_stale, list_checkpoints, newest, remove_checkpoint, write_checkpoint
 from graphcollab.train.journal import LOG, Journal
+from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import History
 
-__all__ = ["LOCK", "FolderInUseError", "Saver", "hold_folder", "save_checkpoint"]
+__all__ = ["Saver", "save_checkpoint"]
 
 KEEP = 2
 SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save
-LOCK = ".lock"
-UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
-
-_OPEN: set[int] = set()  # locks' files of this process, which children that it forks shall not keep open
 
 
 class Saver:
@@ -143,91 +136,3 @@ def _append(path: Path, length: int, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-class FolderInUseError(RuntimeError):
-    """Another run is under way in a folder."""
-
-
-@contextmanager
-def hold_folder(folder: str | Path) -> Iterator[None]:
-    """Keep other runs, of any process or thread, from a folder; the system lets it go when a process dies.
-
-    Children that the process forks meanwhile do not hold it. Folders that are missing are made, and removed again where
-    nothing was written to them.
-    """
-    if not str(folder):
-        raise SettingError("checkpoint", "the name of a folder", folder)
-    folder, missing = Path(folder), []
-    for place in (folder, *folder.parents):
-        if os.path.isdir(place):  # False, too, where one may not look
-            break
-        if os.path.lexists(place):
-            raise ValueError(f"checkpoint={str(folder)!r} must be a folder, and {place} is not one: name another")
-        missing.append(place)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _own(folder)
-    except OSError as error:
-        raise ValueError(f"checkpoint={str(folder)!r} cannot be written to ({error}): name another folder") from error
-    try:
-        yield
-    finally:
-        if descriptor in _OPEN:  # not in a forked child
-            (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
-            _close(descriptor)
-            with suppress(OSError):  # something is there
-                for place in missing:
-                    place.rmdir()
-
-
-def _own(folder: Path) -> int:
-    """Return the lock's file, opened, locked, and with the number of this process in it."""
-    while True:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        _lock(descriptor, folder)
-        try:
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
-            if os.fstat(descriptor).st_nlink:  # else who let it go has removed its name, and others lock a new file
-                return descriptor
-        except BaseException:
-            _close(descriptor)
-            raise
-        _close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    import fcntl  # not everywhere, and only needed here
-
-    _OPEN.add(descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        number = os.pread(descriptor, 20, 0).decode("ascii", "replace") or "unknown"
-        _close(descriptor)
-        raise FolderInUseError(
-            f"another run is under way in {folder} (process {number}): wait for its end, or use another folder"
-        ) from error
-    except OSError as error:
-        if error.errno not in UNKNOWN:
-            _close(descriptor)
-            raise
-        told = f"the disk of {folder} knows no locks ({error}): see to it that no other run uses the folder"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
-
-
-def _close(descriptor: int) -> None:
-    if descriptor in _OPEN:
-        _OPEN.remove(descriptor)
-        os.close(descriptor)
-
-
-def _let_go() -> None:
-    """Close what a forked child has of its parent's locks, which stay with the parent until that ends."""
-    for descriptor in [*_OPEN]:
-        _close(descriptor)
-
-
-if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(after_in_child=_let_go)

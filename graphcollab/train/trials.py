@@ -13,9 +13,9 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Spending
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import OtherRunError, identify_tasks
+from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
-from graphcollab.train.saver import FolderInUseError
 from graphcollab.train.start import Model
 
 __all__ = ["Contestant", "Outcome", "Trials"]

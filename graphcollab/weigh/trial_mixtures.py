@@ -171,7 +171,8 @@ class TrialMixtures(Weigher):
         out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.source.device)
         for chunk in engine.predict(rows, self.split):
             classes = self.compare == "metric" and not chunk.targets.is_floating_point()
-            score = accuracy(chunk.outputs, chunk.targets, chunk.mask) if classes else -engine.losses_of(chunk).double()
+            judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
+            score = accuracy(*judged) if classes else -engine.losses_of(chunk).double()
             out[beside(chunk.rows, out)] = score.nan_to_num(nan=WORST, neginf=WORST)
         return out.cpu()
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -84,3 +86,16 @@ def test_models_are_taken_by_place_or_all_from_one():
     assert torch.equal(taken.part("head"), centers["head"][place])
     assert torch.equal(taken.part("backbone"), data.x.part("backbone"))
     assert torch.equal(take_centers(data.x, centers, torch.tensor(1)).part("head"), centers["head"][[1] * 6])
+
+
+def test_samples_of_weight_0_are_drawn_last(points):
+    """Losses are c² / 2 = 2, 8, 18, with weights 0, 1, 3."""
+    made = points([[[2.0], [4.0], [6.0]], [[2.0]]])
+    pool = made.scene.tasks.pools["train"]
+    weighted = replace(pool, weight=torch.tensor([0.0, 1.0, 3.0, 2.0], dtype=torch.float64))
+    tasks = replace(made.scene.tasks, pools={**made.scene.tasks.pools, "train": weighted}, loss="mse")
+    data, env = made.scene.replace(tasks=tasks).begin(local())
+    centers = {"all": torch.zeros(1, 1, dtype=torch.float64)}
+    drawn = {k: [float(center_losses(data, env, centers, t, samples=k)[0]) for t in range(30)] for k in (1, 2, 3)}
+    assert set(drawn[1]) == {16.0, 36.0}
+    assert set(drawn[2]) == set(drawn[3]) == {(16 + 3 * 36) / 4}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -184,3 +185,25 @@ def test_models_do_not_depend_on_edge_weights():
     data = Complete()(data)
     data.edge_weight = torch.zeros(2)
     assert exchange.weight_gradient(data, env, torch.ones(2, 1)).tolist() == [0.0, 0.0]
+
+
+def test_weights_of_samples():
+    """Latents 0 and 3 with weights 1 and 2, and 6 with weight 1: class means 2 and 6, counts 3 · 3 / 4 and 3 / 4."""
+    data, env, exchange = plain([[(0, [0.0]), (0, [3.0]), (1, [6.0])], [(1, [2.0])]])
+    tasks = env.engine.tasks
+    weight = torch.tensor([1.0, 2.0, 1.0, 5.0])
+    pools = {**tasks.pools, "train": replace(tasks.pools["train"], weight=weight)}
+    env.engine.tasks = replace(tasks, pools=pools)
+    means, counts = class_means(data, env, torch.arange(2), 2, 1)
+    assert means.flatten().tolist() == pytest.approx([2, 6, 0, 2])
+    assert counts.flatten().tolist() == pytest.approx([2.25, 0.75, 0, 1])
+    found = exchange(data, env).prototypes[0].flatten().tolist()
+    assert found == pytest.approx([2, (0.75 * 6 + 2) / 1.75])
+
+
+def test_classes_without_weight_have_no_prototype():
+    data, env, exchange = plain([[(0, [1.0]), (1, [6.0])]] * 2)
+    tasks = env.engine.tasks
+    pools = {**tasks.pools, "train": replace(tasks.pools["train"], weight=torch.tensor([1.0, 0.0, 1.0, 0.0]))}
+    env.engine.tasks = replace(tasks, pools=pools)
+    assert exchange(data, env).prototype_known[0].tolist() == [True, False]

@@ -79,7 +79,7 @@ def test_as_text(table) -> None:
     assert cells[6][1:4] == ["77.5", "22.5", "−55.0"]
     assert cells[7][:3] == ["mean, by samples", "12", "75.0"]
     assert cells[6][4].endswith("(2 of 4 nodes)")
-    assert "95 % intervals of 1000 bootstrap resamples of each node's test samples, seed 0 of the run" in str(table)
+    assert "95 % intervals of 1000 bootstrap resamples of each node's test samples; seed 0 of the run" in str(table)
     assert table.text(markdown=True).startswith("| node ")
 
 
@@ -111,7 +111,7 @@ def test_of_a_comparison() -> None:
     methods = {"local": lambda: local(lr=0), "other": lambda: local(lr=0)}
     found = compare(methods, lambda seed: sites(), lambda: scaled(1.0), [3, 5], rounds=1)
     text = str(site_table(found, reference="local", resamples=10))
-    assert "seed 5 of the run" in text
+    assert "each node's test samples; seed 5 alone, the last of 2: paired_table is over all of them" in text
     assert "other − local, points" in text
 
 

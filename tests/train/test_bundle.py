@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import struct
+import threading
+import time
 
 import pytest
 import torch
 
+from graphcollab.train import bundle
 from graphcollab.train.bundle import read_bundle, write_bundle
+from graphcollab.train.lock import FolderInUseError, hold_folder
 
 TENSORS = {"a": torch.arange(3), "b": torch.ones(2, 2, dtype=torch.bfloat16).T}
 
@@ -133,3 +139,151 @@ def test_names_lead_nowhere_else(tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match="damaged"):
         read(tmp_path / "a")
+
+
+def test_one_writer_waits_for_the_other(tmp_path, monkeypatch):
+    """The second one begins between the two files of the first: both are written whole, and the last one stays."""
+    write_whole, second = bundle.write_whole, threading.Thread(target=lambda: write(tmp_path, {"x": 2}, tensors={}))
+
+    def pause(path, content):
+        monkeypatch.setattr(bundle, "write_whole", write_whole)
+        write_whole(path, content)
+        second.start()
+        time.sleep(0.2)  # enough for it to be done, if it did not wait
+        assert second.is_alive()
+
+    monkeypatch.setattr(bundle, "write_whole", pause)
+    write(tmp_path, {"x": 1})
+    second.join()
+    assert read(tmp_path)[0]["x"] == 2
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_one_that_waits_too_long_is_told(tmp_path, monkeypatch):
+    write(tmp_path)
+    monkeypatch.setattr(bundle, "PATIENCE", 0.1)
+    with hold_folder(tmp_path), pytest.raises(FolderInUseError, match="wait for its end, or use another folder"):
+        write(tmp_path, {"x": 2})
+    assert read(tmp_path)[0]["x"] == [1, 0.1]
+
+
+def test_what_came_into_the_folder_while_one_waited_is_not_overwritten(tmp_path):
+    with hold_folder(tmp_path):
+        told = []
+
+        def go():
+            with pytest.raises(FileExistsError, match="holds something else") as found:
+                write(tmp_path)
+            told.append(found)
+
+        waiting = threading.Thread(target=go)
+        waiting.start()
+        time.sleep(0.2)
+        (tmp_path / "thesis.tex").write_text("x")
+    waiting.join()
+    assert len(told) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_reader_whose_bundle_is_replaced_reads_the_new_one(tmp_path, monkeypatch):
+    write(tmp_path)
+    digest = bundle._digest
+
+    def replaced(*args):
+        monkeypatch.setattr(bundle, "_digest", digest)
+        write(tmp_path, {"x": 2}, tensors={"a": torch.zeros(1)})
+        return digest(*args)
+
+    monkeypatch.setattr(bundle, "_digest", replaced)
+    content, tensors = read(tmp_path)
+    assert (content["x"], [*tensors]) == (2, ["a"])
+
+
+def test_many_writers_and_a_reader(tmp_path):
+    write(tmp_path, {"x": 0}, tensors={"a": torch.zeros(1)})
+
+    def go(number):
+        for k in range(5):
+            write(tmp_path, {"x": 10 * number + k}, tensors={"a": torch.full((1,), 10.0 * number + k)})
+
+    writers = [threading.Thread(target=go, args=(number,)) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        content, tensors = read(tmp_path)
+        assert tensors["a"].item() == content["x"]
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_a_lock_that_a_killed_writer_left_is_no_obstacle(tmp_path):
+    write(tmp_path)
+    (tmp_path / ".lock").write_text("123")
+    write(tmp_path, {"x": 2})
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def forge(folder, content, stored=None):
+    """Write a manifest, and a file of tensors, whose checksums fit."""
+    folder.mkdir(exist_ok=True)
+    if stored is not None:
+        name = f"tensors-{hashlib.sha256(stored).hexdigest()[:16]}.safetensors"
+        (folder / name).write_bytes(stored)
+        content = {**content, "parts": [{"name": name, "sha256": hashlib.sha256(stored).hexdigest()}]}
+    told = {"format": "test-kind", "version": 1, "sha256": bundle._digest("test-kind", 1, content), "content": content}
+    (folder / "manifest.json").write_text(json.dumps(told))
+
+
+def header(text):
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        b"\xff" * 100,
+        struct.pack("<Q", 2**60) + b"{}",
+        header('{"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}}'),
+        header('{"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4]}}') + b"1234",
+        header('{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}') + b"1234",
+        header('{"a": {"dtype": "X99", "shape": [1], "data_offsets": [0, 4]}}') + b"1234",
+        header("[" * 10000) + b"1234",
+    ],
+)
+def test_made_up_tensors_are_damage(tmp_path, stored):
+    forge(tmp_path, {}, stored)
+    with pytest.raises(ValueError, match="is damaged"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{}, [], None, 3, {"parts": 3}, {"parts": [3]}, {"parts": [{"name": 3}]}, {"parts": [{"name": "/etc/passwd"}]}],
+)
+def test_made_up_manifests_are_damage(tmp_path, content):
+    forge(tmp_path, content)
+    with pytest.raises(ValueError, match="is damaged"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 10**6, '{"a":' * 10**6, "[]", "1" * 10**5, "null", '{"format": "test-kind"}'])
+def test_manifests_that_are_no_manifests_are_damage(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ValueError, match="is damaged"):
+        read(tmp_path)
+
+
+def test_content_that_is_nested_too_deeply_is_damage(tmp_path):
+    deep = "[" * 900 + "]" * 900
+    text = f'{{"format": "test-kind", "version": 1, "sha256": "0", "content": {{"a": {deep}}}}}'
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ValueError, match="is damaged"):
+        read(tmp_path)
+
+
+def test_what_is_no_number_for_json_is_damage(tmp_path):
+    write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(path.read_text().replace("0.1", "NaN"))
+    with pytest.raises(ValueError, match="is damaged"):
+        read(tmp_path)

@@ -11,6 +11,7 @@ from graphcollab import (
     fedavg,
     join,
     l2c,
+    load,
     load_dataset,
     local,
     meta_l2c,
@@ -23,6 +24,7 @@ from graphcollab.method import NonFiniteLossError
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
+from graphcollab.train.newcomers import names_among
 from tests.methods import plain_attention
 from tests.methods.quick import early
 
@@ -239,6 +241,37 @@ def test_newcomers_hear_only_whom_they_may_and_nobody_isolated():
     assert heard == {("node 1", "dora"), ("node 2", "emil")}
     with pytest.raises(KeyError, match="no node 'nod 1'; did you mean 'node 1'"):
         join(result, new, allowed=[("nod 1", "dora")])
+
+
+def test_a_newcomer_that_has_an_old_nodes_name_is_told_from_it():
+    result, new = run_and_newcomers(dpsgd(**QUICK))
+    told = join(result, replace(new, names=("node 0", "emil")), allowed=[(0, 0), (1, 0)], warmup=0, finetune=1)
+    third = pytest.approx(1 / 3)
+    assert told.names == ("node 0", "emil")
+    assert sorted(told.named_edges()) == [
+        ("emil", "emil", 1.0),
+        ("new node 0", "new node 0", third),
+        ("node 0", "new node 0", third),
+        ("node 1", "new node 0", third),
+    ]
+    assert told.graph().num_nodes == told.graph().to_networkx().number_of_nodes() == 6
+    assert names_among(["a", "b", "new a"], ["a", "new new a", "c"]) == ["new new new a", "b", "new a"]
+
+
+@pytest.mark.parametrize("method", [fedavg, meta_l2c])
+def test_newcomers_take_their_models_away(method, tmp_path):
+    result, new = run_and_newcomers(method(**QUICK))
+    told = join(result, new)
+    models = load(told.save(tmp_path))
+    assert models.names == ("dora", "emil")
+    assert models.graph().named_edges() == told.named_edges()
+    assert models.about["method"] == repr(result.method)
+    assert models.about["values"] == {}
+    inputs = new.pools["train"].inputs[:3]
+    for name in models.names:
+        assert torch.equal(models.outputs(name, inputs), told.model(name)(inputs).detach())
+    with pytest.raises(KeyError, match="no site 'node 0'"):
+        models.model("node 0")
 
 
 def test_running_statistics_are_averaged_where_the_method_does():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from graphcollab.train.saver import LOCK, hold_folder
+from graphcollab.train.lock import LOCK, hold_folder
 
 
 def check_free(folder):
@@ -76,7 +76,7 @@ def test_only_one_is_inside_at_a_time(tmp_path):
 
 def test_a_run_that_was_killed_leaves_no_lock(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from graphcollab.train.saver import hold_folder\n"
+        "import sys, time; from pathlib import Path; from graphcollab.train.lock import hold_folder\n"
         "with hold_folder(Path(sys.argv[1])):\n    print('in', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
@@ -124,7 +124,7 @@ def test_where_nothing_can_be_written(place):
 
 def test_a_forked_child_that_outlives_a_killed_run_holds_no_lock(tmp_path):
     code = (
-        "import os, sys, time; from pathlib import Path; from graphcollab.train.saver import hold_folder\n"
+        "import os, sys, time; from pathlib import Path; from graphcollab.train.lock import hold_folder\n"
         "with hold_folder(Path(sys.argv[1])):\n"
         "    child = os.fork()\n"
         "    if not child:\n        time.sleep(60)\n        os._exit(0)\n"
@@ -146,7 +146,7 @@ def test_a_forked_child_that_outlives_a_killed_run_holds_no_lock(tmp_path):
 
 def test_a_forked_child_that_leaves_takes_no_lock_along(tmp_path):
     code = (
-        "import os, sys; from pathlib import Path; from graphcollab.train.saver import hold_folder\n"
+        "import os, sys; from pathlib import Path; from graphcollab.train.lock import hold_folder\n"
         "folder = Path(sys.argv[1])\n"
         "try:\n    with hold_folder(folder):\n"
         "        child = os.fork()\n"

@@ -16,11 +16,12 @@ import torch
 from torch import nn
 
 import graphcollab
-from graphcollab import Tasks, build_model, ditto, fedavg, load, local, run
+from graphcollab import Tasks, build_model, ditto, dpsgd, fedavg, load, local, run
 from graphcollab.judge import FineTuned
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.testing import Scene
+from graphcollab.train.bundle import _digest
 
 NAMES = ("Cleveland", "Budapest", "Zurich")
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
@@ -28,7 +29,7 @@ FRESH = """
 import sys, json, torch
 sys.path.insert(0, sys.argv[3])
 from graphcollab import load
-models = load(sys.argv[1])
+models = load(sys.argv[1], trusted=sys.argv[4:])
 inputs = torch.tensor(json.loads(sys.argv[2]))
 told = {n: [models.predict(n, inputs).tolist(), models.outputs(n, inputs).tolist()] for n in models.names}
 print(json.dumps({"told": told, "edges": models.graph().named_edges()}))
@@ -49,11 +50,11 @@ def train(model=None, method=None, of=None, **settings):
 INPUTS = torch.tensor([[0.1, -2.0, 3.0, 0.5], [1.0, 1.0, -1.0, 0.0], [-3.0, 0.2, 0.0, 0.1]])
 
 
-def told_elsewhere(folder, path=""):
+def told_elsewhere(folder, path="", *trusted):
     """What a fresh process finds, which has neither data nor this file."""
     package = str(Path(graphcollab.__file__).parents[1])
     out = subprocess.run(
-        [sys.executable, "-c", FRESH, str(folder), json.dumps(INPUTS.tolist()), str(path)],
+        [sys.executable, "-c", FRESH, str(folder), json.dumps(INPUTS.tolist()), str(path), *trusted],
         capture_output=True,
         text=True,
         check=True,
@@ -92,14 +93,22 @@ def test_a_class_of_ones_own_in_another_process(tmp_path, monkeypatch):
 
     result = train(Net(3, nn.ReLU()))
     result.save(tmp_path / "models")
-    found = told_elsewhere(tmp_path / "models", tmp_path)
+    found = told_elsewhere(tmp_path / "models", tmp_path, "mynet")
     for name in NAMES:
         assert found["told"][name][1] == result.model(name)(INPUTS).tolist()
     assert result.model(0).norm.num_batches_tracked.dtype == torch.int64
-    assert load(tmp_path / "models").model(0).norm.num_batches_tracked > 0  # running statistics are each node's own
+    with pytest.raises(
+        ValueError, match=r"the model Net has layers of mynet:Net, which .* trusted=\['mynet'\]\); else"
+    ):
+        load(tmp_path / "models")
+    with pytest.raises(ValueError, match=r"trusted=\['mynet'\]"):
+        load(tmp_path / "models", trusted="mynets")  # no part of a name is enough
+    assert (
+        load(tmp_path / "models", trusted="mynet").model(0).norm.num_batches_tracked > 0
+    )  # running statistics are each node's own
     monkeypatch.setitem(sys.modules, "mynet", types.ModuleType("mynet"))
     with pytest.raises(ImportError, match=r"class of the model Net cannot be imported \(mynet has no class Net\)"):
-        load(tmp_path / "models")
+        load(tmp_path / "models", trusted=["mynet"])
     assert load(tmp_path / "models", model=Net(3, None)).predict(0, INPUTS).shape == (3,)
 
 
@@ -158,7 +167,7 @@ class Tables(nn.Module):
 @pytest.mark.parametrize("given", [False, True])
 def test_buffers_and_frozen_layers(tmp_path, given):
     result = train(Tables())
-    models = load(result.save(tmp_path), model=Tables if given else None)
+    models = load(result.save(tmp_path), model=Tables if given else None, trusted=[__name__])
     for k in range(3):
         assert torch.equal(models.outputs(k, INPUTS), result.model(k)(INPUTS).detach())
     assert models.model(0).order.tolist() == [3, 1, 0, 2]
@@ -259,6 +268,78 @@ def test_a_module_that_would_come_back_as_another_one(tmp_path):
         train(module).save(tmp_path)
 
 
+def forge(folder, change):
+    """Change what a manifest says, with a checksum that fits."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest["content"])
+    manifest["sha256"] = _digest(manifest["format"], manifest["version"], manifest["content"])
+    path.write_text(json.dumps(manifest))
+    return folder
+
+
+def nested(depth):
+    blueprint = {"class": "torch.nn.modules.linear:Identity"}
+    for _ in range(depth):
+        blueprint = {"class": "torch.nn.modules.linear:Identity", "children": {"a": blueprint}}
+    return blueprint
+
+
+GEOMETRIC = {
+    "class": "torch_geometric.nn.sequential:Sequential",
+    "attributes": {
+        "_caller_module": "math import *\nopen({mark!r}, 'w').write('code ran')\nfrom math",
+        "signature": {"dict": [["param_dict", {"dict": []}], ["return_type_repr", "int"]]},
+        "_children": [{"dict": [["name", "a"], ["param_names", ["x"]], ["return_names", ["x"]]]}],
+    },
+}
+"""Its ``__setstate__`` makes code of these and runs it."""
+
+
+def test_a_folder_brings_no_code(tmp_path):
+    folder, mark = train().save(tmp_path / "models"), tmp_path / "ran"
+    blueprint = json.loads(json.dumps(GEOMETRIC).replace("{mark!r}", repr(str(mark))))
+    forge(folder, lambda content: content["architectures"][0].update(blueprint=blueprint))
+    with pytest.raises(
+        ValueError, match=r"layers of torch_geometric.nn.sequential:Sequential, which are not PyTorch's"
+    ):
+        load(folder)
+    with pytest.raises(ValueError, match="restores itself by code of its own"):  # whatever the caller trusts
+        load(folder, trusted=["torch_geometric.nn.sequential"])
+    assert not mark.exists()
+    assert load(folder, model=build_model("mlp", (4,), 2, hidden=5)).predict(0, INPUTS).shape == (3,)
+
+
+def first(**entries):
+    return lambda content: content["architectures"][0].update(entries)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (first(blueprint=3), r"does not say how to build the model MLP \(TypeError"),
+        (first(blueprint={}), "does not say how to build the model MLP .* give the architecture"),
+        (first(blueprint=nested(400)), r"does not say how to build the model MLP \(RecursionError|damaged"),
+        (first(types={"a": "_inductor"}), "'_inductor' is no number type"),
+        (first(types={"no such tensor": "float32"}), "no such tensor"),
+        (lambda content: content.pop("names"), "is damaged: KeyError 'names'"),
+        (lambda content: content.update(names=3), "is damaged"),
+        (lambda content: content.update(members=[[0, 1]]), "is damaged: .* not as many models as nodes"),
+        (lambda content: content.update(members=[[0, 1, 7]]), "is damaged: KeyError 2"),
+        (lambda content: content.update(names=["a"], members=[[0]]), "is damaged"),
+        (lambda content: content.update(graph=["a"]), "edges between nodes that are not there"),
+        (lambda content: content.update(inputs={"shape": 3, "type": "float32"}), "is damaged"),
+        (lambda content: content.update(inputs={"shape": [4], "type": "load"}), "is damaged: .* no number type"),
+        (lambda content: content.update(preparation={}), "is damaged"),
+        (lambda content: content.update(answers={"kind": "classes", "classes": 3}), "is damaged"),
+    ],
+)
+def test_manifests_that_are_made_up(tmp_path, change, says):
+    folder = train(method=dpsgd(**QUICK)).save(tmp_path)
+    with pytest.raises(ValueError, match=says):
+        load(forge(folder, change))
+
+
 def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
     import pickle
 
@@ -357,3 +438,66 @@ def test_sites_that_a_column_numbers_are_asked_for_by_number(tmp_path):
         with pytest.raises(KeyError, match="where names are numbers, a number is a name and no position"):
             ask(0)
     assert list(result.models()) == ["1", "2", "3"]
+
+
+def patients(**columns):
+    table = {
+        "site": ["a", "b"] * 10,
+        "age": list(range(20)),
+        "sex": ["f", "m", "m", "f"] * 5,
+        "ill": [True, False] * 10,
+    }
+    return {**table, **columns}
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory):
+    of = Tasks.from_frame(patients(), target="ill")
+    return load(train(lambda given: nn.Linear(given.input_shape[0], 2), of=of).save(tmp_path_factory.mktemp("models")))
+
+
+def test_truths_and_rows_as_dicts(hospital):
+    rows = [{"age": 3, "sex": "f"}, {"sex": "m", "age": None}]
+    found = hospital.predict("a", rows)
+    assert found.dtype == bool
+    assert found.tolist() == hospital.predict("a", {"age": [3, None], "sex": ["f", "m"]}).tolist()
+    assert hospital.classes == (False, True)
+
+
+def test_no_rows_have_no_answers(hospital):
+    empty = {"age": [], "sex": []}
+    assert hospital.predict("a", empty).shape == (0,)
+    assert hospital.predict_proba("a", empty).shape == (0, 2)
+    assert hospital.predict("a", np.zeros((0, 3))).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("samples", "error", "says"),
+    [
+        ([], ValueError, r"expected samples of shape \[n, 3\], got \[0\]"),
+        ({}, ValueError, "the table has no columns"),
+        ({"age": 3, "sex": "f"}, ValueError, r"column 'age' must have a value per row, got 3; .* give a list of it"),
+        ({"age": ["70"], "sex": ["f"]}, ValueError, "row 0 has the text '70' in column 'age', .* without quotes"),
+        (
+            {"Age": [70], "sex": ["f"]},
+            ValueError,
+            r"no column 'age'; did you mean 'Age'\? The columns are 'Age', 'sex'",
+        ),
+        (np.array([[70, "f"]], object), TypeError, "Rows of a table are given as a table, with their columns"),
+    ],
+)
+def test_tables_that_cannot_be_read(hospital, samples, error, says):
+    with pytest.raises(error, match=says):
+        hospital.predict("a", samples)
+
+
+def test_values_that_training_did_not_know_are_warned_of(hospital):
+    with pytest.warns(UserWarning, match=r"'sex' has no value that is a known category: it has 'F', .* mean 'f'\?$"):
+        hospital.predict("a", {"age": [3], "sex": ["F"]})
+    hospital.predict("a", {"age": [3, 4], "sex": ["F", "m"]})  # one that is not known counts as missing
+
+
+def test_dicts_need_a_preparation(tmp_path):
+    models = load(train().save(tmp_path))
+    with pytest.raises(TypeError, match=r"got a list of dicts: the tasks of these models had no preparation"):
+        models.predict("Zurich", [{"age": 3}])

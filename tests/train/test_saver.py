@@ -14,7 +14,8 @@ from graphcollab import local, run
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, latest_checkpoint, load_checkpoint, saver
-from graphcollab.train.saver import Saver, hold_folder
+from graphcollab.train.lock import hold_folder
+from graphcollab.train.saver import Saver
 
 METHOD = local(epochs=1, batch_size=4)
 
