@@ -172,14 +172,44 @@ BAD = {
         "split 'train' has labels from 0 to 3, MLP has .* 2",
     ),
     "label too large in tests": (lambda: go(tasks=with_labels("test", 7)), "split 'test' has labels from 0 to 7"),
-    "negative label": (lambda: go(tasks=with_labels("train", -1)), "split 'train' has labels from -1 to 2"),
+    "negative label": (
+        lambda: go(tasks=with_labels("train", -1)),
+        "split 'train' has labels from -1 to 2, .*: number the classes from 0",
+    ),
     "real labels": (
-        lambda: go(tasks=Tasks.from_samples([(X, X[:, 0])])),
+        lambda: Tasks.from_samples([(X, X[:, 0])]),
+        "targets are amounts, such as .*, and loss='cross_entropy' and metric='accuracy' are of classes: give "
+        "loss='mse', and as metric 'mae', 'mse', 'r2' or 'rmse'",
+    ),
+    "labels of real type": (
+        lambda: go(tasks=Tasks.from_samples([(X, (X[:, 0] > 0).float())])),
         "cross-entropy needs one whole-number label .*float32.*loss='mse'",
+    ),
+    "a column of labels": (
+        lambda: go(tasks=Tasks.from_samples([(X, Y[:, None])])),
+        r"cross-entropy needs one whole-number label .* \(10, 1\): give them as \[N\], such as targets\[:, 0\]",
+    ),
+    "a metric of classes with a loss of amounts": (
+        lambda: Tasks.from_samples([(X, X[:, 0])], loss="mse"),
+        "metric='accuracy' is of classes, and targets are amounts, such as .*: use 'mae', 'mse', 'r2' or 'rmse'$",
+    ),
+    "a metric of classes with a loss of one's own": (
+        lambda: Tasks.from_samples([(X, X[:, 0])], loss=F.mse_loss, metric="auc"),
+        "metric='auc' is of classes, and targets are amounts",
+    ),
+    "a metric of amounts with classes": (
+        lambda: nodes(metric="mae"),
+        "metric='mae' is of predicted amounts, and with loss='cross_entropy' classes are predicted: use 'accuracy', "
+        "'auc', 'brier', 'ece' or 'log_loss', or loss='mse' if targets are amounts",
+    ),
+    "metrics of amounts asked for afterwards": (
+        lambda: run(local(lr=0), nodes(), MLP(4, (6,), 3), rounds=1).scores("r2", "val"),
+        "metric='r2' is of predicted amounts, and with loss='cross_entropy' classes are predicted",
     ),
     "inputs of another shape": (
         lambda: go(model=lambda: nn.Linear(9, 3)),
-        r"Linear cannot take inputs of shape \(4,\) \(train\): .*2x4 and 9x3",
+        r"Linear cannot take inputs of shape \(4,\) \(train\), since it takes 9 numbers a sample, and the tasks have "
+        r"4: make it for tasks.input_shape \(tasks.preparation.features says .*2x4 and 9x3",
     ),
     "one output for classes": (
         lambda: go(model=lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))),
@@ -187,16 +217,20 @@ BAD = {
     ),
     "outputs of regression": (
         lambda: go(tasks=Tasks.from_samples([(X, X[:, 0])], loss="mse", metric="mse")),
-        r"outputs \(2, 3\) and targets \(2,\) must have the same shape",
+        r"MLP returns outputs of shape \(3,\) for a sample, and targets of split 'train' have the shape \(\): give the "
+        "model an output for every target of a sample, which is 1",
     ),
-    "metric of binary tasks": (lambda: go(tasks=nodes(metric="auc")), "auc: .*binary tasks"),
+    "metric of binary tasks": (
+        lambda: nodes(metric="auc"),
+        "metric='auc' is of two classes, and targets go to 2: use 'acc",
+    ),
     "label outside a user's loss": (
         lambda: go(tasks=with_labels("test", 7, loss=F.cross_entropy)),
         "split 'test' has labels from 0 to 7, MLP has outputs for 0 to 2, and the loss refuses: .*7 is out of bounds",
     ),
     "label outside a sum": (
         lambda: go(tasks=with_labels("train", 3, loss=CROSS_ENTROPY + Loss(lambda o, t: o.square().mean()))),
-        "split 'train' has labels from 0 to 3, MLP has outputs for 0 to 2",
+        "split 'train' has labels from 0 to 3, MLP has outputs for 0 to 2: give it an output for every class, 4",
     ),
     "label of binary tasks": (
         lambda: go(tasks=nodes(loss="bce"), model=lambda: nn.Linear(4, 1)),
@@ -204,7 +238,7 @@ BAD = {
     ),
     "test inputs of another shape": (
         lambda: go(tasks=Tasks.from_samples([(X, Y)] * 3, test=[(X[:, :2], Y)] * 3)),
-        r"MLP cannot take inputs of shape \(2,\) \(test\): .*2x2 and 4x6",
+        r"MLP cannot take inputs of shape \(2,\) \(test\), since it takes 4 numbers a sample, .* have 2: .*2x2 and 4x6",
     ),
     "a counter in whole numbers": (
         lambda: go(model=Counting),

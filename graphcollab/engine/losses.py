@@ -89,9 +89,10 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B], [B]."""
+    """Return the binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B], [B]; of several the mean."""
     logits = _like(outputs, targets)
-    return F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
+    losses = F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
+    return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -109,13 +110,27 @@ def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str)
             f"cross-entropy needs one output per class, [B, C], {model} has outputs of shape "
             f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'"
         )
+    whole = not targets.is_floating_point() and tuple(targets.shape[1:]) == (1,)
     if targets.is_floating_point() or targets.dim() != 1:
         raise ValueError(
             f"cross-entropy needs one whole-number label per sample, targets of split {split!r} are "
-            f"{targets.dtype} of shape {tuple(targets.shape)}: for regression use loss='mse'"
+            f"{targets.dtype} of shape {tuple(targets.shape)}: "
+            + ("give them as [N], such as targets[:, 0]" if whole else "for regression use loss='mse'")
         )
     if message := _outside(outputs, targets, model, split):
-        raise ValueError(message)
+        classes = f"give it an output for every class, {int(targets.max()) + 1}"
+        binary = ", or one and loss='bce'" if int(targets.max()) == 1 else ""
+        cure = f"{classes}{binary}" if int(targets.min()) >= 0 else "number the classes from 0"
+        raise ValueError(f"{message}: {cure}")
+
+
+def _refuse_other_shape(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+    given, wanted = tuple(outputs.shape[1:]), tuple(targets.shape[1:])
+    if given not in (wanted, (*wanted, 1)):
+        raise ValueError(
+            f"{model} returns outputs of shape {given} for a sample, and targets of split {split!r} have the shape "
+            f"{wanted}: give the model an output for every target{' of a sample, which is 1' * (not wanted)}"
+        )
 
 
 def _refuse_not_binary(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
@@ -125,6 +140,7 @@ def _refuse_not_binary(outputs: Tensor, targets: Tensor, model: str, split: str)
             f"binary cross-entropy needs labels 0 or 1, split {split!r} has {wrong[0].item():g}: relabel the samples, "
             "or use loss='cross_entropy' for more than two classes"
         )
+    _refuse_other_shape(outputs, targets, model, split)
 
 
 def _outside(outputs: Tensor, labels: Tensor, model: str, split: str) -> str | None:
@@ -140,7 +156,7 @@ def _outside(outputs: Tensor, labels: Tensor, model: str, split: str) -> str | N
 PER_SAMPLE, PER_BATCH = Reads(), Reads(alike=True)
 NAMED: dict[str, Loss] = {
     "cross_entropy": Loss(cross_entropy, True, _refuse_no_classes),
-    "mse": Loss(squared_error, True),
+    "mse": Loss(squared_error, True, _refuse_other_shape),
     "bce": Loss(binary_cross_entropy, True, _refuse_not_binary),
 }
 
@@ -150,7 +166,8 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
 
     Args:
         loss: ``"cross_entropy"`` of logits [B, C] and labels [B]; ``"mse"``, where outputs [B] or [B, 1] fit targets
-            [B]; ``"bce"`` of logits [B] or [B, 1] and labels 0 or 1 [B]; a function for `Loss`; or an objective.
+            [B]; ``"bce"`` of logits [B] or [B, 1] and labels 0 or 1 [B], or of as many logits as labels [B, D], whose
+            mean it is; a function for `Loss`; or an objective.
 
     Raises:
         ValueError: If there is no such name; the message names the nearest.

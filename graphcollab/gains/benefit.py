@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from graphcollab.checks import warn
 from graphcollab.gains.arms import Measured
-from graphcollab.gains.experiment import Experiment, Fitting, Make, Played
+from graphcollab.gains.experiment import Experiment, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
@@ -23,7 +23,7 @@ from graphcollab.metrics.scores import AnyMetrics, as_metrics
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.processes import map_in_processes
-from graphcollab.train.start import Model
+from graphcollab.train.start import Model, require_alike
 
 __all__ = ["benefit"]
 
@@ -36,7 +36,7 @@ Steps = Annotated[Sequence[Positive], "step sizes"]
 @checked
 def benefit(
     tasks: Dealt,
-    model: Model | Fitting,
+    model: Model,
     *,
     methods: Mapping[str, Make] | None = None,
     metrics: AnyMetrics = (),
@@ -110,16 +110,14 @@ def benefit(
     dealt = _deal(tasks, range(seed, seed + repeats))
     layout = _lay_out(dealt, limit, seed)
     _require_names(dealt[0].names, methods)
-    fits = _takes_tasks(model)
-    if not fits:
-        _require_alike(dealt)
+    require_alike(model, {f"split {r}": split for r, split in enumerate(dealt)})
     every = as_metrics([dealt[0].metric, *(as_metrics(metrics, None) if metrics else ())], None)
     more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)
     if more_tests:  # how far differences come from test samples is then measured
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
     measured = Measured(every, ("test", *(HALVES if more_tests else ())))
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
-    experiment = Experiment(layout, model, fits, methods, work, lrs, measured, settings)
+    experiment = Experiment(layout, model, methods, work, lrs, measured, settings)
     each = len(lrs) * (1 + len(methods))
     with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not progress) as bar:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
@@ -179,26 +177,6 @@ def _require_names(sites: Sequence[str], methods: Mapping[str, Make]) -> None:
     for name in (*RESERVED, *methods):
         if name in sites:
             raise ValueError(f"a site is called {name!r}, as something else in the answer: give it another name")
-
-
-def _takes_tasks(model: Model | Fitting) -> bool:
-    """Tell whether a model is a function of tasks."""
-    if isinstance(model, nn.Module) or not callable(model):
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    given = inspect.signature(model).parameters.values()
-    return any(one.kind in positional and one.default is inspect.Parameter.empty for one in given)
-
-
-def _require_alike(dealt: Sequence[Tasks]) -> None:
-    """Check, before any work is lost, that one model can be trained on all splits."""
-    shapes = {tasks.input_shape: r for r, tasks in enumerate(dealt)}
-    if len(shapes) > 1:
-        (one, r), (other, s) = list(shapes.items())[:2]
-        raise ValueError(
-            f"inputs have shape {one} on split {r} and {other} on split {s}, which one model cannot take: give a "
-            "function that makes one for tasks, model=lambda tasks: ..."
-        )
 
 
 def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:

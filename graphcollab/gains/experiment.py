@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +28,11 @@ from graphcollab.gains.outcome import CONSTANT
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
-from graphcollab.train.start import Model, build_modules
+from graphcollab.train.start import Model, build_modules, for_tasks
 
-__all__ = ["Experiment", "Fitting", "Make", "Played"]
+__all__ = ["Experiment", "Make", "Played"]
 
 Make = Callable[..., Method | Phases]
-Fitting = Callable[[Tasks], nn.Module]
 
 
 @dataclass
@@ -53,7 +52,6 @@ class Experiment:
     Args:
         layout: Groups of sites.
         model: See `benefit`.
-        fits: Whether the model is a function of tasks.
         methods: Methods beside averaging.
         work: Passes and batch size, for all of them.
         lrs: Step sizes.
@@ -62,8 +60,7 @@ class Experiment:
     """
 
     layout: Layout
-    model: Model | Fitting
-    fits: bool
+    model: Model
     methods: Mapping[str, Make]
     work: Mapping[str, Any]
     lrs: Sequence[float]
@@ -73,7 +70,7 @@ class Experiment:
     def play(self, given: tuple[Tasks, int], tick: Callable[[], object] = lambda: None) -> Played:
         """Train every arm on a split, given with its seed, and choose by validation data."""
         split, seed = given
-        model = partial(cast(Fitting, self.model), split) if self.fits else cast(Model, self.model)
+        model = for_tasks(self.model, split)
         settings = {**self.settings, "seed": seed}
         arms = averaging(split, self.layout, model, self.work, self.lrs, self.measured, settings, tick)
         usual = arms["alone"].usual

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.gains.inference import Differences, corrected_differences, holm
+from graphcollab.metrics.inference import Differences, corrected_differences, holm
 from graphcollab.naming import Node, find_node
+from graphcollab.train.trial import SHARES
 
 __all__ = ["Benefit", "Gain"]
 
@@ -37,8 +38,8 @@ class Gain:
         alone: Mean metric of the site's own training.
         score: Mean metric with others.
         gain: Mean gain.
-        low: Lower end of its 95 % interval, which is of this comparison alone.
-        high: Upper end.
+        low: Lower end of its 95 % interval, which is of this comparison alone; of shares not beyond -1.
+        high: Upper end; of shares not beyond 1.
         p_value: Two-sided, adjusted for all comparisons of its kind (Holm).
         detectable: The gain that would have been found four times out of five, all comparisons considered.
         verdict: ``"gains"``, ``"loses"``, ``"no evidence"`` or ``"not defined"``, at the benefit's level.
@@ -260,6 +261,8 @@ class Benefit:
         bar = found.detectable(self.level / FAMILIES / max(many, 1))
         alone, means = alone.nanmean(0), scores.nanmean(0)
         gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, bar))
+        if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
+            lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
         told = []
         for k, site in enumerate(sites):
             for a, name in enumerate(by):

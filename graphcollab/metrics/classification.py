@@ -14,6 +14,8 @@ __all__ = ["accuracy", "auc"]
 def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     if outputs.dim() == 2:
         outputs = outputs.unsqueeze(2)
+    if targets.shape == outputs.shape and outputs.size(2) == 1:
+        targets = targets.squeeze(2)
     predicted = outputs.argmax(dim=2) if outputs.size(2) > 1 else (outputs > 0).long().squeeze(2)
     if predicted.shape != targets.shape:
         raise ValueError(
@@ -28,7 +30,7 @@ accuracy = Metric("accuracy", True, _accuracy, weighted=True)
 
 Outputs [R, n, C, ...] with C classes are read as PyTorch's cross-entropy reads them: classes are the dimension after
 the samples. Outputs [R, n] without classes, or with one, [R, n, 1], are read as logits of class 1 in a binary task.
-Targets [R, n, ...] are class indices.
+Targets [R, n, ...] are class indices, with one output also [R, n, 1].
 """
 
 

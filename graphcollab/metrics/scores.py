@@ -13,9 +13,10 @@ from torch import Tensor
 from graphcollab.checks import warn
 from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
-from graphcollab.metrics.as_metric import as_metric
+from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.metric import Metric
 from graphcollab.stack import Stacks
+from graphcollab.tasks.metric_fit import refuse_misfit
 
 __all__ = ["AnyMetrics", "Scores", "as_metrics", "not_defined", "score_all", "score_nodes", "score_rows"]
 
@@ -88,12 +89,15 @@ def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
 def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric]) -> Scores:
     """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
 
-    It is a ValueError if no node has samples of the split.
+    It is a ValueError if no node has samples of the split, or a metric does not go with loss and targets.
     """
     tasks = engine.tasks
     sizes = tasks.sizes(split)
     if int(sizes.sum()) == 0:
         raise ValueError(f"no node has {split!r} samples; the splits are {', '.join(tasks.splits)}")
+    for metric in metrics:
+        if METRICS.get(metric.name) is metric:
+            refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
     loss, values = score_all(engine, Rows.own(models), split, metrics)
     by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}
     scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics))

@@ -15,6 +15,7 @@ from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.outcome import CONSTANT
 from graphcollab.report._figure import COLOURS, TEXT, new_figure, quiet, tidy
 from graphcollab.report._text import MISSING, number, shown, text_table
+from graphcollab.train.trial import SHARES
 
 __all__ = ["benefit_answer", "benefit_figure", "benefit_table"]
 
@@ -31,7 +32,6 @@ WRONG = {
     "uniform weights": "uniform weights, which is averaging,",
 }
 AGREE = 0.5  # correlation of weights above which a learned graph is called the same on other splits
-SHARES = ("accuracy", "auc")
 
 
 @shown
@@ -248,5 +248,7 @@ def _means(gain: Gain, scale: float, digits: int | None) -> str:
         return "All models did the same, so this says nothing: train for longer."
     if math.isnan(gain.detectable):
         return "The gain was the same on all splits, so how it varies is not known: try more of them, repeats=..."
+    if scale > 1 and gain.detectable >= 1:  # of shares
+        return "That is no evidence, and with so few samples no gain would have been found four times out of five."
     bar = number(scale * gain.detectable, digits)
     return f"That is no evidence; {bar} would have been found four times out of five."

@@ -112,10 +112,15 @@ def _open(frame: Any) -> Table:
         columns = {str(name): values for name, values in frame.items()}
         single = [name for name, values in columns.items() if isinstance(values, str) or not hasattr(values, "__len__")]
         if single:
-            raise ValueError(f"column {single[0]!r} must have a value per row, got {columns[single[0]]!r}")
+            raise ValueError(
+                f"column {single[0]!r} must have a value per row, got {columns[single[0]]!r}; for a single "
+                "row give a list of it, [row]"
+            )
         sizes = {name: len(values) for name, values in columns.items()}
+        if not sizes:
+            raise ValueError("the table has no columns")
         if len(set(sizes.values())) != 1:
-            raise ValueError(f"columns must have one length, and there must be some, got the lengths {sizes}")
+            raise ValueError(f"columns must have one length, got the lengths {sizes}")
         return Table(tuple(columns), next(iter(sizes.values())), lambda name: _from_array(name, columns[name]))
     if isinstance(frame, str | os.PathLike):
         path = Path(frame)
@@ -235,6 +240,8 @@ def _from_frame(frame: Any) -> Table:
         raise ValueError(f"columns must have different names: {error}") from error
     except TypeError as error:
         hint = ": call its collect() first" if hasattr(frame, "collect") else ""
+        if type(frame).__name__ == "Series":
+            hint = "; a single row of a frame is frame.iloc[[k]] in pandas and frame[[k]] in polars"
         raise TypeError(f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
 
     def read(name: str) -> np.ndarray:

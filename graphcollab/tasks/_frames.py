@@ -22,6 +22,8 @@ __all__ = ["Fit", "tasks_of_table"]
 
 _MOST_CATEGORIES, _MOST_CLASSES = 1000, 50
 TAKEN = "which the preparation reads"
+DEFAULTS = {"node": "site", "target": "y"}
+"""What columns of sites and of targets are called where nothing is said."""
 _LETTERS = 4  # bytes of a name that count as one float
 
 
@@ -57,6 +59,7 @@ def tasks_of_table(
     """Return the fields of `Tasks` for the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     if known is not None:
+        _require_same(known, node, target, columns, categorical)
         node, target, columns = known.node, known.target.name, [column.name for column in known.columns]
     table = open_table(frame, node)
     taken = [node, target]
@@ -99,6 +102,24 @@ def tasks_of_table(
         "metric": default[1] if metric is None else metric,
         "preparation": how,
     }
+
+
+def _require_same(
+    known: Preparation, node: str, target: str, columns: Sequence[str] | None, categorical: Sequence[str]
+) -> None:
+    """Check that arguments beside a preparation, where they are given, say what it says."""
+    has: dict[str, Any] = {"node": known.node, "target": known.target.name}
+    given: dict[str, Any] = {"node": node, "target": target}
+    if columns is not None:
+        has["columns"], given["columns"] = [one.name for one in known.columns], list(columns)
+    if categorical:
+        has["categorical"] = sorted(one.name for one in known.columns if one.categories is not None)
+        given["categorical"] = sorted(categorical)
+    for argument, value in given.items():
+        if value not in (has[argument], DEFAULTS.get(argument)):
+            raise ValueError(
+                f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
+            )
 
 
 def _require_columns(table: Table, free: Container[str], given: Mapping[str, Sequence[str]]) -> None:

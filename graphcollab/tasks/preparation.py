@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.naming import few
+from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings, look_up
-from graphcollab.tasks._columns import factorised, no_column, open_table
+from graphcollab.tasks._columns import Table, factorised, no_column, open_table
 from graphcollab.tasks._csv import is_number
 
 __all__ = ["Column", "Preparation"]
@@ -89,9 +89,11 @@ class Column:
         """Warn of values of which none is a known category, if there are any."""
         names, _ = factorised(values)
         if names:
+            near = close(names[0], self.categories or ())
             warn(
                 f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "
-                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown",
+                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown{near and '; '}"
+                f"{near}".strip(),
                 UserWarning,
             )
 
@@ -166,9 +168,10 @@ class Preparation:
             site: Whose rows they are. Default: as the table says, if that matters.
 
         Raises:
-            ValueError: If a column is missing or holds the wrong kind of values, or a site is needed and unknown.
+            ValueError: If a column is missing or holds the wrong kind of values, or a site is needed and unknown, or
+                the table has rows of another one.
         """
-        table = open_table(frame, self.node)
+        table = self._open(frame, site)
         lacking = [column.name for column in self.columns if column.name not in table.names]
         if lacking:
             needed = ", ".join(repr(one.name) for one in self.columns)
@@ -183,9 +186,9 @@ class Preparation:
         """Return the targets of a table's rows [n]: class labels, int64, or real values, float32.
 
         Raises:
-            ValueError: If a target is missing, is no known class, or the column is.
+            ValueError: If a target is missing, is no known class, or the column is, or rows are of another site.
         """
-        table = open_table(frame, self.node)
+        table = self._open(frame, site)
         values = self._values(self.target, table)
         if not self.classes:
             known = self.target.standardised(values, self._sites_of(table, site))
@@ -223,6 +226,20 @@ class Preparation:
         kind = f"{len(self.classes)} classes" if self.classes else "real targets"
         sites = "each site by its own" if self.sites else "by sums over sites"
         return f"Preparation({len(self.columns)} columns, {len(self.features)} features, {kind}, {sites})"
+
+    def _open(self, frame: Any, site: str | None) -> Table:
+        """Open a table, whose rows must be a site's if one is given and the table says whose they are."""
+        table = open_table(frame, self.node)
+        if site is not None and self.node in table.names:
+            names, codes = factorised(table.column(self.node))
+            others = [name for name in names if name != str(site)]
+            if others:
+                row = int((codes == names.index(others[0])).argmax())
+                raise ValueError(
+                    f"row {row} is of site {others[0]!r} by column {self.node!r}, and site={site!r} was asked for: "
+                    f"give the rows of one site, or drop the column if they are all to be taken for rows of {site!r}"
+                )
+        return table
 
     def _values(self, column: Column, table: Any) -> np.ndarray:
         values: np.ndarray = table.column(column.name)

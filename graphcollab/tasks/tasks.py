@@ -14,6 +14,7 @@ from graphcollab.naming import Node, find_nodes
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
 from graphcollab.tasks._pairs import class_labels
+from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split, check_splits, hold_out
 
@@ -40,8 +41,8 @@ class Tasks(Builders):
 
     Raises:
         ValueError: If a node has no training samples, or in some split none whose weight is above 0, an index is
-            outside its pool, names are not one per node, two nodes have the same ``node_id``, or a function as metric
-            does not say which way it goes.
+            outside its pool, names are not one per node, two nodes have the same ``node_id``, a metric is of classes
+            where targets are amounts or the other way round, or a function as metric does not say which way it goes.
 
     Example:
         >>> x, y = torch.randn(20, 3), torch.randint(2, (20,))
@@ -90,6 +91,8 @@ class Tasks(Builders):
         if len(self.ids.unique()) != count:
             raise ValueError("two nodes have the same node_id: it is a node's identity and must be unique")
         check_splits(self.splits, self.pools)
+        if isinstance(self.metric, str):
+            refuse_misfit(self.metric, self.loss, self.pools[self.splits["train"].pool].targets)
         empty = (self.sizes("train") == 0).nonzero().flatten().tolist()
         if empty:
             raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")

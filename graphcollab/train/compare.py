@@ -19,7 +19,7 @@ from graphcollab.train.comparison import Comparison
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
-from graphcollab.train.start import Model
+from graphcollab.train.start import Model, require_alike
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Trials
 
@@ -60,7 +60,8 @@ def compare(
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
         tasks: Function from a seed to tasks.
-        model: See `run`; a function is initialised anew from every seed.
+        model: See `run`; a function is initialised anew from every seed. A function of tasks is given those of the
+            seed, for inputs whose number depends on them.
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
         rounds: Rounds of the method that takes the most local steps in one. The others play as many rounds as make the
@@ -85,8 +86,8 @@ def compare(
 
     Raises:
         ValueError: If a grid names no method or has nothing to try, seeds are missing or double, or there are no test
-            data to compare on or no validation data to choose on or for a method that needs them, or the budget cannot
-            be kept.
+            data to compare on or no validation data to choose on or for a method that needs them, inputs of tables
+            differ between seeds and the model is no function of tasks, or the budget cannot be kept.
         TypeError: If a method does not take a setting of its grid.
         NonFiniteLossError: If all trials of all methods fail, the first error.
         FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
@@ -102,6 +103,8 @@ def compare(
         for p, point in enumerate(points[name])
     ]
     drawn = Trials(every, tasks, model, settings, folder).draw(seeds[0])
+    if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
+        require_alike(model, {f"seed {seed}": drawn if seed == seeds[0] else tasks(seed) for seed in seeds})
     spent = spend([(one.name, one.make(**one.point)) for one in every], drawn, budget, rounds, evaluate_every)
     every = [replace(one, spending=own) for one, own in zip(every, spent, strict=True)]
     game, total = Trials(every, tasks, model, settings, folder), len(seeds) * len(every)

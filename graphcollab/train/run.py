@@ -29,7 +29,15 @@ from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.session import Session
-from graphcollab.train.start import Architecture, Model, build_graph, build_modules, check_device, check_outputs
+from graphcollab.train.start import (
+    Architecture,
+    Model,
+    build_graph,
+    build_modules,
+    check_device,
+    check_outputs,
+    for_tasks,
+)
 from graphcollab.typing import Env
 
 __all__ = ["choose_threads", "run"]
@@ -76,7 +84,8 @@ def run(
         method: What to do in a round, for example ``graphcollab.meta_l2c()``.
         tasks: The nodes' data.
         model: A module, or a function that makes one (initialised from the seed), or one per architecture; a function
-            may make several, such as one that calls `graphcollab.models.split_models`.
+            may make several, such as one that calls `graphcollab.models.split_models`. One that takes an argument is
+            given the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
         graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, a NetworkX graph, a list of pairs
             (sender, receiver), or a matrix [K, K] whose rows are receivers, NumPy's, SciPy's or PyTorch's. Nodes are
             given by name or position. None: all pairs (no edges where the method sends nothing along edges, such as
@@ -143,7 +152,7 @@ def run(
     with nullcontext() if checkpoint is None else hold_folder(checkpoint):
         device = check_device(device)
         tasks = tasks.to(device)
-        modules = build_modules(model, seed, device)
+        modules = build_modules(for_tasks(model, tasks), seed, device)
         metric = as_metric(tasks.metric)
         attend = None if attend is None else attend.by_id(tasks.names, tasks.ids)
         check_outputs(tasks, modules, metric)

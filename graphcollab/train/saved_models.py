@@ -15,6 +15,7 @@ from graphcollab.engine.modules import copy_module
 from graphcollab.naming import Node, few, find_node
 from graphcollab.settings import checked
 from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.samples import not_finite
 from graphcollab.train.answers import Answers
 from graphcollab.train.blueprint import build, tensors_of
 from graphcollab.train.bundle import read_bundle
@@ -86,7 +87,7 @@ class Models:
         Args:
             site: The site, by name or position; where all names are whole numbers, a number is a name.
             samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
-                what it reads, such as a frame with the same columns.
+                what it reads, such as a frame with the same columns, or a list of rows as dicts.
 
         Returns:
             A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
@@ -122,26 +123,28 @@ class Models:
         """Return a site's samples as the models read them."""
         shape, dtype = self._inputs
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
-        if not isinstance(samples, Tensor | np.ndarray | list | tuple):
+        rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
+        if rows or not isinstance(samples, Tensor | np.ndarray | list | tuple):
             if self.preparation is None:
                 raise TypeError(
-                    f"expected an array of shape {expected}, got a {type(samples).__name__}: the tasks of these models "
-                    "had no preparation, which would turn tables into numbers"
+                    f"expected an array of shape {expected}, got a {type(samples).__name__}{' of dicts' * rows}: the "
+                    "tasks of these models had no preparation, which would turn tables into numbers"
                 )
             samples = self.preparation.apply(samples, self._name(site))
         try:
             read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
         except (TypeError, ValueError) as error:
-            raise TypeError(f"expected an array of numbers of shape {expected}: {error}") from error
+            hint = "" if self.preparation is None else ". Rows of a table are given as a table, with their columns"
+            raise TypeError(f"expected an array of numbers of shape {expected}: {error}{hint}") from error
         if tuple(read.shape[1:]) != shape or not read.dim():
             hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
             raise ValueError(f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
         if read.is_floating_point() and not dtype.is_floating_point:
             raise ValueError(f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
-        bad = ~torch.isfinite(read).reshape(len(read), -1).all(1)
-        if bool(bad.any()):
+        bad = not_finite(read)
+        if len(bad):
             raise ValueError(
-                f"sample {int(bad.int().argmax())} has a number that is not finite, for which no model has an answer: "
+                f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
                 "fill it in, or leave the sample out"
             )
         return read.to(dtype, copy=True)  # models may work in place

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeAlias
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -26,16 +29,28 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Graph, read_graph
 from graphcollab.transforms import Isolated, check_edges, check_no_duplicates, sort_edges
 
-__all__ = ["Architecture", "Graph", "Model", "build_graph", "build_modules", "check_device", "check_outputs"]
+__all__ = [
+    "Architecture",
+    "Graph",
+    "Model",
+    "build_graph",
+    "build_modules",
+    "check_device",
+    "check_outputs",
+    "for_tasks",
+    "require_alike",
+    "takes_tasks",
+]
 
 MODEL = "a module, a function that makes one, or several (build_model makes one by its name)"
 
-Model: TypeAlias = Annotated[
-    nn.Module
-    | Callable[[], nn.Module | Sequence[nn.Module]]
-    | Sequence[nn.Module | Callable[[], nn.Module | Sequence[nn.Module]]],
-    MODEL,
-]
+Maker: TypeAlias = Callable[[], nn.Module | Sequence[nn.Module]] | Callable[[Tasks], nn.Module | Sequence[nn.Module]]
+Model: TypeAlias = Annotated[nn.Module | Maker | Sequence[nn.Module | Maker], MODEL]
+"""A module, or a function that makes one, or one per architecture; a function may make several.
+
+A function that takes an argument is given the tasks, for models whose inputs depend on them: ``lambda tasks:
+build_model("mlp", tasks.input_shape, 2)``.
+"""
 
 Architecture: TypeAlias = Sequence[Natural] | Tensor | np.ndarray | None
 """Architecture of every node, [K], where there are several."""
@@ -55,7 +70,9 @@ def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") 
         raise ValueError("no model was given: give a module, a function that makes one, or several")
     modules: list[nn.Module] = []
     for a, one in enumerate(many):
-        made: object = copy_module(one) if isinstance(one, nn.Module) else one
+        if takes_tasks(one):
+            raise SettingError("model", f"{MODEL}, and where there are no tasks a function takes no argument", one)
+        made: Any = copy_module(one) if isinstance(one, nn.Module) else one
         if not isinstance(made, nn.Module) and callable(made):
             with own_randomness(keyed_seed(_MODEL_STREAM, seed, a) % 2**63):
                 made = made()
@@ -65,6 +82,37 @@ def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") 
             ParamSpec.from_module(module)  # what does not fit into a row is refused by name
             modules.append(module.to(device))
     return modules
+
+
+def takes_tasks(model: Model) -> bool:
+    """Tell whether a model is a function that makes one for tasks, or one among several is."""
+    if isinstance(model, nn.Module | type) or not callable(model):
+        return isinstance(model, list | tuple) and any(map(takes_tasks, model))
+    try:
+        parameters = inspect.signature(model).parameters.values()
+    except ValueError:  # of some functions in C
+        return False
+    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+def for_tasks(model: Model, tasks: Tasks) -> Model:
+    """Return a model that knows the tasks it is for, if it has to (`Model`)."""
+    if isinstance(model, list | tuple):
+        return [cast(Any, for_tasks(one, tasks)) for one in model]
+    return partial(cast(Any, model), tasks) if takes_tasks(model) else model
+
+
+def require_alike(model: Model, drawn: Mapping[str, Tasks]) -> None:
+    """Check, before any work is lost, that one model can be trained on tasks that were drawn several times."""
+    shapes = {tasks.input_shape: where for where, tasks in drawn.items()}
+    if len(shapes) > 1 and not takes_tasks(model):
+        (one, here), (other, there) = list(shapes.items())[:2]
+        raise ValueError(
+            f"inputs have shape {one} on {here} and {other} on {there}, which one model cannot take (in a table "
+            "training rows may lack a rare category, or miss no value). Keep the columns of one split on all, "
+            "Tasks.from_frame(..., preparation=first.preparation, refit=True), or give a function that makes a model "
+            "for tasks, model=lambda tasks: ..."
+        )
 
 
 @checked
@@ -196,7 +244,21 @@ def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> A
                 "module.float() (autocast=True computes in bfloat16)"
             )
         shape = tuple(inputs.shape[1:])
-        raise ValueError(f"{kind} cannot {what} inputs of shape {shape}{where}: {error}{hint}") from error
+        raise ValueError(
+            f"{kind} cannot {what} inputs of shape {shape}{where}{_width(module, shape)}: {error}{hint}"
+        ) from error
+
+
+def _width(module: nn.Module, shape: tuple[int, ...]) -> str:
+    """Say how many inputs a fully connected module takes, if that is what is wrong."""
+    layers = [layer for layer in module.modules() if not [*layer.children()] and [*layer.parameters()]]
+    first, count = layers[0], math.prod(shape)
+    if not isinstance(first, nn.Linear) or first.in_features in (count, shape[-1] if shape else 1):
+        return ""
+    return (
+        f", since it takes {first.in_features} numbers a sample, and the tasks have {count}: make it for "
+        "tasks.input_shape (tasks.preparation.features says what they are, where the tasks are of a table)"
+    )
 
 
 def _check_training(module: nn.Module, inputs: Tensor) -> None:

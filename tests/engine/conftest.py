@@ -35,7 +35,7 @@ def make_engine():
             targets = torch.randint(3, (total,), generator=draw)
         index = list(torch.arange(total).split(list(sizes)))
         splits = {"train": Split.from_lists("all", index), "val": Split.from_lists("all", index[::-1])}
-        tasks = Tasks({"all": Pool(inputs, targets)}, splits, loss=loss)
+        tasks = Tasks({"all": Pool(inputs, targets)}, splits, loss=loss, metric="mse" if loss == "mse" else "accuracy")
         module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)) if module is None else module
         module = module.to(dtype)
         spec = ParamSpec.from_module(module)

@@ -44,6 +44,9 @@ PADDED = Context(torch.tensor([0.5, 0.5, 0.0]), {})
         (Loss(partial(F.l1_loss, reduction="none"), per_sample=True), torch.randn(3), torch.randn(3), F.l1_loss),
         (as_objective("bce"), torch.randn(3), torch.tensor([0, 1, 1]),
          lambda o, t: F.binary_cross_entropy_with_logits(o, t.float())),
+        (as_objective("bce"), torch.randn(3, 1), torch.tensor([[0.0], [1], [1]]), F.binary_cross_entropy_with_logits),
+        (as_objective("bce"), torch.randn(3, 2), torch.tensor([[0.0, 1], [1, 1], [1, 0]]),
+         F.binary_cross_entropy_with_logits),
     ],
 )  # fmt: skip
 def test_losses_average_over_the_samples_that_count(objective, outputs, targets, plain):

@@ -247,6 +247,17 @@ def test_no_gain_is_claimed_where_constants_stand_for_models(found):
     assert told.overall[0].gain == pytest.approx(0.5, abs=0.01)
 
 
+def test_intervals_end_where_differences_of_shares_do(found):
+    """Of AUCs that go up and down by 1, a t-interval of few splits would be wider than any difference can be."""
+    alone = torch.zeros_like(found.scores["alone"])
+    alone[::2] = 1
+    scores = {name: alone if name == "alone" else 1 - alone for name in found.scores}
+    wild = replace(found, metric="auc", higher_is_better=True, scores=scores)
+    assert all((gain.low, gain.high) == (-1, 1) for gain in wild.gains)
+    assert float(wild.by_arm.high[0, 0]) > 1
+    assert "with so few samples no gain would have been found four times out of five" in benefit_answer(wild)
+
+
 def test_models_that_are_all_the_same_say_nothing(found):
     same = replace(found, scores=dict.fromkeys(found.scores, found.scores["alone"]))
     assert "All models did the same, so this says nothing: train for longer." in benefit_answer(same)

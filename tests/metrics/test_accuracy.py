@@ -37,6 +37,7 @@ def test_against_scikit_learn_on_unequal_rows() -> None:
 def test_a_single_output_is_a_binary_logit(shape: tuple[int, ...]) -> None:
     outputs = torch.tensor([-1.0, 2.0, 3.0, -4.0]).view(shape)
     assert accuracy(outputs, torch.tensor([[0, 1, 0, 0]])).tolist() == [0.75]
+    assert accuracy(outputs.view(1, 4, 1), torch.tensor([[[0.0], [1], [0], [0]]])).tolist() == [0.75]
 
 
 def test_classes_stand_after_the_samples_as_in_cross_entropy() -> None:

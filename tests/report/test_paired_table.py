@@ -24,6 +24,12 @@ def test_another_column_and_confidence(comparison: Comparison) -> None:
     assert row.endswith("1 of 2")
 
 
+def test_intervals_end_where_differences_of_shares_do(comparison: Comparison) -> None:
+    """Differences +.25 and -.125: mean .0625, standard error .1875; t(1, .975) = 12.7062 would reach 2.4."""
+    assert "+6.25  −100.00 … +100.00" in paired_table(comparison, column="worst10")
+    assert "−2.32 … +2.445" in paired_table(replace(comparison, metric="mse"), column="worst10")
+
+
 def test_smaller_is_better_where_the_metric_says_so(comparison: Comparison) -> None:
     assert paired_table(replace(comparison, higher_is_better=False)).endswith("0 of 2")
 

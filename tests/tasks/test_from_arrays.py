@@ -124,7 +124,7 @@ def test_a_word_for_every_row():
     assert rows_of(tasks, "b", "test").flatten().tolist() == [3, 4]
     assert rows_of(tasks, "a", "test").flatten().tolist() == [8, 9]
     assert (tasks.sizes("train").tolist(), tasks.sizes("val").tolist()) == ([2, 2], [1, 1])
-    all_said = Tasks.from_arrays(x, x, ["a"] * 10, split=["val", "train"] * 5)
+    all_said = Tasks.from_arrays(x, x, ["a"] * 10, split=["val", "train"] * 5, loss="mse", metric="mse")
     assert all_said.sizes("val").tolist() == [5]
     assert "test" not in all_said.splits
 

@@ -24,6 +24,9 @@ def held(made, node=0):
     return Counter(made.pools["p"].targets[made.splits["val"].of(node)].tolist())
 
 
+AMOUNTS = {"loss": "mse", "metric": "mse"}
+
+
 def drawn(count, fraction, seed, ident):
     """The random hold-out, written out."""
     index = keyed_order(seed, 101, ident, torch.arange(count))
@@ -37,7 +40,7 @@ def test_the_random_hold_out_is_what_it_was(targets):
     nodes = [(torch.zeros(n, 1), torch.arange(n).to(targets) % 3) for n in sizes]
     stratify = targets == torch.float32  # real values have no classes: stratifying changes nothing
     for fraction in (0.0, 0.2, 0.25, 0.7):
-        made = Tasks.from_samples(nodes, val_fraction=fraction, seed=5, node_id=ids, stratify=stratify, loss="mse")
+        made = Tasks.from_samples(nodes, val_fraction=fraction, seed=5, node_id=ids, stratify=stratify, **AMOUNTS)
         start = 0
         for node, count in enumerate(sizes):
             train, val = drawn(count, fraction, 5, int(ids[node]))

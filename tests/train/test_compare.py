@@ -414,3 +414,28 @@ def test_settings_with_which_nodes_are_left_behind_come_last():
     points = [dict(t.setting) for t in trials]
     assert _choose(trials, points, "pooled", True)[0].setting == {"lr": 0.2}
     assert _choose(trials[1:2], points[1:2], "pooled", True)[0].setting == {"lr": 0.5}
+
+
+def patients(seed):
+    """A table with a category so rare that few splits train on it."""
+    rows = {"site": ["a", "b"] * 15, "x": range(30), "sex": ["f", "m", "m"] * 9 + ["f", "m", "x"], "y": [0, 1, 1] * 10}
+    return Tasks.from_frame(rows, seed=seed)
+
+
+def test_inputs_that_differ_between_seeds():
+    widths = [len(patients(seed).preparation.features) for seed in (0, 1, 2)]
+    assert set(widths) == {3, 4}
+    odd = widths.index(next(width for width in widths if width != widths[0]))
+    with pytest.raises(ValueError, match=r"on seed .* which one model cannot take .*refit=True\), or give a function"):
+        compare(METHODS, patients, seeds=(0, odd), rounds=2, model=nn.Linear(widths[0], 2))
+    found = compare(METHODS, patients, seeds=(0, odd), rounds=2, model=lambda tasks: nn.Linear(tasks.input_shape[0], 2))
+    assert len(found.chosen["local"]) == 2
+    assert not found.failed("local")
+    kept = patients(0).preparation
+    again = lambda seed: Tasks.from_frame(  # noqa: E731
+        {"site": ["a", "b"] * 6, "x": range(12), "sex": ["f", "m"] * 6, "y": [0, 1, 1] * 4},
+        seed=seed,
+        preparation=kept,
+        refit=True,
+    )
+    assert len(compare(METHODS, again, nn.Linear(len(kept.features), 2), (0, 1), rounds=2).trials) == 2 * len(METHODS)

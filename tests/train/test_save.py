@@ -438,3 +438,66 @@ def test_sites_that_a_column_numbers_are_asked_for_by_number(tmp_path):
         with pytest.raises(KeyError, match="where names are numbers, a number is a name and no position"):
             ask(0)
     assert list(result.models()) == ["1", "2", "3"]
+
+
+def patients(**columns):
+    table = {
+        "site": ["a", "b"] * 10,
+        "age": list(range(20)),
+        "sex": ["f", "m", "m", "f"] * 5,
+        "ill": [True, False] * 10,
+    }
+    return {**table, **columns}
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory):
+    of = Tasks.from_frame(patients(), target="ill")
+    return load(train(lambda given: nn.Linear(given.input_shape[0], 2), of=of).save(tmp_path_factory.mktemp("models")))
+
+
+def test_truths_and_rows_as_dicts(hospital):
+    rows = [{"age": 3, "sex": "f"}, {"sex": "m", "age": None}]
+    found = hospital.predict("a", rows)
+    assert found.dtype == bool
+    assert found.tolist() == hospital.predict("a", {"age": [3, None], "sex": ["f", "m"]}).tolist()
+    assert hospital.classes == (False, True)
+
+
+def test_no_rows_have_no_answers(hospital):
+    empty = {"age": [], "sex": []}
+    assert hospital.predict("a", empty).shape == (0,)
+    assert hospital.predict_proba("a", empty).shape == (0, 2)
+    assert hospital.predict("a", np.zeros((0, 3))).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("samples", "error", "says"),
+    [
+        ([], ValueError, r"expected samples of shape \[n, 3\], got \[0\]"),
+        ({}, ValueError, "the table has no columns"),
+        ({"age": 3, "sex": "f"}, ValueError, r"column 'age' must have a value per row, got 3; .* give a list of it"),
+        ({"age": ["70"], "sex": ["f"]}, ValueError, "row 0 has the text '70' in column 'age', .* without quotes"),
+        (
+            {"Age": [70], "sex": ["f"]},
+            ValueError,
+            r"no column 'age'; did you mean 'Age'\? The columns are 'Age', 'sex'",
+        ),
+        (np.array([[70, "f"]], object), TypeError, "Rows of a table are given as a table, with their columns"),
+    ],
+)
+def test_tables_that_cannot_be_read(hospital, samples, error, says):
+    with pytest.raises(error, match=says):
+        hospital.predict("a", samples)
+
+
+def test_values_that_training_did_not_know_are_warned_of(hospital):
+    with pytest.warns(UserWarning, match=r"'sex' has no value that is a known category: it has 'F', .* mean 'f'\?$"):
+        hospital.predict("a", {"age": [3], "sex": ["F"]})
+    hospital.predict("a", {"age": [3, 4], "sex": ["F", "m"]})  # one that is not known counts as missing
+
+
+def test_dicts_need_a_preparation(tmp_path):
+    models = load(train().save(tmp_path))
+    with pytest.raises(TypeError, match=r"got a list of dicts: the tasks of these models had no preparation"):
+        models.predict("Zurich", [{"age": 3}])

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.methods import fedavg, random_peers
+from graphcollab.methods import fedavg, local, random_peers
 from graphcollab.models import MLP
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
-from graphcollab.train import build_graph, build_modules
+from graphcollab.train import build_graph, build_modules, run
 from graphcollab.transforms import Ring
 
 
@@ -131,3 +131,17 @@ def test_edges_that_are_given_are_remembered():
         everybody = build_graph(Scene.small().tasks, [make()], method=method)
         assert everybody.num_edges == 0
         assert "allowed" not in everybody
+
+
+def test_a_function_of_tasks_makes_a_model_for_them(tasks):
+    sizes = []
+    made = lambda given: [sizes.append(given.input_shape), MLP(*given.input_shape, (6,), 3)][1]  # noqa: E731
+    (one,) = run(local(lr=0), tasks, made, rounds=1).modules
+    (other,) = run(local(lr=0), tasks, lambda width=4: MLP(width, (6,), 3), rounds=1).modules
+    assert sizes == [(4,)]
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)  # both are drawn from the seed
+    with pytest.raises(ValueError, match=r"model must be .* where there are no tasks a function takes no argument"):
+        build_modules(made, 0)
+    both = run(local(lr=0), tasks, [made, made], architecture=[0, 1] * 3, rounds=1)
+    assert [type(module) for module in both.modules] == [MLP, MLP]

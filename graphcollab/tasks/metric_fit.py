@@ -1,0 +1,48 @@
+"""Which metrics go with which losses and targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["refuse_misfit"]
+
+OF_CLASSES = ("accuracy", "auc", "brier", "ece", "log_loss")
+OF_VALUES = ("mae", "mse", "r2", "rmse")
+
+
+def refuse_misfit(metric: str, loss: Any, targets: Tensor) -> None:
+    """Refuse a named metric that would judge other things than models learn; the ValueError says which ones fit.
+
+    Args:
+        metric: Its name.
+        loss: The tasks' loss; a function of the user's own may go with any metric, as far as targets allow it.
+        targets: Targets of all samples, [N, ...].
+    """
+    if metric in OF_VALUES and loss in ("cross_entropy", "bce"):
+        raise ValueError(
+            f"metric={metric!r} is of predicted amounts, and with loss={loss!r} classes are predicted: use "
+            f"{_or(OF_CLASSES)}, or loss='mse' if targets are amounts"
+        )
+    if metric in OF_CLASSES and (targets.is_floating_point() or loss == "mse"):
+        odd = targets[(targets != 0) & (targets != 1)]
+        if len(odd) and loss in ("cross_entropy", "bce"):
+            raise ValueError(
+                f"targets are amounts, such as {odd[0].item():g}, and loss={loss!r} and metric={metric!r} are of "
+                f"classes: give loss='mse', and as metric {_or(OF_VALUES)}"
+            )
+        if len(odd):
+            raise ValueError(
+                f"metric={metric!r} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
+                f"{_or(OF_VALUES)}"
+            )
+    if metric == "auc" and targets.numel() and int(targets.max()) > 1:
+        raise ValueError(
+            f"metric='auc' is of two classes, and targets go to {int(targets.max())}: use {_or(OF_CLASSES, but='auc')}"
+        )
+
+
+def _or(names: tuple[str, ...], but: str = "") -> str:
+    *some, last = [repr(name) for name in names if name != but]
+    return f"{', '.join(some)} or {last}"
