@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.tasks._columns import Table, factorised, no_column, open_table
+from graphcollab.tasks._arguments import require_columns, require_same
+from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
-from graphcollab.tasks.preparation import Column, Preparation, numbers_of
+from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split
 
 __all__ = ["Fit", "tasks_of_table"]
 
 _MOST_CATEGORIES, _MOST_CLASSES = 1000, 50
 TAKEN = "which the preparation reads"
-DEFAULTS = {"node": "site", "target": "y"}
-"""What columns of sites and of targets are called where nothing is said."""
 _LETTERS = 4  # bytes of a name that count as one float
 
 
@@ -59,7 +59,7 @@ def tasks_of_table(
     """Return the fields of `Tasks` for the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     if known is not None:
-        _require_same(known, node, target, columns, categorical)
+        require_same(known, node, target, columns, categorical)
         node, target, columns = known.node, known.target.name, [column.name for column in known.columns]
     table = open_table(frame, node)
     taken = [node, target]
@@ -72,8 +72,8 @@ def tasks_of_table(
     values = table.column(target, f"target={target!r}" if known is None else TAKEN)
     free = {name: None for name in table.names if name not in taken}
     chosen = list(free if columns is None else columns)
-    _require_columns(table, free, {TAKEN if known is not None else "columns=[...]": chosen})
-    _require_columns(table, free, {"categorical=[...]": categorical} if known is None else {})
+    require_columns(table, free, {TAKEN if known is not None else "columns=[...]": chosen})
+    require_columns(table, free, {"categorical=[...]": categorical} if known is None else {})
     if not chosen:
         raise ValueError(
             f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
@@ -102,37 +102,6 @@ def tasks_of_table(
         "metric": default[1] if metric is None else metric,
         "preparation": how,
     }
-
-
-def _require_same(
-    known: Preparation, node: str, target: str, columns: Sequence[str] | None, categorical: Sequence[str]
-) -> None:
-    """Check that arguments beside a preparation, where they are given, say what it says."""
-    has: dict[str, Any] = {"node": known.node, "target": known.target.name}
-    given: dict[str, Any] = {"node": node, "target": target}
-    if columns is not None:
-        has["columns"], given["columns"] = [one.name for one in known.columns], list(columns)
-    if categorical:
-        has["categorical"] = sorted(one.name for one in known.columns if one.categories is not None)
-        given["categorical"] = sorted(categorical)
-    for argument, value in given.items():
-        if value not in (has[argument], DEFAULTS.get(argument)):
-            raise ValueError(
-                f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
-            )
-
-
-def _require_columns(table: Table, free: Container[str], given: Mapping[str, Sequence[str]]) -> None:
-    """Check that arguments that were given name columns to predict from, and some."""
-    for argument, names in given.items():
-        for name in names:
-            if name not in table.names:
-                raise ValueError(no_column(name, table.names, argument))
-            if name not in free:
-                raise ValueError(
-                    f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
-                    "nothing to predict from: leave it out"
-                )
 
 
 def _sites(table: Table, node: str, given: str) -> Sites:
