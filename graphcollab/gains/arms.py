@@ -13,10 +13,9 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.gains.layout import Layout
-from graphcollab.method import Method, last_graph
+from graphcollab.method import Method
 from graphcollab.methods import fedavg
 from graphcollab.metrics import Metric
-from graphcollab.metrics.edges import pair_weights
 from graphcollab.metrics.scores import score_all
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
@@ -31,7 +30,6 @@ __all__ = [
     "Measured",
     "Runs",
     "averaging",
-    "learned_weights",
     "lrs_of",
     "nodes_of",
     "runs_of",
@@ -194,12 +192,6 @@ def table_of(runs: Runs, name: str) -> Tensor:
 def scores_of(runs: Runs, measured: Measured, prefix: str = "") -> Tensor:
     """Return what histories have of test metrics, under these names with a prefix, [M, H, S, T, n]."""
     return torch.stack([torch.stack([table_of(runs, prefix + name) for name in some]) for some in measured.columns])
-
-
-def learned_weights(result: Result) -> Tensor:
-    """Return what every site gave every other in the last round, [K, K], receivers in rows."""
-    edges, weight = last_graph(result.data)
-    return pair_weights(edges, weight, result.tasks.num_nodes).cpu().double()
 
 
 OUTSIDE = "outside "

@@ -15,7 +15,6 @@ from graphcollab.gains.arms import (
     Measured,
     Runs,
     averaging,
-    learned_weights,
     lrs_of,
     nodes_of,
     runs_of,
@@ -92,7 +91,7 @@ class Experiment:
                 last = runs[name][0 if at is None else at[0]][1]
                 played.findings[name] = ", ".join(found.kind for found in last.history.findings)
                 if last.method.last(last.data.round).exchange.along_edges:
-                    played.weights[name] = learned_weights(last)
+                    played.weights[name] = last.graph().matrix()
         return played
 
     def _sites(self, arm: str) -> Tensor:

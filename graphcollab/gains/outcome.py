@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
+from graphcollab.metrics import weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences, holm
 from graphcollab.naming import Node, find_node
 from graphcollab.train.trial import SHARES
 
 __all__ = ["Benefit", "Gain"]
 
-UNIFORM = 1e-3  # spread of weights, relative to their size, below which they are all alike
 CONSTANT = "the mean of the targets"  # chosen in place of models
 FAMILIES = 3  # of comparisons, which share the level
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
@@ -189,20 +189,8 @@ class Benefit:
         return {gain.by: gain for gain in [*self.gains, *self.pair_gains] if gain.site == name}
 
     def agreement(self, method: str) -> float:
-        """Return how alike the weights are that a method learned on different splits: their mean correlation.
-
-        That of the weights that different sites gave each other, over all pairs of splits; NaN where they are uniform.
-        """
-        weights = self.weights[method]
-        others = ~torch.eye(len(self.names), dtype=torch.bool)
-        rows = weights[:, others].nan_to_num()
-        rows = rows - rows.mean(1, keepdim=True)
-        norm = rows.norm(dim=1)
-        pairs = torch.combinations(
-            torch.arange(len(rows))[norm > UNIFORM * weights[:, others].nan_to_num().norm(dim=1)]
-        )
-        cosines = (rows[pairs[:, 0]] * rows[pairs[:, 1]]).sum(1) / (norm[pairs[:, 0]] * norm[pairs[:, 1]])
-        return float(cosines.mean())
+        """Return how alike the weights are that a method learned on different splits (`weight_agreement`)."""
+        return weight_agreement(self.weights[method])
 
     @property
     def found(self) -> list[Gain]:

@@ -25,7 +25,7 @@ from graphcollab.metrics.traffic import (
     server_graph,
     similarity_by_cluster,
 )
-from graphcollab.metrics.weight_spread import WeightSpread, weight_spread
+from graphcollab.metrics.weight_spread import WeightSpread, weight_agreement, weight_spread
 
 __all__ = [
     "METRICS",
@@ -63,6 +63,7 @@ __all__ = [
     "server_graph",
     "similarity_by_cluster",
     "summarize",
+    "weight_agreement",
     "weight_by_overlap",
     "weight_spread",
 ]

@@ -10,8 +10,10 @@ from torch_geometric.utils import scatter
 
 from graphcollab.metrics.edges import check_edges, measure
 
-__all__ = ["WeightSpread", "weight_spread"]
+__all__ = ["AGREE", "WeightSpread", "weight_agreement", "weight_spread"]
 
+AGREE = 0.5  # correlation of weights from which on graphs that were learned twice are called the same
+UNIFORM = 1e-3  # spread of weights, relative to their size, below which they are all alike
 ROUNDING = 1e-5  # what may be missing from a sum of 1 that is computed in single precision
 
 
@@ -78,3 +80,28 @@ def _entropy(products: Tensor, total: Tensor, count: Tensor) -> Tensor:
     """Return entropies of weights over their sum, given Σ w log w, Σ w and how many there are; NaN of less than two."""
     found = (total.log() - products / total) / count.double().log()
     return torch.where((count > 1) & (total > 0), found.clamp(0, 1), torch.nan)
+
+
+def weight_agreement(weights: Tensor) -> float:
+    """Return how alike the weights are that the same nodes learned several times: their mean correlation.
+
+    That of the weights that different nodes gave each other, over all pairs of times. From `AGREE` on they may be
+    called the same. It is NaN of two nodes, and where they were uniform all times, or all times but one.
+
+    Args:
+        weights: What nodes gave each other, [S, K, K], receivers in rows; NaN or 0 where they did not hear each other.
+
+    Example:
+        >>> one = torch.tensor([[0.0, 0.9, 0.1], [0.8, 0.0, 0.2], [0.5, 0.5, 0.0]])
+        >>> round(weight_agreement(torch.stack([one, one, one.T])), 2)
+        0.65
+    """
+    count = weights.shape[-1]
+    if count < 3:
+        return float("nan")
+    rows = weights[:, ~torch.eye(count, dtype=torch.bool)].double().nan_to_num()
+    apart = rows - rows.mean(1, keepdim=True)
+    norm = apart.norm(dim=1)
+    pairs = torch.combinations(torch.arange(len(rows))[norm > UNIFORM * rows.norm(dim=1)])
+    one, other = apart[pairs[:, 0]], apart[pairs[:, 1]]
+    return float(((one * other).sum(1) / (norm[pairs[:, 0]] * norm[pairs[:, 1]])).mean())

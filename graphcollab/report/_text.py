@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphcollab.documentation import checked_with
 from graphcollab.metrics.edges import SHARED
+from graphcollab.metrics.weight_spread import AGREE
 from graphcollab.train import Comparison
 
 MISSING = "–"
@@ -62,6 +63,12 @@ def number(value: float, digits: int | None, signed: bool = False) -> str:
 def shown_in(share: bool, decimals: int) -> tuple[float, int | None, str]:
     """Return by what a metric is multiplied, how many decimals it has, and its unit: shares are shown in percent."""
     return (100.0, decimals, " (%)") if share else (1.0, None, "")
+
+
+def agreement(alike: float) -> str:
+    """Say whether weights that were learned several times agree, by their mean correlation."""
+    which = "agree" if alike >= AGREE else "differ: do not read them as who helps whom"
+    return f"{which} (mean correlation {number(alike, 2)})"
 
 
 def mean_spread(values: Tensor, digits: int | None) -> str:

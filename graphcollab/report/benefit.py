@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.outcome import CONSTANT
 from graphcollab.report._figure import COLOURS, TEXT, new_figure, quiet, tidy
-from graphcollab.report._text import MISSING, number, shown, text_table
+from graphcollab.report._text import MISSING, agreement, number, shown, shown_in, text_table
 from graphcollab.train.trial import SHARES
 
 __all__ = ["benefit_answer", "benefit_figure", "benefit_table"]
@@ -31,7 +31,6 @@ WRONG = {
     "one model only": "all weight on single models",
     "uniform weights": "uniform weights, which is averaging,",
 }
-AGREE = 0.5  # correlation of weights above which a learned graph is called the same on other splits
 
 
 @shown
@@ -193,18 +192,18 @@ def _intervals(panel: Axes, gains: Sequence[Gain], shift: float, colour: str, sc
 
 def _scale(benefit: Benefit) -> tuple[float, int | None, str]:
     """Return by what gains are multiplied, their decimals, and a unit: shares are shown in percent."""
-    return (100.0, 1, " (%)") if benefit.relative or benefit.metric in SHARES else (1.0, None, "")
+    return shown_in(benefit.relative or benefit.metric in SHARES, 1)
 
 
 def _alone(benefit: Benefit, mean: float) -> str:
     """Write a mean of scores."""
-    share = benefit.metric in SHARES
-    return number((100.0 if share else 1.0) * mean, 1 if share else None)
+    scale, digits, _ = shown_in(benefit.metric in SHARES, 1)
+    return number(scale * mean, digits)
 
 
 def _of(benefit: Benefit) -> str:
     """Say what gains are of."""
-    return f"{benefit.metric} (%)" if benefit.metric in SHARES else benefit.metric
+    return benefit.metric + shown_in(benefit.metric in SHARES, 1)[2]
 
 
 def _by(name: str) -> str:
@@ -220,11 +219,8 @@ def _weights(benefit: Benefit, method: str) -> list[str]:
         f"{method} ended with {WRONG.get(kind, kind)} on {kinds.count(kind)} of {many} splits."
         for kind in dict.fromkeys(kinds)
     ]
-    alike = benefit.agreement(method) if method in benefit.weights and len(benefit.names) > 2 else math.nan
-    if not math.isnan(alike):
-        which = "agree" if alike >= AGREE else "differ: do not read them as who helps whom"
-        lines.append(f"On different splits the weights it learned {which} (mean correlation {number(alike, 2)}).")
-    return lines
+    alike = benefit.agreement(method) if method in benefit.weights else math.nan
+    return [*lines, *([] if math.isnan(alike) else [f"On different splits the weights it learned {agreement(alike)}."])]
 
 
 def _told(gain: Gain, scale: float, digits: int | None) -> str:

@@ -13,7 +13,17 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, shown, shown_in, text_table
+from graphcollab.report._text import (
+    MISSING,
+    agreement,
+    byte_size,
+    failures,
+    mean_spread,
+    number,
+    shown,
+    shown_in,
+    text_table,
+)
 from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
 from graphcollab.train.shared_samples import Over
@@ -42,7 +52,8 @@ def results_table(
     left behind since they diverged, "isolated" says how many (the most on any seed); they count with their last good
     model. Where something was found wrong with a run, such as learned weights that are all the own model's, "found"
     says what and on how many seeds. "local steps" are those that a node has taken in its rounds, mean over nodes, and
-    "models", where some method has more than one, how many models each node trained by them.
+    "models", where some method has more than one, how many models each node trained by them. Where nodes have the same
+    samples on all seeds, a line below says whether the weights that a method learned agree between seeds.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -94,7 +105,9 @@ def results_table(
             cells["setting"] = " or ".join(dict.fromkeys(text or MISSING for text in texts))
         header = [*cells]
         lines.append([*cells.values()])
-    return text_table(header, lines, markdown)
+    alike = {name: comparison.agreement(name) for name in rows}
+    notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
+    return "\n".join([text_table(header, lines, markdown), *([""] if notes else []), *notes])
 
 
 @shown

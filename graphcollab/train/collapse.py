@@ -19,7 +19,7 @@ from graphcollab.train.result import Finding, History
 from graphcollab.train.watch_weights import spread_in_round
 from graphcollab.typing import Env
 
-__all__ = ["note_dropped", "report_collapse"]
+__all__ = ["learned", "note_dropped", "report_collapse"]
 
 ALONE, SINGLE, UNIFORM = "own model only", "one model only", "uniform weights"
 OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
@@ -60,14 +60,14 @@ def note_dropped(method: Method | Phases, data: Data, env: Env, history: History
 def _spread(method: Method | Phases, data: Data, env: Env, rounds: int = ROUNDS) -> WeightSpread | None:
     """Return how weights were spread in the last exchange, if they were learned, and for so many rounds."""
     last = method.last(data.round)
-    if _played(method, data) < rounds or not _learned(method, last):
+    if _played(method, data) < rounds or not learned(method, last):
         return None
     then = copy.copy(data)
     then.round, (then.edge_index, then.edge_weight) = data.round - 1, last_graph(data)
     return spread_in_round(last.exchange, attend(then, env))
 
 
-def _learned(method: Method | Phases, last: Method) -> bool:
+def learned(method: Method | Phases, last: Method) -> bool:
     """Tell whether the weights of the method that played last were learned, by it or by a phase before it."""
     before = any(isinstance(piece, Weigher) and piece.origin == "learned" for piece in method.walk())
     return last.weigh.origin == "learned" or (last.weigh.origin == "kept" and before)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from graphcollab.metrics import PairedDifference, paired_difference
+from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Over, correction
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
@@ -143,6 +143,19 @@ class Comparison:
                 )
         ratio, _ = self.correction(over)
         return paired_difference(self.values(method, column), self.values(reference, column), confidence, ratio)
+
+    def agreement(self, method: str) -> float:
+        """Return how alike the weights are that a method learned on all seeds (`weight_agreement`).
+
+        NaN where it learned none, and where nodes do not have the same samples on all seeds: other nodes have others
+        to learn from.
+        """
+        trials = self.chosen[method]
+        weights = [trial.weights for trial in trials if trial.weights is not None]
+        nodes = {None if trial.samples is None else trial.samples.of_nodes for trial in trials}
+        if len(weights) < max(len(trials), 2) or len(nodes) > 1 or None in nodes:
+            return math.nan
+        return weight_agreement(torch.stack(weights))
 
     def failed(self, method: str) -> list[Trial]:
         """Return a method's chosen trials that failed: with them its means have no values."""

@@ -7,9 +7,11 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.files import write_whole
+from graphcollab.metrics.edges import pair_weights
 
 if TYPE_CHECKING:
     import networkx
@@ -35,6 +37,13 @@ class LearnedGraph(Data):
         """Return sender, receiver and weight of every edge."""
         ends, weights = self.edge_index.T.tolist(), self.edge_weight.tolist()
         return [(self.name[j], self.name[i], weight) for (j, i), weight in zip(ends, weights, strict=True)]
+
+    def matrix(self) -> Tensor:
+        """Return what every node gave every other in the last round, float64 [K, K], receivers in rows.
+
+        NaN where a node did not hear another one, and on the diagonal where it has no self-loop.
+        """
+        return pair_weights(self.edge_index, self.edge_weight, self.num_nodes).cpu().double()
 
     def to_networkx(self) -> networkx.DiGraph:
         """Return a NetworkX graph whose nodes are the names; its edges have ``weight``, from sender to receiver."""

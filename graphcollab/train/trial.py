@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
+from graphcollab.train.collapse import learned
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Finding, Result
 from graphcollab.train.shared_samples import Samples, identify_samples
@@ -14,6 +17,7 @@ from graphcollab.train.shared_samples import Samples, identify_samples
 __all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Trial"]
 
 SHARES = ("accuracy", "auc")
+MOST_KEPT = 100  # nodes of which it is kept what they gave each other
 METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
 COLUMNS = (*METRIC_COLUMNS, "bytes_per_node", "seconds")
 
@@ -41,6 +45,8 @@ class Trial:
         findings: What the run found wrong with nodes or with weights.
         tasks: Fingerprint of nodes and samples; empty where it is not known.
         samples: Which samples the tasks are made of, however they are dealt out; None where that is not known.
+        weights: What nodes gave each other in the last round, [K, K], receivers in rows, where that was learned and
+            there are no more than 100 nodes; else None.
     """
 
     method: str
@@ -60,6 +66,7 @@ class Trial:
     findings: tuple[Finding, ...] = field(repr=False, default=())
     tasks: str = field(repr=False, default="")
     samples: Samples | None = field(repr=False, default=None)
+    weights: Tensor | None = field(repr=False, default=None, compare=False)
 
     @property
     def rounds(self) -> float:
@@ -103,6 +110,7 @@ class Trial:
             findings=tuple(history.findings),
             tasks=identify_tasks(result.tasks) if tasks is None else tasks,
             samples=identify_samples(result.tasks),
+            weights=_learned_weights(result),
         )
 
     def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:
@@ -138,3 +146,11 @@ class Trial:
         if unit not in ("messages", "bytes"):
             raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
         return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]
+
+
+def _learned_weights(result: Result) -> Tensor | None:
+    """Return what nodes gave each other, [K, K], where that was learned and they are not too many."""
+    count, last = result.tasks.num_nodes, result.method.last(result.data.round)
+    if count > MOST_KEPT or not last.exchange.along_edges or not learned(result.method, last):
+        return None
+    return result.graph().matrix()

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from graphcollab.metrics import weight_spread
+from graphcollab.metrics import weight_agreement, weight_spread
 
 NAN = math.nan
 
@@ -52,3 +53,15 @@ def test_what_is_not_a_graph_is_refused() -> None:
         weight_spread(torch.tensor([[1], [0]]), torch.tensor([NAN]), 2)
     with pytest.raises(ValueError, match=r"edge 0 \(1 -> 0\) is out of range for 1 nodes"):
         weight_spread(torch.tensor([[1], [0]]), torch.tensor([1.0]), 1)
+
+
+def test_agreement_is_the_mean_correlation_of_what_different_nodes_give_each_other() -> None:
+    draw = np.random.default_rng(0)
+    weights = draw.random((3, 4, 4))
+    rows = [one[~np.eye(4, dtype=bool)] for one in weights]
+    expected = np.mean([np.corrcoef(rows[a], rows[b])[0, 1] for a, b in ((0, 1), (0, 2), (1, 2))])
+    assert weight_agreement(torch.from_numpy(weights)) == pytest.approx(expected)
+    weights[:, range(4), range(4)] = np.nan
+    assert weight_agreement(torch.from_numpy(weights)) == pytest.approx(expected)
+    assert math.isnan(weight_agreement(torch.full((3, 4, 4), 0.25)))
+    assert math.isnan(weight_agreement(torch.rand(3, 2, 2)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from graphcollab import Tasks, report
+from graphcollab import Tasks, compare, methods, report, run
 from graphcollab.gains import resplit
 from graphcollab.train import Comparison, Trial
 from graphcollab.train.identity import identify_tasks
@@ -148,3 +149,31 @@ def test_the_table_says_what_was_done(comparison):
     plain = report.paired_table(comparison, over="seeds").splitlines()
     assert plain[-1] == "intervals are over other seeds on these samples, and say nothing of other samples"
     assert plain[2] != told[2]
+
+
+def test_weights_of_the_same_nodes_are_compared_between_seeds():
+    def three(seed: int) -> Tasks:
+        return resplit(Tasks.from_samples([draws(0, 40), draws(1, 80), draws(2, 60)]), seed)
+
+    model = lambda: torch.nn.Linear(3, 2)  # noqa: E731
+    found = compare({"l2c": methods.l2c, "dpsgd": methods.dpsgd}, three, model, SEEDS, rounds=6)
+    told = found.agreement("l2c")
+    weights = []
+    for seed in SEEDS:
+        graph = run(methods.l2c(), three(seed), model, rounds=found.chosen["l2c"][0].rounds, seed=seed).graph()
+        pairs = {(to, by): weight for by, to, weight in graph.named_edges()}
+        weights.append([pairs[f"node {i}", f"node {j}"] for i in range(3) for j in range(3) if i != j])
+    alike = np.corrcoef(weights)
+    assert told == pytest.approx(alike[np.triu_indices(4, 1)].mean(), abs=1e-6)
+    assert math.isnan(found.agreement("dpsgd"))  # its weights are not learned
+    line = report.results_table(found).splitlines()[-1]
+    word = "agree" if told >= 0.5 else "differ: do not read them as who helps whom"
+    assert line == f"On different seeds the weights that l2c learned {word} (mean correlation {told:.2f}).".replace(
+        "-", "−"
+    )
+    other = compare({"l2c": methods.l2c}, fresh_three, model, SEEDS, rounds=2)
+    assert math.isnan(other.agreement("l2c"))  # nodes that have nothing in common
+
+
+def fresh_three(seed: int) -> Tasks:
+    return resplit(Tasks.from_samples([draws(10 * seed + k) for k in range(3)]), 0)
