@@ -49,7 +49,7 @@ def main() -> None:
     )
     print(report.results_table(comparison))
     if args.seeds > 1:
-        print(report.paired_table(comparison, reference=args.methods[0]))
+        print(report.paired_table(comparison, reference=args.methods[0], over="seeds"))
 
 
 if __name__ == "__main__":

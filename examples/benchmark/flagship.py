@@ -205,7 +205,7 @@ def main() -> None:
         told = outcome.comparison
         print(f"\n{name}\n{report.results_table(told)}")
         for reference in [one for one in REFERENCES if one in told.chosen and len(told.chosen) > 1]:
-            print("\n" + report.paired_table(told, reference))
+            print("\n" + report.paired_table(told, reference, over="seeds"))
         if outcome.weights:
             print("\n" + weight_table(outcome))
         print(flush=True)

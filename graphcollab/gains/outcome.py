@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.gains.inference import Differences, corrected_differences, holm
+from graphcollab.metrics.inference import Differences, corrected_differences, holm
 from graphcollab.naming import Node, find_node
 from graphcollab.train.trial import SHARES
 
@@ -234,6 +234,11 @@ class Benefit:
         """Whether gains are shares of an error: the metric is positive, and better the smaller it is."""
         return not self.higher_is_better and all(bool((s > 0).logical_or(s.isnan()).all()) for s in self._all())
 
+    def _by_constants(self, by: str) -> bool:
+        """Tell whether constants stood for models on half of the splits: then no model has a part in a gain."""
+        chosen = self.chosen.get(by if by in self.arms else "pairs", [])
+        return 2 * chosen.count(CONSTANT) >= max(len(chosen), 1)
+
     def _all(self) -> list[Tensor]:
         return [*self.scores.values(), self.pairs, self.without, self.outside]
 
@@ -270,7 +275,8 @@ class Benefit:
                     continue
                 p, gain = float(adjusted[a, k]), float(gains[a, k])
                 claimed: Verdict = "gains" if gain > 0 else "loses"
-                verdict: Verdict = claimed if p <= self.level / FAMILIES else "no evidence"
+                sure = p <= self.level / FAMILIES and not (gain > 0 and self._by_constants(name))
+                verdict: Verdict = claimed if sure else "no evidence"
                 ends = float(lows[a, k]), float(highs[a, k])
                 score = float(means[a, k])
                 told.append(Gain(site, name, float(alone[k]), score, gain, *ends, p, float(bars[a, k]), verdict))

@@ -15,6 +15,7 @@ from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
 from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.metric import Metric
+from graphcollab.naming import few
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import refuse_misfit
@@ -124,9 +125,8 @@ def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Me
 
 def not_defined(metric: Metric, nodes: Sequence[str], count: int, split: str, left: int) -> str:
     """Return what is to be said of nodes that have samples, but no value of a metric."""
-    shown = ", ".join(nodes[:5]) + (", …" if len(nodes) > 5 else "")
     return (
-        f"{metric.name} is not defined for {len(nodes)} of {count} nodes ({shown}; split {split})"
+        f"{metric.name} is not defined for {len(nodes)} of {count} nodes ({few(nodes)}; split {split})"
         f"{': ' + metric.undefined if metric.undefined else ''}. They are left out of means, which are over "
         f"{left} of {count} nodes; summaries and tables say so"
     )

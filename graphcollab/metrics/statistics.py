@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import own_filter
-from graphcollab.settings import Real, checked
+from graphcollab.metrics.inference import corrected_differences
+from graphcollab.settings import NonNegative, Real, checked
 
 __all__ = ["PairedDifference", "paired_difference", "summarize"]
 
@@ -61,7 +61,8 @@ class PairedDifference:
     """The mean of a - b over n pairs and how certain it is.
 
     ``low`` and ``high`` are the ends of the confidence interval, ``std`` is the standard deviation of the differences
-    (divided by n - 1), ``p_value`` that of the two-sided paired t-test; with a single pair all four are NaN.
+    (divided by n - 1), ``p_value`` that of the two-sided paired t-test; with a single pair all four are NaN. ``ratio``
+    is what interval and test are corrected by, test samples per training sample; 0 where they are not.
     """
 
     mean: float
@@ -70,24 +71,28 @@ class PairedDifference:
     std: float
     n: int
     p_value: float
+    ratio: float = 0.0
 
 
 @checked
 def paired_difference(
-    a: Values, b: Values, confidence: Annotated[float, Real(above=0, below=1)] = 0.95
+    a: Values, b: Values, confidence: Annotated[float, Real(above=0, below=1)] = 0.95, ratio: NonNegative = 0.0
 ) -> PairedDifference:
     r"""Compare two methods that ran on the same S partitions, by Student's t-interval of their differences.
 
     .. math::
-        \bar d \pm t_{S-1,\,(1+c)/2} \; s / \sqrt{S}, \qquad d_s = a_s - b_s
+        \bar d \pm t_{S-1,\,(1+c)/2} \; s \sqrt{1 / S + r}, \qquad d_s = a_s - b_s
 
-    where :math:`s` is the standard deviation of the differences and :math:`c` the confidence. Differences that are all
-    equal give an interval of no width, and a p-value of 0 (or of 1 if they are 0).
+    where :math:`s` is the standard deviation of the differences, :math:`c` the confidence and :math:`r` the ratio.
+    Without a ratio partitions are independent draws; differences that are all equal then give an interval of no width,
+    and a p-value of 0 (or of 1 if they are 0). With one, see `corrected_differences`: equal ones are no evidence.
 
     Args:
         a: The first method's value on each partition, [S], finite; at least one.
         b: The second method's values, in the same order, [S].
         confidence: The interval's confidence level.
+        ratio: Test samples per training sample, where all partitions are of the same samples, and the question is what
+            others would have said.
     """
     a, b = torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64)
     if a.dim() != 1 or a.shape != b.shape or a.numel() == 0:
@@ -98,12 +103,9 @@ def paired_difference(
         raise ValueError(f"values must be finite, but pair {pair} is {float(a[pair])} and {float(b[pair])}")
     n, mean = difference.numel(), float(difference.mean())
     if n == 1:
-        return PairedDifference(mean, math.nan, math.nan, math.nan, n, math.nan)
-    if (std := float(difference.std(correction=1))) == 0:
+        return PairedDifference(mean, math.nan, math.nan, math.nan, n, math.nan, ratio)
+    std = float(difference.std(correction=1))
+    found = corrected_differences(difference, torch.tensor(float(ratio)), 1 - confidence)
+    if not ratio and not float(found.error) > 0:
         return PairedDifference(mean, mean, mean, std, n, 0.0 if mean else 1.0)
-    from scipy import stats  # here, since importing it takes long
-
-    with own_filter("ignore", "Precision loss"):  # of differences that are nearly equal; the interval is narrow then
-        found = stats.ttest_rel(a.numpy(), b.numpy())
-        low, high = map(float, found.confidence_interval(confidence))
-    return PairedDifference(mean, low, high, std, n, float(found.pvalue))
+    return PairedDifference(mean, float(found.low), float(found.high), std, n, float(found.p_value), ratio)

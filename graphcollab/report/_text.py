@@ -59,6 +59,11 @@ def number(value: float, digits: int | None, signed: bool = False) -> str:
     return text.replace("-", "−")
 
 
+def shown_in(share: bool, decimals: int) -> tuple[float, int | None, str]:
+    """Return by what a metric is multiplied, how many decimals it has, and its unit: shares are shown in percent."""
+    return (100.0, decimals, " (%)") if share else (1.0, None, "")
+
+
 def mean_spread(values: Tensor, digits: int | None) -> str:
     """Write the mean of values [S] and, of several, their standard deviation."""
     mean = number(float(values.mean()), digits)

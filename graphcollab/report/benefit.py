@@ -105,7 +105,7 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
         worth = scale * benefit.worth[k]
         most = int(worth.nan_to_num(-math.inf).argmax())
         missed = f"{benefit.names[most]} {number(float(worth[most]), digits, signed=True)}"
-        row.append(MISSING if bool(worth.isnan().all()) else missed)
+        row.append(missed if float(worth[most]) > 0 else MISSING)
         row.append(_bounded(float(scale * benefit.left_out[k]), digits))
         rows.append([*row, *(cell for one in benefit.also.values() for cell in _cells(one, one.of(site).values()))])
     totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]

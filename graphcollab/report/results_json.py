@@ -61,7 +61,8 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
                 continue
             found = comparison.paired(name, reference, column)
             ends = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}
-            paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value, "reference": reference}
+            paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value}
+            paired[name][column] |= {"ratio": found.ratio, "reference": reference}
     settings = {name: [dict(trial.setting) for trial in trials] for name, trials in comparison.chosen.items()}
     versions = {"python": platform.python_version(), "graphcollab": __version__, "torch": torch.__version__}
     versions |= {"torch-geometric": torch_geometric.__version__, "numpy": np.__version__}

@@ -17,7 +17,7 @@ from graphcollab.files import write_whole
 from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
 from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics
-from graphcollab.report._text import MISSING, number, shown, text_table
+from graphcollab.report._text import MISSING, number, shown, shown_in, text_table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
 from graphcollab.train.trial import SHARES
@@ -83,28 +83,40 @@ class SiteScores:
         return write_whole(path, text.getvalue().encode())
 
     def text(self, markdown: bool = False) -> str:
-        """Return a table with a row per node, and below them the means over the nodes that have a value."""
+        """Return a table with a row per node, and below them the means over the nodes that have a value.
+
+        The samples in the last row are those of all nodes that have a value in some column. Where a model has diverged
+        there are no means.
+        """
         first = next(iter(self.scores.values()))
         header, columns = ["node", "samples"], [[*first.names], [str(n) for n in first.sizes.tolist()]]
-        means, weighted = ["mean", ""], ["mean, by samples", str(int(first.sizes.sum()))]
+        means, weighted = ["mean", ""], ["mean, by samples"]
+        counted = torch.zeros(len(first.names), dtype=torch.bool)
+
+        def add(title: str, values: Tensor, digits: int | None, lost: Tensor, signed: bool = False) -> None:
+            """Add a column of values and the ends of their intervals, [K, 3], and their means; ``lost``: diverged."""
+            known = ~values[:, 0].isnan()
+            counted.logical_or_(known)
+            header.append(title)
+            columns.append([_cell(value, digits, signed) for value in values])
+            few = f" ({int(known.sum())} of {len(known)} nodes)" if not bool(known.all()) else ""
+            for line, weight in ((means, torch.ones(len(known))), (weighted, first.sizes)):
+                weight = weight.double()[known]
+                mean = math.nan if bool(lost.any()) else float((weight * values[known, 0]).sum() / weight.sum())
+                line.append(number(mean, digits, signed) + few)
+
         for m, metric in enumerate(first.metrics):
             share = metric.name in SHARES
-            scale, digits, unit = (100.0, 1, " (%)") if share else (1.0, None, "")
+            scale, digits, unit = shown_in(share, 1)
+            lost = {method: scores.loss.isinf() for method, scores in self.scores.items()}
             for method, scores in self.scores.items():
-                header.append(f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}")
                 values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
-                columns.append([_cell(scale * value, digits) for value in values])
-                for line, by_samples in ((means, False), (weighted, True)):
-                    mean = number(scale * scores.mean(metric.name, by_samples), digits)
-                    few = scores.nodes(metric.name) < len(first.names)
-                    line.append(f"{mean} ({scores.nodes(metric.name)} of {len(first.names)} nodes)" if few else mean)
+                title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
+                add(title, scale * values, digits, lost[method])
             for method, values in self.differences.items():
-                header.append(f"{method} − {self.reference}, {'points' if share else metric.name}")
-                columns.append([_cell(scale * value, digits, signed=True) for value in values[m]])
-                known = values[m][:, 0][~values[m][:, 0].isnan()]
-                weight = first.sizes[~values[m][:, 0].isnan()].double()
-                means.append(number(scale * float(known.mean()), digits, signed=True))
-                weighted.append(number(scale * float((weight * known).sum() / weight.sum()), digits, signed=True))
+                title = f"{method} − {self.reference}, {'points' if share else metric.name}"
+                add(title, scale * values[m], digits, lost[method] | lost[str(self.reference)], signed=True)
+        weighted.insert(1, str(int(first.sizes[counted].sum())))
         table = text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
         return f"{table}\n\n{self.about}"
 

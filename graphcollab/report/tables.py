@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, shown, text_table
+from graphcollab.report._text import MISSING, byte_size, failures, mean_spread, number, shown, shown_in, text_table
 from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
+from graphcollab.train.shared_samples import Over
 from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
@@ -59,7 +60,8 @@ def results_table(
         ------  ----------------------  ----------  ----------  --------------  -------------  -------  -------
         l2c               90.00 ± 0.00       70.00       75.00           10.00         1.2 MB      2.5  lr=0.01
     """
-    rows, (scale, unit, digits) = comparison.rows(), _scale(comparison, percent)
+    rows = comparison.rows()
+    scale, digits, unit = shown_in(comparison.share if percent is None else percent, 2)
     few = any(row["nodes"] < row["of_nodes"] for row in rows.values())
     fewest = min((row["of_nodes"] for row in rows.values() if not math.isnan(row["of_nodes"])), default=math.nan)
     isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
@@ -102,14 +104,17 @@ def paired_table(
     column: str = "mean",
     confidence: Annotated[float, Real(above=0, below=1)] = 0.95,
     markdown: bool = False,
+    over: Over = None,
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    Where one of the two failed on a seed, or has no value there, that is said instead: there is no difference then.
+    A line below the table says whether intervals are corrected for samples that seeds share. Where one of the two
+    failed on a seed, or has no value there, that is said instead: there is no difference then.
 
     Args:
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
         confidence: Level of the interval.
+        over: What intervals are of, ``"samples"`` or ``"seeds"``; see `Comparison.paired`.
 
     Example:
         >>> from graphcollab.train import Trial
@@ -126,7 +131,7 @@ def paired_table(
     if not others:
         raise ValueError(f"there is only {reference!r}: a difference needs another method")
     points = comparison.share and column in METRIC_COLUMNS  # shares are shown in percentage points
-    scale, digits, unit = (100.0, 2, ", points") if points else (1.0, None, "")
+    scale, digits, _ = shown_in(points, 2)
     sign = 1 if comparison.better(column) else -1
     rows = []
     for name in others:
@@ -136,7 +141,7 @@ def paired_table(
         if without := comparison.undefined(name, reference, column):
             rows.append([name, f"not defined on {without} of {len(comparison.chosen[name])} seeds"])
             continue
-        found = comparison.paired(name, reference, column, confidence)
+        found = comparison.paired(name, reference, column, confidence, over)
         pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)
         better = sum(sign * (one - other) > 0 for one, other in pairs)
         ends = (max(found.low, -1), min(found.high, 1)) if points else (found.low, found.high)
@@ -144,8 +149,15 @@ def paired_table(
         interval = MISSING if math.isnan(found.low) else f"{low} … {high}"
         p_value = MISSING if math.isnan(found.p_value) else f"{found.p_value:.2g}"
         rows.append([name, mean, interval, p_value, f"{better} of {found.n}"])
-    header = [f"minus {reference}{unit}", column, f"{100 * confidence:.4g} % interval", "p-value", "better on"]
-    return text_table(header, rows, markdown)
+    header = [
+        f"minus {reference}{', points' * points}",
+        column,
+        f"{100 * confidence:.4g} % interval",
+        "p-value",
+        "better on",
+    ]
+    about = comparison.correction(over)[1]
+    return text_table(header, rows, markdown) + (f"\n\n{about}" if about else "")
 
 
 @shown
@@ -217,7 +229,7 @@ def budget_table(
         ------  ----------------------  --------  ----------------  -----  ---------------------  --------
         mapl                     62.50         3              75.0  200 B                  50.00         1
     """
-    scale, percent, digits = _scale(comparison)
+    scale, digits, percent = shown_in(comparison.share, 2)
     digits = digits or 4
     header = ["method", f"mean test {comparison.metric}{percent}", "messages", "of all pairs (%)", "sent"]
     if budget is not None:
@@ -238,11 +250,6 @@ def budget_table(
             cells += [mean_spread(scale * found[:, 1], digits), _count(found[:, 0])]
         rows.append(cells)
     return text_table(header, rows, markdown)
-
-
-def _scale(comparison: Comparison, percent: bool | None = None) -> tuple[float, str, int | None]:
-    """Return by what the metric is multiplied, its unit, and how many decimals it has."""
-    return (100.0, " (%)", 2) if (comparison.share if percent is None else percent) else (1.0, "", None)
 
 
 def _column(values: Sequence[Any]) -> Tensor:

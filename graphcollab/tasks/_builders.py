@@ -187,8 +187,8 @@ class Builders:
                 further number that says where it is missing.
             standardise_target: Whether real targets are standardised too. Loss and metric are then in these units, and
                 ``preparation.restore`` brings predictions back.
-            preparation: What other tasks were prepared by, for newcomers and further rows: nothing is fitted, and the
-                arguments above do not count.
+            preparation: What other tasks were prepared by, for newcomers and further rows: nothing is fitted. Of the
+                arguments above, columns may be named if they are the same ones; the others do not count.
             refit: Whether means and deviations are fitted all the same, and only the columns, categories, classes and
                 indicators of ``preparation`` are kept. So models fit other splits, which may lack a rare category.
             split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at

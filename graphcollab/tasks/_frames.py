@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.tasks._columns import Table, factorised, no_column, open_table
+from graphcollab.tasks._arguments import require_columns, require_same
+from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
-from graphcollab.tasks.preparation import Column, Preparation, numbers_of
+from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split
 
 __all__ = ["Fit", "tasks_of_table"]
@@ -57,6 +59,7 @@ def tasks_of_table(
     """Return the fields of `Tasks` for the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     if known is not None:
+        require_same(known, node, target, columns, categorical)
         node, target, columns = known.node, known.target.name, [column.name for column in known.columns]
     if node == target:
         raise ValueError(f"node= and target= both name {node!r}: one is the column of sites, the other what to predict")
@@ -71,8 +74,8 @@ def tasks_of_table(
     values = table.column(target, f"target={target!r}" if known is None else TAKEN)
     free = {name: None for name in table.names if name not in taken}
     chosen = list(free if columns is None else columns)
-    _require_columns(table, free, {TAKEN if known is not None else "columns=[...]": chosen})
-    _require_columns(table, free, {"categorical=[...]": categorical} if known is None else {})
+    require_columns(table, free, {TAKEN if known is not None else "columns=[...]": chosen})
+    require_columns(table, free, {"categorical=[...]": categorical} if known is None else {})
     if not chosen:
         raise ValueError(
             f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
@@ -104,19 +107,6 @@ def tasks_of_table(
         "metric": default[1] if metric is None else metric,
         "preparation": how,
     }
-
-
-def _require_columns(table: Table, free: Container[str], given: Mapping[str, Sequence[str]]) -> None:
-    """Check that arguments that were given name columns to predict from, and some."""
-    for argument, names in given.items():
-        for name in names:
-            if name not in table.names:
-                raise ValueError(no_column(name, table.names, argument))
-            if name not in free:
-                raise ValueError(
-                    f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
-                    "nothing to predict from: leave it out"
-                )
 
 
 def _sites(table: Table, node: str, given: str) -> Sites:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,91 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
-from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings, look_up
-from graphcollab.tasks._columns import factorised, no_column, open_table
-from graphcollab.tasks._csv import is_number
+from graphcollab.tasks._columns import Table, factorised, no_column, open_table
+from graphcollab.tasks.column import Column, numbers_of
 
-__all__ = ["Column", "Preparation"]
+__all__ = ["Preparation"]
 
 _VERSION = 1
-
-
-@dataclass(frozen=True)
-class Column:
-    """How the values of a column become numbers.
-
-    Numbers are standardised, (value - mean) / deviation, and are 0 where the deviation is 0 or the value is missing.
-    Text is encoded one-hot, and is all zeros where it is missing or no known category.
-
-    Args:
-        name: Its name in the table.
-        mean: Mean of the known training values: one for all sites, or one for each.
-        deviation: Their standard deviation, likewise.
-        categories: The different values of a column of text, or the classes of a target; None for numbers.
-        indicator: Whether a further number says where the value is missing, or no known category.
-        numbers: Whether categories are numbers in the table.
-        truths: Whether they are false and true there.
-    """
-
-    name: str
-    mean: tuple[float, ...] = (0.0,)
-    deviation: tuple[float, ...] = (1.0,)
-    categories: tuple[str, ...] | None = None
-    indicator: bool = False
-    numbers: bool = False
-    truths: bool = False
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """What every number is called that the column becomes."""
-        values = (self.name,) if self.categories is None else tuple(f"{self.name} = {one}" for one in self.categories)
-        return (*values, f"{self.name} missing") if self.indicator else values
-
-    def standardised(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
-        """Return numbers [n] standardised by what is known of every row's site [n], NaN where they are missing."""
-        mean, deviation = (np.array(one)[site] for one in (self.mean, self.deviation))
-        return np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0 * values)
-
-    def codes(self, values: np.ndarray) -> np.ndarray:
-        """Return the number of every row's category [n], -1 where it is missing or unknown."""
-        place = {name: k for k, name in enumerate(self.categories or ())}
-        names, codes = factorised(values)
-        if self.numbers and values.dtype.kind == "O":
-            names = tuple(map(_as_number, names))
-        return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
-
-    def encoded(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
-        """Return the numbers that a column of values becomes, float32 [n, features]."""
-        out = np.zeros((len(values), len(self.features)), np.float32)
-        if self.categories is None:
-            known = ~np.isnan(values)
-            out[:, 0] = np.nan_to_num(self.standardised(values, site))
-        else:
-            codes = self.codes(values)
-            known = codes >= 0
-            if not known.any():
-                self._warn_of_unknown(values)
-            out[known.nonzero()[0], codes[known]] = 1
-        if self.indicator:
-            out[:, -1] = ~known
-        return out
-
-    def _warn_of_unknown(self, values: np.ndarray) -> None:
-        """Warn of values of which none is a known category, if there are any."""
-        names, _ = factorised(values)
-        if names:
-            near = close(names[0], self.categories or ())
-            warn(
-                f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "
-                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown{near and '; '}"
-                f"{near}".strip(),
-                UserWarning,
-            )
 
 
 @dataclass(frozen=True)
@@ -168,9 +90,10 @@ class Preparation:
             site: Whose rows they are. Default: as the table says, if that matters.
 
         Raises:
-            ValueError: If a column is missing or holds the wrong kind of values, or a site is needed and unknown.
+            ValueError: If a column is missing or holds the wrong kind of values, or a site is needed and unknown, or
+                the table has rows of another one.
         """
-        table = open_table(frame, self.node)
+        table = self._open(frame, site)
         lacking = [column.name for column in self.columns if column.name not in table.names]
         if lacking:
             needed = ", ".join(repr(one.name) for one in self.columns)
@@ -185,9 +108,9 @@ class Preparation:
         """Return the targets of a table's rows [n]: class labels, int64, or real values, float32.
 
         Raises:
-            ValueError: If a target is missing, is no known class, or the column is.
+            ValueError: If a target is missing, is no known class, or the column is, or rows are of another site.
         """
-        table = open_table(frame, self.node)
+        table = self._open(frame, site)
         values = self._values(self.target, table)
         if not self.classes:
             known = self.target.standardised(values, self._sites_of(table, site))
@@ -226,6 +149,20 @@ class Preparation:
         sites = "each site by its own" if self.sites else "by sums over sites"
         return f"Preparation({len(self.columns)} columns, {len(self.features)} features, {kind}, {sites})"
 
+    def _open(self, frame: Any, site: str | None) -> Table:
+        """Open a table, whose rows must be a site's if one is given and the table says whose they are."""
+        table = open_table(frame, self.node)
+        if site is not None and self.node in table.names:
+            names, codes = factorised(table.column(self.node))
+            others = [name for name in names if name != str(site)]
+            if others:
+                row = int((codes == names.index(others[0])).argmax())
+                raise ValueError(
+                    f"row {row} is of site {others[0]!r} by column {self.node!r}, and site={site!r} was asked for: "
+                    f"give the rows of one site, or drop the column if they are all to be taken for rows of {site!r}"
+                )
+        return table
+
     def _values(self, column: Column, table: Any) -> np.ndarray:
         values: np.ndarray = table.column(column.name)
         if column.categories is not None:
@@ -247,34 +184,6 @@ class Preparation:
         if site is None:
             raise ValueError(f"every site has means of its own here: give site=NAME, or the column {self.node!r}")
         return look_up("site", str(site), self._place)
-
-
-def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
-    """Return a column's values as float64; a ValueError says by ``at`` which is the first that is text or infinite."""
-    if values.dtype.kind == "O":
-        known = [k for k, one in enumerate(values.tolist()) if one is not None]
-        if known:
-            raise ValueError(
-                f"{at(known[0])} has the text {values[known[0]]!r} in column {name!r}, where numbers are needed: "
-                + (
-                    "make the column numbers, without quotes"
-                    if is_number(values[known[0]])
-                    else "correct it, or leave it empty where unknown"
-                )
-            )
-        return np.full(len(values), np.nan)
-    out = values.astype(np.float64)
-    bad = np.isinf(out).nonzero()[0]
-    if len(bad):
-        raise ValueError(
-            f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or leave it empty where unknown"
-        )
-    return out
-
-
-def _as_number(text: str) -> str:
-    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
-    return factorised(np.array([float(text)]))[0][0] if is_number(text) and np.isfinite(float(text)) else text
 
 
 def _number(text: str) -> int | float:

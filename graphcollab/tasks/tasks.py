@@ -10,7 +10,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from graphcollab.naming import Node, find_nodes
+from graphcollab.naming import Node, few, find_nodes
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
 from graphcollab.tasks._pairs import class_labels
@@ -201,7 +201,7 @@ class Tasks(Builders):
             raise ValueError(f"{self._who(missing)} without {split!r} samples, which {why}")
 
     def _who(self, nodes: Sequence[int]) -> str:
-        shown = ", ".join(repr(self.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
+        shown = few([repr(self.names[k]) for k in nodes])
         return f"{len(nodes)} node{'s are' if len(nodes) > 1 else ' is'} ({shown})"
 
     def select(self, nodes: Tensor | Sequence[Node]) -> Tasks:

@@ -17,6 +17,7 @@ __all__ = ["ROUNDS", "Budget", "Spending", "spend"]
 
 ROUNDS = 100
 """How many rounds are played where nothing is said."""
+_MOST = 2**40  # rounds, after which a method that has taken no step takes none
 
 Budget: TypeAlias = Annotated[
     Literal["steps", "rounds"] | Count | Mapping[str, Count],
@@ -37,8 +38,8 @@ def spend(
 ) -> list[Spending]:
     """Return what every method is to spend, given by name and in the order of what was made; see `compare`.
 
-    A ValueError says so where a budget and a number of rounds contradict each other, or a method does not tell how many
-    steps it takes in a round.
+    A ValueError says so where a budget and a number of rounds contradict each other, a method does not tell how many
+    steps it takes in a round or takes none, or a round of it costs more than twice the budget.
     """
     if not isinstance(budget, str) and rounds != ROUNDS:
         what = "rounds per method" if isinstance(budget, Mapping) else "local steps per node"
@@ -57,7 +58,7 @@ def spend(
                 "method local_steps, or compare by budget='rounds'"
             )
     work = max(_work(method, sizes, rounds) for _, method in made) if budget == "steps" else float(budget)
-    many = [_rounds_of(method, sizes, work) for _, method in made]
+    many = [_rounds_of(name, method, sizes, work) for name, method in made]
     # methods are evaluated equally often, after the same work: `evaluate_every` counts rounds of the costliest
     return [Spending(one, max(round(evaluate_every * one / min(many)), 1)) for one in many]
 
@@ -67,10 +68,20 @@ def _work(method: Method | Phases, sizes: Tensor, rounds: int) -> float:
     return float(method.local_steps(sizes, rounds).mean())
 
 
-def _rounds_of(method: Method | Phases, sizes: Tensor, work: float) -> int:
-    """Return in how many rounds, at least one, a node takes the nearest to so many local steps."""
+def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -> int:
+    """Return in how many rounds a node takes the nearest to so many local steps; a ValueError if in none."""
+    if (one := _work(method, sizes, 1)) > 2 * work:
+        raise ValueError(
+            f"a round of {name!r} is {one:g} local steps per node, mean over nodes, more than the budget of {work:g} "
+            "allows, which is kept up to half a round: give a larger budget, or fewer steps or epochs in a round"
+        )
     low, high = 1, 2
     while _work(method, sizes, high) < work:
+        if high > _MOST:
+            raise ValueError(
+                f"{name!r} takes no local steps, by the local_steps of its local piece, so no number of rounds makes "
+                f"{work:g} of them: correct local_steps, or compare by budget='rounds'"
+            )
         low, high = high, 2 * high
     while high - low > 1:  # the work of `high` rounds is enough, that of `low` rounds may not be
         middle = (low + high) // 2

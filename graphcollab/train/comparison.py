@@ -12,6 +12,7 @@ import torch
 
 from graphcollab.metrics import PairedDifference, paired_difference
 from graphcollab.train.result import Result
+from graphcollab.train.shared_samples import Over, correction
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
 
 __all__ = ["Comparison"]
@@ -101,10 +102,38 @@ class Comparison:
         """Return a column of a method's chosen trials, one value per seed."""
         return [trial.summary[column] for trial in self.chosen[method]]
 
-    def paired(self, method: str, reference: str, column: str = "mean", confidence: float = 0.95) -> PairedDifference:
+    def correction(self, over: Over = None) -> tuple[float, str]:
+        """Return by what ratio `paired` corrects intervals, 0 where it does not, and what is to be said of it."""
+        trials = next(iter(self.chosen.values()))
+        return correction([(trial.tasks, trial.samples) for trial in trials], over)
+
+    def paired(
+        self,
+        method: str,
+        reference: str,
+        column: str = "mean",
+        confidence: float = 0.95,
+        over: Over = None,
+    ) -> PairedDifference:
         """Return the paired difference of two methods over seeds, with its confidence interval.
 
+        Seeds that deal out the same samples are not independent witnesses of what the methods do to others: an ordinary
+        t-test finds differences that are not there. So variances are corrected by the test samples per training sample
+        (see `graphcollab.gains.corrected_differences`) where every node has the same samples on all seeds, as with
+        resplits; and where seeds divide the same samples among nodes anew, by that times the share of the samples that
+        a seed uses, since so many are in common (ours: the paper is about resplits).
+
         A method that failed on a seed is refused: the others would be those on which it happened to work.
+
+        Args:
+            method: Name of the first method.
+            reference: Name of the one that is taken from it.
+            column: See `values`.
+            confidence: Level of the interval.
+            over: ``"samples"``: the interval is of what other samples would have said, as above. ``"seeds"``: of what
+                other seeds, such as other partitions of the same samples, would have said; nothing is corrected, and
+                samples have no part in it. Default: ``"samples"``, where it is known that seeds share theirs and
+                they are not all the same split.
         """
         for name in (method, reference):
             for trial in self.failed(name):
@@ -112,7 +141,8 @@ class Comparison:
                     f"{name!r} failed on seed {trial.seed} ({trial.failure}), so there is no difference to pair: leave "
                     "the method out, or give it settings that work"
                 )
-        return paired_difference(self.values(method, column), self.values(reference, column), confidence)
+        ratio, _ = self.correction(over)
+        return paired_difference(self.values(method, column), self.values(reference, column), confidence, ratio)
 
     def failed(self, method: str) -> list[Trial]:
         """Return a method's chosen trials that failed: with them its means have no values."""

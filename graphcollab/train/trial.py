@@ -9,6 +9,7 @@ from typing import Any
 
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Finding, Result
+from graphcollab.train.shared_samples import Samples, identify_samples
 
 __all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Trial"]
 
@@ -39,6 +40,7 @@ class Trial:
         failure: What went wrong, if the trial failed; all its numbers are NaN then.
         findings: What the run found wrong with nodes or with weights.
         tasks: Fingerprint of nodes and samples; empty where it is not known.
+        samples: Which samples the tasks are made of, however they are dealt out; None where that is not known.
     """
 
     method: str
@@ -57,6 +59,7 @@ class Trial:
     failure: str = ""
     findings: tuple[Finding, ...] = field(repr=False, default=())
     tasks: str = field(repr=False, default="")
+    samples: Samples | None = field(repr=False, default=None)
 
     @property
     def rounds(self) -> float:
@@ -99,6 +102,7 @@ class Trial:
             models=result.method.models_trained,
             findings=tuple(history.findings),
             tasks=identify_tasks(result.tasks) if tasks is None else tasks,
+            samples=identify_samples(result.tasks),
         )
 
     def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:

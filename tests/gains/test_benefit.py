@@ -234,6 +234,20 @@ def test_it_is_said_where_models_do_no_better_than_the_mean(found):
     assert benefit_answer(found).count("did no better") == sum(many > 0 for many in means)
 
 
+def test_no_gain_is_claimed_where_constants_stand_for_models(found):
+    """They are of the site's own targets, so whom it collaborates with has no part in it; a loss is told."""
+    alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
+    noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 2 * alone * noise}
+    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
+    told = replace(found, scores=scores, chosen=models)
+    assert {gain.by: gain.verdict for gain in told.overall} == {"together": "gains", "ditto": "loses"}
+    flat = dict.fromkeys([*found.chosen], ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"])
+    told = replace(found, scores=scores, chosen=flat)
+    assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "loses"}
+    assert told.overall[0].gain == pytest.approx(0.5, abs=0.01)
+
+
 def test_intervals_end_where_differences_of_shares_do(found):
     """Of AUCs that go up and down by 1, a t-interval of few splits would be wider than any difference can be."""
     alone = torch.zeros_like(found.scores["alone"])

@@ -52,3 +52,12 @@ def test_differences_that_are_all_equal() -> None:
 def test_bad_inputs(a: list[float], b: list[float], confidence: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         paired_difference(a, b, confidence)
+
+
+def test_corrected_for_shared_samples() -> None:
+    """Differences 1, 2, 3, 6: mean 3, s² = 14 / 3; half as many test as training samples: 14 / 3 · (1/4 + 1/2)."""
+    found = paired_difference([1.0, 2.0, 3.0, 6.0], [0.0] * 4, ratio=0.5)
+    reach = stats.t.ppf(0.975, 3) * math.sqrt(3.5)
+    assert (found.low, found.high, found.ratio) == pytest.approx((3 - reach, 3 + reach, 0.5))
+    assert found.p_value == pytest.approx(2 * stats.t.sf(3 / math.sqrt(3.5), 3))
+    assert paired_difference([2.0, 3.0], [1.0, 2.0], ratio=0.5).p_value == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -123,3 +124,21 @@ def test_what_cannot_be_shown() -> None:
         site_table({"a": one, "b": other})
     with pytest.raises(ValueError, match="there are no results to show"):
         site_table({})
+
+
+def test_means_say_whose_samples_count() -> None:
+    """AUCs 1 and 0.5 of 4 and 5 samples, of the turned models 0 and 0.5; the other two sites have none."""
+    with pytest.warns(RuntimeWarning, match="auc is not defined for 2 of 4 nodes"):
+        found = site_table({"as it is": played(1.0), "turned": played(-1.0)}, "auc", reference="as it is")
+    lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in str(found).splitlines()]
+    few = " (2 of 4 nodes)"
+    assert lines[6] == ["mean", f"75.0{few}", f"25.0{few}", f"−50.0{few}"]
+    assert lines[7] == ["mean, by samples", "9", f"72.2{few}", f"27.8{few}", f"−44.4{few}"]
+
+
+def test_there_is_no_mean_where_a_model_has_diverged(table) -> None:
+    one, other = table.scores.values()
+    lost = replace(other, loss=other.loss.clone().index_fill(0, torch.tensor([1]), math.inf))
+    found = replace(table, scores={"as it is": one, "turned": lost})
+    mean = [cell.strip() for cell in str(found).splitlines()[6].split("  ") if cell.strip()]
+    assert mean == ["mean", "77.5", "–", "–", "75.0 (2 of 4 nodes)", "– (2 of 4 nodes)", "– (2 of 4 nodes)"]

@@ -397,6 +397,13 @@ def test_further_rows_are_prepared_as_others_were(pooled):
         Tasks.from_frame({**more, "y": ["no", "maybe"]}, preparation=first.preparation, **ALL)
     with pytest.raises(ValueError, match=r"there is no column 'sex' \(which the preparation reads\)"):
         Tasks.from_frame({k: v for k, v in more.items() if k != "sex"}, preparation=first.preparation, **ALL)
+    given = {"categorical": ["kind", "sex"], "node": "site", "target": "y"}
+    given["columns"] = [one.name for one in first.preparation.columns]
+    assert Tasks.from_frame(more, preparation=first.preparation, **given, **ALL).preparation == later.preparation
+    for wrong in ({"node": "hospital"}, {"target": "nonsense"}, {"columns": ["age"]}, {"categorical": ["age"]}):
+        told = rf"{next(iter(wrong))}=.* contradicts the preparation, which has .*: leave it out"
+        with pytest.raises(ValueError, match=told):
+            Tasks.from_frame(more, preparation=first.preparation, **wrong, **ALL)
     if pooled == "per_site":
         with pytest.raises(ValueError, match="unknown site 'c'"):
             Tasks.from_frame({**more, "site": ["a", "c"]}, preparation=first.preparation, **ALL)
@@ -532,3 +539,16 @@ def test_numbers_may_have_decimal_commas(tmp_path):
     inputs = tasks.preparation.apply({"age": [4.5, 6.5], "count": [4, 6], "kind": ["z", "z"]})
     deviation = tasks.preparation.columns[0].deviation[0]
     assert abs(float(inputs[1, 0] - inputs[0, 0]) - 2 / deviation) < 1e-5
+
+
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+def test_rows_of_another_site_are_not_taken_for_a_site_s_own(pooled):
+    given = Tasks.from_frame({"site": ["a", "b"] * 4, "x": range(8), "y": [0, 1] * 4}, pooled=pooled, **ALL).preparation
+    rows = {"site": ["a", None, "b"], "x": [1, 2, 3], "y": [0, 0, 1]}
+    for read in (given.apply, given.targets):
+        with pytest.raises(ValueError, match=r"row 2 is of site 'b' by column 'site', and site='a' was asked for"):
+            read(rows, "a")
+    own = {name: values[:2] for name, values in rows.items()}
+    without = {"x": [1, 2]}
+    assert torch.equal(given.apply(own, "a"), given.apply(without, "a"))
+    assert torch.equal(given.apply({"a": without}, "a"), given.apply(without, "a"))

@@ -78,7 +78,7 @@ def test_rounds_by_hand() -> None:
     assert spent(methods, rounds=6, every=2) == [(6, 2), (60, 20), (20, 7)]
     assert spent(methods, budget="rounds", rounds=6, every=2) == [(6, 2)] * 3
     assert spent(methods, budget=30) == [(3, 1), (30, 10), (10, 3)]
-    assert spent(methods, budget=1) == [(1, 1)] * 3
+    assert spent(methods, budget=5) == [(1, 1), (5, 5), (2, 2)]  # a round of ten is half a round too much
     assert spent(methods, budget={"local": 2, "cobo": 9, "three": 1}, every=4) == [(2, 4), (9, 4), (1, 4)]
     assert spent({"cobo": cobo()}, rounds=6) == [(6, 1)]
     assert spent(methods)[:2] == [(100, 1), (1000, 10)]
@@ -114,6 +114,29 @@ def test_what_cannot_be_kept(settings, told) -> None:
         compare(methods, make_tasks, model, [0], **settings)
     with pytest.raises(ValueError, match=r"budget must be .*steps.*rounds.*, got 'epochs'"):
         compare({"a": local}, make_tasks, model, [0], budget="epochs")
+
+
+@pytest.mark.parametrize("budget", [1, 4])
+def test_a_budget_below_half_a_round_cannot_be_kept(budget) -> None:
+    told = f"a round of 'local' is 10 local steps per node, mean over nodes, more than the budget of {budget} allows"
+    with pytest.raises(ValueError, match=told):
+        compare({"cobo": cobo, "local": partial(local, epochs=5)}, make_tasks, model, [0], budget=budget)
+
+
+class Idle(Silent):
+    """A local update that says that it takes no steps."""
+
+    def local_steps(self, sizes):
+        return torch.zeros(len(sizes), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("budget", ["steps", 7])
+def test_a_method_without_steps_cannot_be_given_as_many(budget) -> None:
+    idle = local().replace(local=Idle())
+    with pytest.raises(ValueError, match=r"'idle' takes no local steps, by the local_steps of its local piece, "):
+        spent({"local": local(steps=2), "idle": idle}, budget=budget)
+    later = Phases(idle, 3, local(steps=2))
+    assert spent({"local": local(steps=2), "later": later}, rounds=4) == [(4, 1), (7, 2)]
 
 
 def test_a_comparison_gives_equal_work_and_shows_it() -> None:

@@ -1,0 +1,120 @@
+"""How the values of one column become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphcollab.checks import warn
+from graphcollab.naming import close, few
+from graphcollab.settings import check_settings
+from graphcollab.tasks._columns import factorised
+from graphcollab.tasks._csv import is_number
+
+__all__ = ["Column", "numbers_of"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the values of a column become numbers.
+
+    Numbers are standardised, (value - mean) / deviation, and are 0 where the deviation is 0 or the value is missing.
+    Text is encoded one-hot, and is all zeros where it is missing or no known category.
+
+    Args:
+        name: Its name in the table.
+        mean: Mean of the known training values: one for all sites, or one for each.
+        deviation: Their standard deviation, likewise.
+        categories: The different values of a column of text, or the classes of a target; None for numbers.
+        indicator: Whether a further number says where the value is missing, or no known category.
+        numbers: Whether categories are numbers in the table.
+        truths: Whether they are false and true there.
+    """
+
+    name: str
+    mean: tuple[float, ...] = (0.0,)
+    deviation: tuple[float, ...] = (1.0,)
+    categories: tuple[str, ...] | None = None
+    indicator: bool = False
+    numbers: bool = False
+    truths: bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What every number is called that the column becomes."""
+        values = (self.name,) if self.categories is None else tuple(f"{self.name} = {one}" for one in self.categories)
+        return (*values, f"{self.name} missing") if self.indicator else values
+
+    def standardised(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
+        """Return numbers [n] standardised by what is known of every row's site [n], NaN where they are missing."""
+        mean, deviation = (np.array(one)[site] for one in (self.mean, self.deviation))
+        return np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0 * values)
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        """Return the number of every row's category [n], -1 where it is missing or unknown."""
+        place = {name: k for k, name in enumerate(self.categories or ())}
+        names, codes = factorised(values)
+        if self.numbers and values.dtype.kind == "O":
+            names = tuple(map(_as_number, names))
+        return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
+
+    def encoded(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
+        """Return the numbers that a column of values becomes, float32 [n, features]."""
+        out = np.zeros((len(values), len(self.features)), np.float32)
+        if self.categories is None:
+            known = ~np.isnan(values)
+            out[:, 0] = np.nan_to_num(self.standardised(values, site))
+        else:
+            codes = self.codes(values)
+            known = codes >= 0
+            if not known.any():
+                self._warn_of_unknown(values)
+            out[known.nonzero()[0], codes[known]] = 1
+        if self.indicator:
+            out[:, -1] = ~known
+        return out
+
+    def _warn_of_unknown(self, values: np.ndarray) -> None:
+        """Warn of values of which none is a known category, if there are any."""
+        names, _ = factorised(values)
+        if names:
+            near = close(names[0], self.categories or ())
+            warn(
+                f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "
+                f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown{near and '; '}"
+                f"{near}".strip(),
+                UserWarning,
+            )
+
+
+def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
+    """Return a column's values as float64; a ValueError says by ``at`` which is the first that is text or infinite."""
+    if values.dtype.kind == "O":
+        known = [k for k, one in enumerate(values.tolist()) if one is not None]
+        if known:
+            raise ValueError(
+                f"{at(known[0])} has the text {values[known[0]]!r} in column {name!r}, where numbers are needed: "
+                + (
+                    "make the column numbers, without quotes"
+                    if is_number(values[known[0]])
+                    else "correct it, or leave it empty where unknown"
+                )
+            )
+        return np.full(len(values), np.nan)
+    out = values.astype(np.float64)
+    bad = np.isinf(out).nonzero()[0]
+    if len(bad):
+        raise ValueError(
+            f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or leave it empty where unknown"
+        )
+    return out
+
+
+def _as_number(text: str) -> str:
+    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
+    return factorised(np.array([float(text)]))[0][0] if is_number(text) and np.isfinite(float(text)) else text

@@ -1,0 +1,124 @@
+"""Whether the seeds of a comparison share their samples, so that what they say is not independent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphcollab.tasks import Tasks
+from graphcollab.train.fingerprint import checksum, fingerprint
+
+__all__ = ["Over", "Samples", "correction", "identify_samples"]
+
+Over: TypeAlias = Annotated[
+    Literal["samples", "seeds"] | None,
+    "'samples', what other samples would have said, 'seeds', what other seeds on these samples, or None to choose",
+]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Which samples a seed's tasks are made of, however they are dealt out.
+
+    Args:
+        train: How many different samples are trained on.
+        test: How many are tested on.
+        share: Which share of all samples that are there the tasks use.
+        of_nodes: Fingerprint of every node's samples, whatever they are used for.
+        of_all: Fingerprint of all samples that are there, whosever they are.
+    """
+
+    train: int
+    test: int
+    share: float
+    of_nodes: str
+    of_all: str
+
+
+def identify_samples(tasks: Tasks) -> Samples:
+    """Return which samples tasks are made of.
+
+    Samples are told apart by their places and their targets; inputs are left out, since those of a table are
+    standardised by the training rows, which differ from seed to seed.
+    """
+    pairs: list[Tensor] = []  # nodes and values of all their samples
+    places, used = [], 0
+    for name, pool in tasks.pools.items():
+        mine = [split for split in tasks.splits.values() if split.pool == name]
+        owners = [torch.arange(tasks.num_nodes).repeat_interleave(split.sizes) for split in mine]
+        node, index = torch.cat(owners), torch.cat([split.index for split in mine])
+        both = (node * len(pool) + index).unique()
+        places.append(checksum(both))
+        used += len(index.unique())
+        pairs.append(torch.stack([(both // max(len(pool), 1)).double(), _values(pool.targets)[both % len(pool)]]))
+    node, value = torch.cat(pairs, 1)
+    whole = torch.cat([_values(pool.targets) for pool in tasks.pools.values()])
+    sizes = {name: len(pool) for name, pool in tasks.pools.items()}
+    return Samples(
+        _different(tasks, "train"),
+        _different(tasks, "test"),
+        used / max(len(whole), 1),
+        fingerprint([*tasks.names, *places, _summary(node.long(), value)]),
+        fingerprint([*map(str, sizes.items()), _summary(torch.zeros(len(whole), dtype=torch.int64), whole)]),
+    )
+
+
+def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple[float, str]:
+    """Return by what ratio intervals over seeds are corrected, and what is to be said of it.
+
+    Args:
+        seeds: Fingerprint of the tasks of every seed, and their samples; None where they are not known.
+        over: See `Comparison.paired`.
+    """
+    known = [samples for _, samples in seeds if samples is not None]
+    if len(seeds) < 2:
+        return 0.0, ""
+    if len(known) < len(seeds):
+        if over == "samples":
+            raise ValueError("over='samples' needs trials that say which samples they are of: make them by runs")
+        return 0.0, ""
+    if len({tasks for tasks, _ in seeds}) == 1:
+        if over == "samples":
+            raise ValueError("all seeds have the same split, which says nothing of other samples: draw one per seed")
+        return 0.0, "intervals are over seeds of the same split, and say nothing of other samples"
+    of_nodes, of_all = (len({getattr(one, key) for one in known}) == 1 for key in ("of_nodes", "of_all"))
+    if over == "seeds" or not (of_nodes or of_all):
+        said = "intervals are over other seeds on these samples, and say nothing of other samples"
+        return 0.0, said if of_nodes or of_all else ""
+    share = 1.0 if of_nodes else sum(one.share for one in known) / len(known)
+    ratio = share * sum(one.test for one in known) / sum(one.train for one in known)
+    careful = ", which is too careful with so many test samples" if ratio > 1 else ""
+    return ratio, (
+        f"intervals and p-values are corrected for samples that seeds share, by {ratio:.2g} (Nadeau and Bengio)"
+        f"{careful}"
+    )
+
+
+def _different(tasks: Tasks, name: str) -> int:
+    return len(tasks.splits[name].index.unique()) if name in tasks.splits else 0
+
+
+def _values(targets: Tensor) -> Tensor:
+    """Return a number per sample, float64 [N]: its class, or the mean of its targets."""
+    return targets.detach().cpu().double().reshape(len(targets), -1).mean(1)
+
+
+def _summary(node: Tensor, value: Tensor) -> str:
+    """Return what does not change where the targets of every node are scaled and shifted, or put in another order.
+
+    That is how often each class occurs, or of real targets the skewness, mean over nodes; both tell samples that are
+    drawn afresh from those that are dealt anew.
+    """
+    if len(value) and bool((value == value.round()).all()):
+        keys, counts = torch.stack([node.double(), value]).unique(dim=1, return_counts=True)
+        return f"{checksum(keys)} {checksum(counts)}"
+    count = node.bincount().clamp(min=1)
+    apart = value - (node.bincount(value) / count)[node]
+    square, cube = (node.bincount(apart**power) / count for power in (2, 3))
+    skewness = torch.where(square > 0, cube / square.clamp(min=1e-300) ** 1.5, 0.0).mean() if len(value) else math.nan
+    return f"{float(skewness):.3f}"
