@@ -30,6 +30,18 @@ TOLERANCE = {
     "history": 1e-9,
 }
 
+# Batch normalisation of a few samples blows rounding up: between a CPU with AVX-512 and one with AVX2 alone, results of
+# these cases moved by up to 9e-7, and all others stayed within the above.
+NORMALISED = ("buffers", "mapl/architectures")  # kinds of cases, and single ones
+BLOWN_UP = 1e-5
+
+
+def tolerance(case: str, name: str) -> float:
+    """Return by how much a result of a case may move."""
+    most = TOLERANCE[name.partition(".")[0]]
+    return max(most, BLOWN_UP) if most and case.endswith(NORMALISED) else most
+
+
 ROUNDS = 4
 SIZES = (8, 13, 9, 13, 10, 11)  # batches of 4 leave no single sample, for batch normalisation
 PARTS = torch.cat(

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from tests.golden.cases import TOLERANCE, cases, outcome
+from tests.golden.cases import cases, outcome, tolerance
 
 RECORDED = Path(__file__).with_name("results.safetensors")
 
@@ -34,7 +34,7 @@ def moved(case: str, found: Mapping[str, Tensor], recorded: Mapping[str, Tensor]
     words = [f"{case}: {name} is new" for name in sorted(found.keys() - before.keys())]
     words += [f"{case}: {name} is gone" for name in sorted(before.keys() - found.keys())]
     for name in sorted(found.keys() & before.keys()):
-        far, may = apart(found[name], before[name]), TOLERANCE[name.partition(".")[0]]
+        far, may = apart(found[name], before[name]), tolerance(case, name)
         if far > may:
             words.append(f"{case}: {name} moved by {far:.3g}, and may move by {may:g}")
     return words
