@@ -347,7 +347,30 @@ WRONG_TYPES = {
         r"method must be a method, such as fedavg\(\), got <function meta_l2c",
     ),
     "method by name": (lambda: go("l2c"), r"method must be a method, such as fedavg\(\), got 'l2c'"),
-    "tasks": (lambda: go(tasks=[(X, Y)]), "tasks must be Tasks, made by Tasks.from_samples or a partition, got"),
+    "a class as loss": (
+        lambda: nodes(loss=nn.CrossEntropyLoss),
+        r"loss must be a name, or a function of outputs and targets such as CrossEntropyLoss\(\), got <class",
+    ),
+    "a class as model": (
+        lambda: go(model=nn.Linear),
+        r"model must be a module, .*as in lambda: Linear\(in_features, out_features\), got <class",
+    ),
+    "a function of two as model": (
+        lambda: go(model=lambda a, b: MLP(4, (6,), 3)),
+        "a function takes no argument or the tasks alone, got",
+    ),
+    "methods that are made": (
+        lambda: compare({"local": local()}, lambda seed: nodes(), MLP(4, (6,), 3)),
+        "methods must be functions that make methods, by name, such as .*, not what they return, got",
+    ),
+    "tasks for compare": (
+        lambda: compare({"local": local}, nodes(), MLP(4, (6,), 3)),
+        r"tasks must be a function from a seed to Tasks, lambda seed: \.\.\., got",
+    ),
+    "tasks": (
+        lambda: go(tasks=[(X, Y)]),
+        "tasks must be Tasks, made by Tasks.from_frame, Tasks.from_samples or a partition, got",
+    ),
     "model by name": (
         lambda: go(model="mlp"),
         "model must be a module, .*build_model makes one.*, got 'mlp'",

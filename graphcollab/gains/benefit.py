@@ -19,18 +19,22 @@ from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
 from graphcollab.methods import meta_l2c
-from graphcollab.metrics.scores import AnyMetrics, as_metrics
+from graphcollab.metrics.scores import AnyMetrics, as_metrics, refuse_metric
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.processes import map_in_processes
-from graphcollab.train.start import Model, require_alike
+from graphcollab.train.start import Model, require_alike, tasks_of
 
 __all__ = ["benefit"]
 
 OF_RUN = ("device", "backend", "chunk", "threads", "autocast", "compile")
 RESERVED = ("alone", "together", "pairs", "without", "outside", "all sites")
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
-Steps = Annotated[Sequence[Positive], "step sizes"]
+Steps = Annotated[Sequence[Positive], "a list of step sizes"]
+Methods = Annotated[
+    Mapping[str, Make],
+    "functions that make methods, by name, such as {'fedavg': graphcollab.fedavg}, not what they return",
+]
 
 
 @checked
@@ -38,7 +42,7 @@ def benefit(
     tasks: Dealt,
     model: Model,
     *,
-    methods: Mapping[str, Make] | None = None,
+    methods: Methods | None = None,
     metrics: AnyMetrics = (),
     repeats: Annotated[int, range(3, 1001)] = 10,
     rounds: Count = 30,
@@ -109,9 +113,17 @@ def benefit(
     _require_run(settings)
     dealt = _deal(tasks, range(seed, seed + repeats))
     layout = _lay_out(dealt, limit, seed)
+    if all(_same_rows(one, dealt[0]) for one in dealt):
+        warn(
+            "the function of tasks makes the same split of every seed, so nothing is known of other splits: let it use "
+            "the seed, lambda seed: Tasks.from_frame(..., seed=seed)",
+            UserWarning,
+        )
     _require_names(dealt[0].names, methods)
     require_alike(model, {f"split {r}": split for r, split in enumerate(dealt)})
     every = as_metrics([dealt[0].metric, *(as_metrics(metrics, None) if metrics else ())], None)
+    for metric in every:
+        refuse_metric(metric, dealt[0])
     more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)
     if more_tests:  # how far differences come from test samples is then measured
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
@@ -129,7 +141,7 @@ def benefit(
 def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
     """Return the tasks of every seed."""
     if callable(tasks):
-        return [tasks(seed) for seed in seeds]
+        return [tasks_of(tasks, seed) for seed in seeds]
     if tasks.preparation is not None:
         warn(
             "the tasks were prepared by training rows that benefit deals out anew, also for testing, so a little of "
@@ -137,6 +149,16 @@ def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
             UserWarning,
         )
     return [resplit(tasks, seed) for seed in seeds]
+
+
+def _same_rows(one: Tasks, other: Tasks) -> bool:
+    """Tell whether nodes are trained on the same samples."""
+    pools = [tasks.pools[tasks.splits["train"].pool] for tasks in (one, other)]
+    given, known = (
+        (tasks.splits["train"].index, pool.inputs, pool.targets)
+        for tasks, pool in zip((one, other), pools, strict=True)
+    )
+    return one is other or all(map(torch.equal, given, known))
 
 
 def _play(

@@ -17,9 +17,19 @@ from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.metric import Metric
 from graphcollab.naming import few
 from graphcollab.stack import Stacks
+from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import refuse_misfit
 
-__all__ = ["AnyMetrics", "Scores", "as_metrics", "not_defined", "score_all", "score_nodes", "score_rows"]
+__all__ = [
+    "AnyMetrics",
+    "Scores",
+    "as_metrics",
+    "not_defined",
+    "refuse_metric",
+    "score_all",
+    "score_nodes",
+    "score_rows",
+]
 
 AnyMetrics: TypeAlias = Annotated[
     str | Metric | Callable[..., Any] | Sequence[str | Metric | Callable[..., Any]] | None,
@@ -87,6 +97,12 @@ def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
     return made
 
 
+def refuse_metric(metric: Metric, tasks: Tasks, split: str = "train") -> None:
+    """Refuse a metric with a name that does not go with the loss and targets of tasks; see `refuse_misfit`."""
+    if METRICS.get(metric.name) is metric:
+        refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
+
+
 def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric]) -> Scores:
     """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
 
@@ -97,8 +113,7 @@ def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Me
     if int(sizes.sum()) == 0:
         raise ValueError(f"no node has {split!r} samples; the splits are {', '.join(tasks.splits)}")
     for metric in metrics:
-        if METRICS.get(metric.name) is metric:
-            refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
+        refuse_metric(metric, tasks, split)
     loss, values = score_all(engine, Rows.own(models), split, metrics)
     by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}
     scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics))

@@ -61,6 +61,8 @@ def tasks_of_table(
     if known is not None:
         require_same(known, node, target, columns, categorical)
         node, target, columns = known.node, known.target.name, [column.name for column in known.columns]
+    if node == target:
+        raise ValueError(f"node= and target= both name {node!r}: one is the column of sites, the other what to predict")
     table = open_table(frame, node)
     taken = [node, target]
     if isinstance(draw.words, str):
@@ -93,8 +95,11 @@ def tasks_of_table(
     }
     inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
+    targets = _targets(sites, how.target, values, place, loss)
+    if len(how.classes) == 1:
+        warn(f"all rows have the target {how.classes[0]!r} in column {target!r}: nothing can be learned", UserWarning)
     return {
-        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), _targets(sites, how.target, values, place, loss), weights)},
+        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), targets, weights)},
         "splits": splits,
         "names": sites.names,
         "node_id": sites.node_id,
@@ -277,8 +282,8 @@ def _targets(sites: Sites, target: Column, values: np.ndarray, place: np.ndarray
     if codes.min() < 0:
         row = int(codes.argmin())
         raise ValueError(
-            f"{sites.at(row)} has {values[row]!r} in column {target.name!r}, and the classes that were trained on are "
-            f"{', '.join(target.categories)}: drop such rows, or train on some"
+            f"{sites.at(row)} has {values.tolist()[row]!r} in column {target.name!r}, and the classes that were "
+            f"trained on are {', '.join(target.categories)}: drop such rows, or train on some"
         )
     if loss == "bce" and len(target.categories) != 2:
         raise ValueError(f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}")

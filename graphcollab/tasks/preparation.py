@@ -195,7 +195,7 @@ def _complete(known: np.ndarray, out: np.ndarray, values: np.ndarray, target: Co
     if not known.all():
         row = int((~known).argmax())
         classes = "" if target.categories is None else f": the classes are {', '.join(target.categories)}"
-        raise ValueError(f"row {row} has the target {values[row]!r} in column {target.name!r}{classes}")
+        raise ValueError(f"row {row} has the target {values.tolist()[row]!r} in column {target.name!r}{classes}")
     return out
 
 

@@ -71,6 +71,10 @@ class Tasks(Builders):
                 f"graphcollab.metrics.Metric.per_node({name!r}, higher_is_better, function), or set the function's "
                 "attribute higher_is_better to True or False"
             )
+        if isinstance(self.loss, type):
+            raise SettingError(
+                "loss", f"a name, or a function of outputs and targets such as {self.loss.__name__}()", self.loss
+            )
         if "train" not in self.splits:
             raise ValueError(f"tasks need a split 'train', got {sorted(self.splits)}")
         count = self.splits["train"].num_nodes

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from graphcollab.checks import warn
 from graphcollab.method import Method
@@ -19,19 +19,23 @@ from graphcollab.train.comparison import Comparison
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
-from graphcollab.train.start import Model, require_alike
+from graphcollab.train.start import Model, require_alike, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Trials
 
 __all__ = ["compare"]
 
 Grid = Mapping[str, Any]
+Methods = Annotated[
+    Mapping[str, Callable[..., Method | Phases]],
+    "functions that make methods, by name, such as {'fedavg': graphcollab.fedavg}, not what they return",
+]
 
 
 @checked
 def compare(
-    methods: Mapping[str, Callable[..., Method | Phases]],
-    tasks: Callable[[int], Tasks],
+    methods: Methods,
+    tasks: Annotated[Callable[[int], Tasks], "a function from a seed to Tasks, lambda seed: ..."],
     model: Model,
     seeds: Iterable[Seed] = (0, 1, 2, 3, 4),
     grids: Mapping[str, Grid] | None = None,
@@ -104,7 +108,7 @@ def compare(
     ]
     drawn = Trials(every, tasks, model, settings, folder).draw(seeds[0])
     if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
-        require_alike(model, {f"seed {seed}": drawn if seed == seeds[0] else tasks(seed) for seed in seeds})
+        require_alike(model, {f"seed {seed}": drawn if seed == seeds[0] else tasks_of(tasks, seed) for seed in seeds})
     spent = spend([(one.name, one.make(**one.point)) for one in every], drawn, budget, rounds, evaluate_every)
     every = [replace(one, spending=own) for one, own in zip(every, spent, strict=True)]
     game, total = Trials(every, tasks, model, settings, folder), len(seeds) * len(every)

@@ -45,7 +45,7 @@ __all__ = ["choose_threads", "run"]
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
-SomeTasks = Annotated[Tasks, "Tasks, made by Tasks.from_samples or a partition"]
+SomeTasks = Annotated[Tasks, "Tasks, made by Tasks.from_frame, Tasks.from_samples or a partition"]
 
 
 @checked

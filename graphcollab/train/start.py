@@ -40,6 +40,7 @@ __all__ = [
     "for_tasks",
     "require_alike",
     "takes_tasks",
+    "tasks_of",
 ]
 
 MODEL = "a module, a function that makes one, or several (build_model makes one by its name)"
@@ -70,8 +71,11 @@ def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") 
         raise ValueError("no model was given: give a module, a function that makes one, or several")
     modules: list[nn.Module] = []
     for a, one in enumerate(many):
-        if takes_tasks(one):
-            raise SettingError("model", f"{MODEL}, and where there are no tasks a function takes no argument", one)
+        if needed := _needed(one):
+            name = getattr(one, "__name__", "")
+            wants = f", as in lambda: {name}({', '.join(needed)})" if name.isidentifier() else ""
+            tasks = " or the tasks alone" if len(needed) > 1 else ", and here there are no tasks to give it"
+            raise SettingError("model", f"{MODEL}; a function takes no argument{tasks}{wants}", one)
         made: Any = copy_module(one) if isinstance(one, nn.Module) else one
         if not isinstance(made, nn.Module) and callable(made):
             with own_randomness(keyed_seed(_MODEL_STREAM, seed, a) % 2**63):
@@ -86,13 +90,21 @@ def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") 
 
 def takes_tasks(model: Model) -> bool:
     """Tell whether a model is a function that makes one for tasks, or one among several is."""
-    if isinstance(model, nn.Module | type) or not callable(model):
-        return isinstance(model, list | tuple) and any(map(takes_tasks, model))
+    if isinstance(model, list | tuple):
+        return any(map(takes_tasks, model))
+    return not isinstance(model, type) and len(_needed(model)) == 1
+
+
+def _needed(model: Any) -> list[str]:
+    """Return the names of the arguments that a function cannot do without; nothing else has any."""
+    if isinstance(model, nn.Module) or not callable(model):
+        return []
     try:
         parameters = inspect.signature(model).parameters.values()
     except ValueError:  # of some functions in C
-        return False
-    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind in kinds]
 
 
 def for_tasks(model: Model, tasks: Tasks) -> Model:
@@ -100,6 +112,20 @@ def for_tasks(model: Model, tasks: Tasks) -> Model:
     if isinstance(model, list | tuple):
         return [cast(Any, for_tasks(one, tasks)) for one in model]
     return partial(cast(Any, model), tasks) if takes_tasks(model) else model
+
+
+def tasks_of(tasks: Callable[[int], Tasks], seed: int) -> Tasks:
+    """Return what a function makes of a seed, if these are tasks."""
+    try:
+        inspect.signature(tasks).bind(seed)
+    except TypeError as error:
+        raise SettingError("tasks", f"a function from a seed to Tasks, lambda seed: ... ({error})", tasks) from None
+    except ValueError:  # of some functions in C there is no signature
+        pass
+    drawn: object = tasks(seed)
+    if not isinstance(drawn, Tasks):
+        raise TypeError(f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}")
+    return drawn
 
 
 def require_alike(model: Model, drawn: Mapping[str, Tasks]) -> None:

@@ -16,7 +16,7 @@ from graphcollab.train.identity import OtherRunError, identify_tasks
 from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
-from graphcollab.train.start import Model
+from graphcollab.train.start import Model, tasks_of
 
 __all__ = ["Contestant", "Outcome", "Trials"]
 
@@ -57,11 +57,12 @@ class Trials:
 
     def draw(self, seed: int) -> Tasks:
         """Return the tasks of a seed, once it is clear that they are good for all contestants."""
-        drawn: object = self.tasks(seed)
-        if not isinstance(drawn, Tasks):
-            raise TypeError(f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}")
+        drawn = tasks_of(self.tasks, seed)
         if int(drawn.sizes("test").sum()) == 0:
-            raise ValueError("compare needs test samples, and no node has any: give `test` to Tasks.from_samples")
+            raise ValueError(
+                "compare needs test samples, and no node has any: give `test` to Tasks.from_samples, or "
+                "test_fraction above 0 to Tasks.from_frame or Tasks.from_arrays"
+            )
         first = [one for one in self.contestants if one.number == 0]
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
             raise ValueError("grids are searched on validation samples, and no node has any: hold some out")

@@ -167,6 +167,7 @@ def test_gains_are_positive_where_less_is_better(found):
         found.of("z")
 
 
+@pytest.mark.filterwarnings("ignore:the function of tasks makes the same split")
 def test_test_samples_play_no_part_in_choices():
     tasks = regression()
     spoilt = resplit(tasks, 0)
@@ -336,8 +337,22 @@ def test_what_is_alike_on_all_splits_is_said(found):
     assert not [gain for gain in same.overall if gain.verdict != "no evidence"]
 
 
+def test_splits_that_are_all_the_same_are_warned_of():
+    settings = {"methods": {}, "repeats": 3, "lrs": (0.1,), **WHOLE}
+    with pytest.warns(UserWarning, match=r"makes the same split of every seed, .*: let it use the seed, lambda seed: "):
+        benefit(lambda seed: resplit(regression(), 0), linear, **settings)
+
+
 def test_refusals():
     tasks = regression()
+    with pytest.raises(ValueError, match=r"metric='auc' is of classes, and targets are amounts"):
+        benefit(tasks, linear, metrics=["auc"])
+    with pytest.raises(ValueError, match=r"tasks must be a function from a seed to Tasks, lambda seed: .*too many"):
+        benefit(lambda: tasks, linear)
+    with pytest.raises(TypeError, match=r"a function from a seed to Tasks, for seed 0 it made 3"):
+        benefit(lambda seed: 3, linear)
+    with pytest.raises(ValueError, match=r"lrs must be a list of step sizes, got 0.1"):
+        benefit(tasks, linear, lrs=0.1)
     settings = {"repeats": 3, **WHOLE}
     with pytest.raises(ValueError, match="two sites or more, got 1"):
         benefit(tasks.select([0]), linear, **settings)

@@ -242,6 +242,11 @@ def test_two_spellings_of_a_name_are_warned_of(columns, what):
         Tasks.from_frame({**TABLE, **columns}, **ALL)
 
 
+def test_targets_that_are_all_the_same_are_warned_of():
+    with pytest.warns(UserWarning, match="all rows have the target 'no' in column 'y': nothing can be learned"):
+        Tasks.from_frame({**TABLE, "y": ["no"] * 8}, **ALL)
+
+
 def test_identifiers_and_dates_are_categories_where_that_is_said():
     table = {"site": ["a", "b"] * 20, "id": [f"p{k}" for k in range(40)], "x": range(40), "y": [0, 1] * 20}
     assert len(Tasks.from_frame(table, categorical=["id"], **ALL).preparation.features) == 41
@@ -457,6 +462,7 @@ def changed(**columns):
         ({"site": ["a", "b"] * 20, "x": range(40), "y": [f"p{k}" for k in range(40)]}, {},
          "column 'y' has 40 different values in 40 rows, .*; if they are classes, say so by loss='cross_entropy'"),
         (changed(y=["1.5", "2.5", "3.5", "none of it"] * 2), {}, "'none of it' in column 'y', which otherwise looks"),
+        (TABLE, {"node": "y"}, "node= and target= both name 'y': one is the column of sites, the other what"),
         ({name: [] for name in TABLE}, {}, "the table has no rows, only the columns 'site', 'age'"),
 
         (TABLE, {"columns": ["aeg"]}, r"there is no column 'aeg' \(columns=\[...\]\); did you mean 'age'\?"),

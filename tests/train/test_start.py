@@ -43,7 +43,7 @@ def test_a_module_is_copied_and_a_sequential_is_one_model():
 
 @pytest.mark.parametrize("wrong", ["mlp", 3, None, lambda: "mlp", [make, "mlp"], MLP])
 def test_what_is_no_model(wrong):
-    with pytest.raises((TypeError, ValueError), match=r"model must be a module, a|missing .* required"):
+    with pytest.raises((TypeError, ValueError), match=r"model must be a module, a"):
         build_modules(wrong, 0)
     with pytest.raises(ValueError, match="no model was given"):
         build_modules([], 0)
@@ -141,7 +141,7 @@ def test_a_function_of_tasks_makes_a_model_for_them(tasks):
     assert sizes == [(4,)]
     for a, b in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)  # both are drawn from the seed
-    with pytest.raises(ValueError, match=r"model must be .* where there are no tasks a function takes no argument"):
+    with pytest.raises(ValueError, match=r"model must be .*, and here there are no tasks to give it"):
         build_modules(made, 0)
     both = run(local(lr=0), tasks, [made, made], architecture=[0, 1] * 3, rounds=1)
     assert [type(module) for module in both.modules] == [MLP, MLP]
