@@ -23,7 +23,8 @@ def split(table: SiteTable, many: int, least: int, seed: int, in_turn: bool = Fa
         many: Rows to learn from.
         least: Rows to choose by at least.
         seed: Seed of the draw.
-        in_turn: Whether rows of every class are drawn in turn, so that of few rows there are some of each.
+        in_turn: Whether rows of every class are drawn in turn, half of them at first, so that there are some of each to
+            learn from and to test on.
         settings: Of `SiteTable.tasks`.
     """
     part = np.full(len(table), "test", dtype="<U5")
@@ -33,7 +34,8 @@ def split(table: SiteTable, many: int, least: int, seed: int, in_turn: bool = Fa
         if in_turn:
             rank = np.zeros(len(rows), dtype=np.int64)
             for label in np.unique(target):
-                rank[target[rows] == label] = np.arange((target[rows] == label).sum())
+                mine = np.arange((target[rows] == label).sum())
+                rank[target[rows] == label] = mine + len(rows) * (2 * mine >= len(mine))  # half are left to test on
             rows = rows[np.argsort(rank, kind="stable")]
         part[rows[:many]] = "train"
         part[rows[many : many + max(least, many // 4)]] = "val"
