@@ -122,7 +122,8 @@ def join(
 
     Raises:
         ValueError: If joining means nothing for the method, which the message explains, the newcomers' data do not fit
-            the models or were prepared from a table in another way than the run's, an edge is out of range or double, or a newcomer would hear nodes with different mixers.
+            the models or were prepared from a table in another way than the run's, an edge is out of range or double,
+            or a newcomer would hear nodes with different mixers.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
