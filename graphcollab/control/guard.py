@@ -19,9 +19,10 @@ from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env
 
-__all__ = ["Isolate", "find_diverged", "isolate", "settle", "settle_validation", "sift"]
+__all__ = ["Isolate", "find_diverged", "isolate", "large_targets", "settle", "settle_validation", "sift"]
 
 RAISED, WINDOW = 3, 10
+LARGE = 10.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     raise NonFiniteLossError(
         f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
         "use a smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
+        f"{large_targets(env)}"
     )
 
 
@@ -98,7 +100,23 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
         return isolate(data, dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
     raise NonFiniteLossError(
         f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
-        f"{data.round} after the exchange: use a smaller step size"
+        f"{data.round} after the exchange: use a smaller step size{large_targets(env)}"
+    )
+
+
+def large_targets(env: Env) -> str:
+    """Say so where training targets are amounts so large that squared errors of them ask for tiny steps."""
+    tasks = env.engine.tasks
+    if tasks.loss != "mse":
+        return ""
+    split = tasks.splits["train"]
+    targets = tasks.pools[split.pool].targets[split.index].double()
+    mean, deviation = float(targets.mean()), float(targets.std(correction=0))
+    if not max(abs(mean), deviation) > LARGE:
+        return ""
+    return (
+        f". Training targets are large (mean {mean:.4g}, standard deviation {deviation:.4g}): standardise them, with "
+        "standardise_target=True in Tasks.from_frame"
     )
 
 

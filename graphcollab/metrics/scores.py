@@ -119,16 +119,27 @@ def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Me
     scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics))
     for metric in metrics:
         if nodes := scores.undefined(metric.name):
-            warn(not_defined(metric, nodes, len(tasks.names), split, scores.nodes(metric.name)))
+            warn(not_defined(metric, {split: (nodes, scores.nodes(metric.name))}, len(tasks.names)))
     return scores
 
 
-def not_defined(metric: Metric, nodes: Sequence[str], count: int, split: str, left: int) -> str:
-    """Return what is to be said of nodes that have samples, but no value of a metric."""
+def not_defined(metric: Metric, found: Mapping[str, tuple[Sequence[str], int]], count: int) -> str:
+    """Return what is to be said of nodes that have samples, but no value of a metric.
+
+    Args:
+        metric: The metric.
+        found: For every split such nodes, at least one, and over how many nodes its mean is.
+        count: How many nodes there are.
+    """
+    alike: dict[tuple[tuple[str, ...], int], list[str]] = {}  # splits of which the same is to be said
+    for split, (nodes, left) in found.items():
+        alike.setdefault((tuple(nodes), left), []).append(split)
+    told = [f"{len(nodes)} of {count} nodes ({few(nodes)}; split {', '.join(s)})" for (nodes, _), s in alike.items()]
+    several = len(alike) > 1
+    over = [f"{left} of {count} nodes" + f" (split {', '.join(s)})" * several for (_, left), s in alike.items()]
     return (
-        f"{metric.name} is not defined for {len(nodes)} of {count} nodes ({few(nodes)}; split {split})"
-        f"{': ' + metric.undefined if metric.undefined else ''}. They are left out of means, which are over "
-        f"{left} of {count} nodes; summaries and tables say so"
+        f"{metric.name} is not defined for {' and '.join(told)}{': ' + metric.undefined if metric.undefined else ''}. "
+        f"They are left out of means, which are over {' and '.join(over)}; summaries and tables say so"
     )
 
 

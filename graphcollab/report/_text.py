@@ -10,9 +10,11 @@ from torch import Tensor
 from graphcollab.documentation import checked_with
 from graphcollab.metrics.edges import SHARED
 from graphcollab.metrics.weight_spread import AGREE
+from graphcollab.naming import few
 from graphcollab.train import Comparison
 
 MISSING = "–"
+FEW = 5  # test samples, below which tables say that a node's share of a mean rests on few
 
 shown = checked_with(
     SHARED
@@ -69,6 +71,29 @@ def agreement(alike: float) -> str:
     """Say whether weights that were learned several times agree, by their mean correlation."""
     which = "agree" if alike >= AGREE else "differ: do not read them as who helps whom"
     return f"{which} (mean correlation {number(alike, 2)})"
+
+
+def below(table: str, *notes: str) -> str:
+    """Add lines below a table, those that say something."""
+    said = [note for note in notes if note]
+    return "\n".join([table, *([""] if said else []), *said])
+
+
+def spread_note(comparison: Comparison) -> str:
+    """Say what a ± is of, where there is one."""
+    seeds = max(map(len, comparison.chosen.values()), default=0)
+    return f"± is the standard deviation over {seeds} seeds" if seeds > 1 else ""
+
+
+def few_tested(comparison: Comparison) -> str:
+    """Say which nodes count in means with next to no test samples."""
+    few_of = comparison.tested_on_fewer_than(FEW)
+    if not few_of:
+        return ""
+    many = len({name for trials in comparison.chosen.values() for trial in trials for name in trial.tested})
+    which = f"{len(few_of)} of {many} nodes ({few(few_of)})"
+    have = f"{'has' if len(few_of) == 1 else 'have'} fewer than {FEW} test samples on some seed"
+    return f"{which} {have}, and as much weight in means as any other: see site_table"
 
 
 def mean_spread(values: Tensor, digits: int | None) -> str:

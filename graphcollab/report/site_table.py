@@ -13,16 +13,20 @@ from typing import Annotated, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.checks import own_filter, warn
 from graphcollab.files import write_whole
 from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
 from graphcollab.metrics.bootstrap import bootstrap_nodes
-from graphcollab.metrics.scores import AnyMetrics
-from graphcollab.report._text import MISSING, number, shown, shown_in, text_table
+from graphcollab.metrics.scores import AnyMetrics, not_defined
+from graphcollab.naming import few
+from graphcollab.report._text import MISSING, below, number, shown, shown_in, text_table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
 from graphcollab.train.trial import SHARES
 
 __all__ = ["SiteScores", "site_table"]
+
+SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
 
 Results: TypeAlias = Annotated[
     Result | Mapping[str, Result] | Comparison, "what run or compare returns, or results by the names of their methods"
@@ -118,7 +122,25 @@ class SiteScores:
                 add(title, scale * values[m], digits, lost[method] | lost[str(self.reference)], signed=True)
         weighted.insert(1, str(int(first.sizes[counted].sum())))
         table = text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
-        return f"{table}\n\n{self.about}"
+        return below(table, self.about, *self._limits())
+
+    def _limits(self) -> list[str]:
+        """Say which intervals are too narrow, and why others are missing."""
+        first = next(iter(self.scores.values()))
+        small = [f"{name} ({n})" for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL]
+        why: dict[str, None] = {}
+        flat = False
+        for method, scores in self.scores.items():
+            for m, metric in enumerate(scores.metrics):
+                low, high = self.intervals[method][m].unbind(1)
+                flat = flat or bool((low == high).any())
+                for k in low.isnan().nonzero().flatten().tolist():
+                    why[f"{first.names[k]} ({_missing(scores, metric, k)})"] = None
+        return [
+            f"with fewer than {SMALL} samples intervals are too narrow: {few(small)}" * bool(small),
+            "an interval of no width says that all resamples gave the same, not that the value is certain" * flat,
+            f"no interval: {few([*why])}" * bool(why),
+        ]
 
     def __str__(self) -> str:
         return self.text()
@@ -140,7 +162,8 @@ def site_table(
     metric is then to another. It says what so few samples leave open, with models and data as they are; what another
     partition or seed would have brought is another question, see `paired_table`. Differences to a reference are of the
     same resamples (a paired bootstrap). A node with fewer than two samples has no interval; one whose metric is not
-    defined (an AUC of one class) has no value, a warning names it, and means are over the others.
+    defined (an AUC of one class) has no value, a warning names it, and means are over the others. Lines below the table
+    name nodes with fewer than 20 samples, whose intervals are too narrow, and say why others have none.
 
     Args:
         results: What `run` or `compare` returns, or results by the names of their methods. A comparison shows the last
@@ -164,7 +187,8 @@ def site_table(
     for name, result in many.items():
         _require_same_samples(next(iter(many)), first, name, result, split)
     judged = as_metrics(metrics, first.tasks.metric)
-    scores = {name: result.scores(judged, split) for name, result in many.items()}
+    with own_filter("ignore", ".* is not defined for"):  # it is said below, once for all methods
+        scores = {name: result.scores(judged, split) for name, result in many.items()}
     drawn = {name: _resampled(result, split, judged, resamples, seed, scores[name]) for name, result in many.items()}
     differences = {}
     for name in many:
@@ -173,6 +197,7 @@ def site_table(
             ends = percentile_interval(drawn[name] - drawn[reference], confidence)
             differences[name] = torch.cat([value[..., None], ends], 2)
     intervals = {name: percentile_interval(values, confidence) for name, values in drawn.items()}
+    _warn_of_undefined(scores, split)
     about = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
         f"samples; {_which(results, first.env.seed)}{note}"
@@ -231,6 +256,27 @@ def _resampled(
     """Return the metrics of resamples, [M, K, B]; NaN where a node has no value, or fewer than two samples."""
     drawn = bootstrap_nodes(result.env.engine, result.stacks, split, metrics, resamples, seed)
     return drawn.masked_fill((_stacked(scores).isnan() | (scores.sizes < 2))[..., None], torch.nan)
+
+
+def _warn_of_undefined(scores: Mapping[str, Scores], split: str) -> None:
+    """Warn of nodes for which a metric is not defined with some method."""
+    first = next(iter(scores.values()))
+    for metric in first.metrics:
+        lost = {name for one in scores.values() for name in one.undefined(metric.name)}
+        if nodes := [name for name in first.names if name in lost]:
+            left = min(one.nodes(metric.name) for one in scores.values())
+            warn(not_defined(metric, {split: (nodes, left)}, len(first.names)))
+
+
+def _missing(scores: Scores, metric: Metric, k: int) -> str:
+    """Say why a node has no interval of a metric."""
+    if int(scores.sizes[k]) < 2:
+        return "one sample" if int(scores.sizes[k]) else "no samples"
+    if not bool(scores.loss[k].isfinite()):
+        return "its model has diverged"
+    if bool(scores[metric.name][k].isnan()):
+        return f"{metric.name} is not defined"
+    return f"{metric.name} is not defined in most resamples"
 
 
 def _stacked(scores: Scores) -> Tensor:

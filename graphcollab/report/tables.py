@@ -16,12 +16,15 @@ from torch import Tensor
 from graphcollab.report._text import (
     MISSING,
     agreement,
+    below,
     byte_size,
     failures,
+    few_tested,
     mean_spread,
     number,
     shown,
     shown_in,
+    spread_note,
     text_table,
 )
 from graphcollab.settings import NonNegative, Real
@@ -33,6 +36,11 @@ __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
 
 WORST = {10: 20, 20: 10}
 """From how many nodes on tables have the mean over the worst nodes, by their share in percent: two nodes of each."""
+
+FEW_SEEDS = {
+    1: "with one seed there is no interval: take five seeds or more",
+    2: "with two seeds interval and p-value mean next to nothing: take five seeds or more",
+}
 
 
 @shown
@@ -53,7 +61,8 @@ def results_table(
     model. Where something was found wrong with a run, such as learned weights that are all the own model's, "found"
     says what and on how many seeds. "local steps" are those that a node has taken in its rounds, mean over nodes, and
     "models", where some method has more than one, how many models each node trained by them. Where nodes have the same
-    samples on all seeds, a line below says whether the weights that a method learned agree between seeds.
+    samples on all seeds, a line below says whether the weights that a method learned agree between seeds. Another one
+    names nodes that count in means with fewer than five test samples.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -70,6 +79,8 @@ def results_table(
         method  mean test accuracy (%)  worst 10 %  worst 20 %  std over nodes  sent per node  seconds  setting
         ------  ----------------------  ----------  ----------  --------------  -------------  -------  -------
         l2c               90.00 ± 0.00       70.00       75.00           10.00         1.2 MB      2.5  lr=0.01
+        <BLANKLINE>
+        ± is the standard deviation over 2 seeds
     """
     rows = comparison.rows()
     scale, digits, unit = shown_in(comparison.share if percent is None else percent, 2)
@@ -107,7 +118,7 @@ def results_table(
         lines.append([*cells.values()])
     alike = {name: comparison.agreement(name) for name in rows}
     notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
-    return "\n".join([text_table(header, lines, markdown), *([""] if notes else []), *notes])
+    return below(text_table(header, lines, markdown), spread_note(comparison), few_tested(comparison), *notes)
 
 
 @shown
@@ -121,7 +132,8 @@ def paired_table(
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    A line below the table says whether intervals are corrected for samples that seeds share. Where one of the two
+    Lines below the table say whether intervals are corrected for samples that seeds share, that fewer than three seeds
+    are no evidence, and which nodes count in the mean with fewer than five test samples. Where one of the two
     failed on a seed, or has no value there, that is said instead: there is no difference then.
 
     Args:
@@ -169,8 +181,9 @@ def paired_table(
         "p-value",
         "better on",
     ]
+    seeds = len(comparison.chosen[reference])
     about = comparison.correction(over)[1]
-    return text_table(header, rows, markdown) + (f"\n\n{about}" if about else "")
+    return below(text_table(header, rows, markdown), about, FEW_SEEDS.get(seeds, ""), few_tested(comparison))
 
 
 @shown

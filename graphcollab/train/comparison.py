@@ -157,6 +157,11 @@ class Comparison:
             return math.nan
         return weight_agreement(torch.stack(weights))
 
+    def tested_on_fewer_than(self, least: int) -> list[str]:
+        """Return the nodes that are in some mean of the chosen trials with fewer test samples, by name."""
+        tested = [trial.tested for trials in self.chosen.values() for trial in trials]
+        return list(dict.fromkeys(name for one in tested for name, size in one.items() if size < least))
+
     def failed(self, method: str) -> list[Trial]:
         """Return a method's chosen trials that failed: with them its means have no values."""
         return [trial for trial in self.chosen[method] if trial.failure]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.checks import warn
+from graphcollab.control.guard import large_targets
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
@@ -149,12 +150,15 @@ class Session:
     def _warn_of_undefined(self) -> None:
         """Say, once per run, which nodes have no value of the metric although they have samples."""
         found = {split: self.history.undefined(split) for split in ("val", "test")}
-        nodes = [name for name in self.history.names if any(name in names for names in found.values())]
-        if self._told or not nodes:
+        if self._told or not any(found.values()):
             return
         self._told = True
-        count, splits = len(self.history.names), ", ".join(split for split, names in found.items() if names)
-        warn(not_defined(self.metric, nodes, count, splits, count - max(map(len, found.values()))))
+        known = {
+            split: (nodes, int((~self.history.last(f"{split}_metric").isnan()).sum()))
+            for split, nodes in found.items()
+            if nodes
+        }
+        warn(not_defined(self.metric, known, len(self.history.names)))
 
 
 @contextmanager
@@ -264,5 +268,5 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
         f"after {data.round} round{'' if data.round == 1 else 's'}"
     )
     if not env.isolate:
-        raise NonFiniteLossError(f"{found}: use a smaller step size, or check the node's data")
+        raise NonFiniteLossError(f"{found}: use a smaller step size, or check the node's data{large_targets(env)}")
     warn(f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes")

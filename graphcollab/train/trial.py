@@ -47,6 +47,7 @@ class Trial:
         samples: Which samples the tasks are made of, however they are dealt out; None where that is not known.
         weights: What nodes gave each other in the last round, [K, K], receivers in rows, where that was learned and
             there are no more than 100 nodes; else None.
+        tested: On how many test samples every node is judged whose metric is in the mean, by the node's name.
     """
 
     method: str
@@ -67,6 +68,7 @@ class Trial:
     tasks: str = field(repr=False, default="")
     samples: Samples | None = field(repr=False, default=None)
     weights: Tensor | None = field(repr=False, default=None, compare=False)
+    tested: Mapping[str, int] = field(repr=False, default_factory=dict)
 
     @property
     def rounds(self) -> float:
@@ -93,6 +95,8 @@ class Trial:
         def final(name: str) -> float:
             return history.mean(name)[history.returned] if name in history.values else math.nan
 
+        per_node = tuple(history.final("test_metric").tolist())
+        sizes = zip(result.tasks.names, result.tasks.sizes("test").tolist(), per_node, strict=True)
         return cls(
             method,
             seed,
@@ -100,7 +104,7 @@ class Trial:
             validation=final("val_metric"),
             summary=result.summary(),
             curve=(list(history.rounds), history.mean("test_metric")),
-            per_node=tuple(history.final("test_metric").tolist()),
+            per_node=per_node,
             test_loss=final("test_loss"),
             seconds=tuple(history.seconds),
             sent=tuple(history.mean("bytes_sent")),
@@ -111,6 +115,7 @@ class Trial:
             tasks=identify_tasks(result.tasks) if tasks is None else tasks,
             samples=identify_samples(result.tasks),
             weights=_learned_weights(result),
+            tested={name: size for name, size, value in sizes if not math.isnan(value)},
         )
 
     def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:

@@ -3,20 +3,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 
-from graphcollab.report import paired_table
+from graphcollab import run
+from graphcollab.methods import local
+from graphcollab.report import paired_table, results_table
+from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison
 
 
 def test_difference_and_interval_by_hand(comparison: Comparison) -> None:
-    header, _, row = paired_table(comparison).splitlines()
+    header, _, row, *_ = paired_table(comparison).splitlines()
     assert header.split()[:3] == ["minus", "local,", "points"]
     # differences .125 and .0625: mean .09375, standard error .03125; t(1, .975) = 12.7062 reaches .39707
     assert row.split() == ["l2c", "+9.38", "−30.33", "…", "+49.08", "0.2", "2", "of", "2"]
 
 
 def test_another_column_and_confidence(comparison: Comparison) -> None:
-    header, _, row = paired_table(comparison, column="worst10", confidence=0.5).splitlines()
+    header, _, row = paired_table(comparison, column="worst10", confidence=0.5).splitlines()[:3]
     assert "worst10" in header
     assert "50 % interval" in header
     # differences +.25 and -.125
@@ -31,12 +36,12 @@ def test_intervals_end_where_differences_of_shares_do(comparison: Comparison) ->
 
 
 def test_smaller_is_better_where_the_metric_says_so(comparison: Comparison) -> None:
-    assert paired_table(replace(comparison, higher_is_better=False)).endswith("0 of 2")
+    assert paired_table(replace(comparison, higher_is_better=False)).splitlines()[2].endswith("0 of 2")
 
 
 def test_one_seed_has_no_interval(comparison: Comparison) -> None:
     one = replace(comparison, chosen={name: trials[:1] for name, trials in comparison.chosen.items()})
-    assert paired_table(one).splitlines()[-1].split() == ["l2c", "+12.50", "–", "–", "1", "of", "1"]
+    assert paired_table(one).splitlines()[2].split() == ["l2c", "+12.50", "–", "–", "1", "of", "1"]
 
 
 def test_bad_reference(comparison: Comparison) -> None:
@@ -47,8 +52,34 @@ def test_bad_reference(comparison: Comparison) -> None:
 
 
 def test_bytes_are_not_points_and_fewer_are_better(comparison):
-    header, _, row = paired_table(comparison, column="bytes_per_node").splitlines()
+    header, _, row = paired_table(comparison, column="bytes_per_node").splitlines()[:3]
     assert "points" not in header
     mine, theirs = (comparison.values(name, "bytes_per_node") for name in ("l2c", "local"))
     wins = sum(a < b for a, b in zip(mine, theirs, strict=True))
     assert row.endswith(f"{wins} of {len(mine)}")
+
+
+def test_few_seeds_and_nodes_with_few_samples_are_said_below(comparison: Comparison) -> None:
+    text = paired_table(comparison)
+    assert text.endswith("\n\nwith two seeds interval and p-value mean next to nothing: take five seeds or more")
+    tested = {"Cove": 2, "Hill": 5, "Bay": 4, "Ford": 100}
+    chosen = {name: [replace(t, tested=tested) for t in trials] for name, trials in comparison.chosen.items()}
+    told = (
+        "2 of 4 nodes (Cove, Bay) have fewer than 5 test samples on some seed, and as much weight in means as any other"
+    )
+    for table in (paired_table, results_table):
+        assert told in table(replace(comparison, chosen=chosen))
+    three = {name: [*trials, trials[0]] for name, trials in comparison.chosen.items()}
+    assert len(paired_table(replace(comparison, chosen=three)).splitlines()) == 3
+
+
+def test_a_run_says_how_many_test_samples_its_means_are_of() -> None:
+    x, y = torch.tensor([[1.0], [-1.0]] * 6), torch.tensor([1.0, 0.0] * 6)
+    train = dict.fromkeys(("two", "one class", "many", "none"), (x, y))
+    test = {"two": (x[:2], y[:2]), "one class": (x[::2], y[::2]), "many": (x, y), "none": (x[:0], y[:0])}
+    tasks = Tasks.from_samples(train, test=test, loss="bce", metric="auc")
+    with pytest.warns(RuntimeWarning, match=r"1 of 4 nodes \(one class; split test\).* over 2 of 4 nodes; "):
+        result = run(local(), tasks, nn.Linear(1, 1), rounds=1)
+    found = Comparison.from_results({"local": [result]})
+    assert found.chosen["local"][0].tested == {"two": 2, "many": 12}
+    assert "1 of 2 nodes (two) has fewer than 5 test samples" in results_table(found)

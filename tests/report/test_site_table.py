@@ -142,3 +142,13 @@ def test_there_is_no_mean_where_a_model_has_diverged(table) -> None:
     found = replace(table, scores={"as it is": one, "turned": lost})
     mean = [cell.strip() for cell in str(found).splitlines()[6].split("  ") if cell.strip()]
     assert mean == ["mean", "77.5", "–", "–", "75.0 (2 of 4 nodes)", "– (2 of 4 nodes)", "– (2 of 4 nodes)"]
+
+
+def test_what_few_samples_leave_open_is_said_below() -> None:
+    with pytest.warns(RuntimeWarning, match="auc is not defined") as told:
+        found = site_table({"as it is": played(1.0), "turned": played(-1.0)}, ["accuracy", "auc"])
+    assert len(told) == 1  # not once for every method
+    lines = str(found).splitlines()
+    assert "with fewer than 20 samples intervals are too narrow: north (4), south (5), west (2)" in lines
+    assert any(line.startswith("an interval of no width says that all resamples gave the same") for line in lines)
+    assert "no interval: east (one sample), west (auc is not defined)" in lines

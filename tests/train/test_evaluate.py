@@ -81,6 +81,34 @@ def test_a_metric_that_is_not_defined_is_no_divergence():
     assert (summary["nodes"], summary["ignored"]) == (2, 1)
 
 
+def test_where_a_metric_is_not_defined_is_counted_by_split():
+    """As tables do: validation lacks a class at node 0, test at nodes 1 and 2."""
+    both, single = (torch.randn(6, 3), torch.tensor([[0.0], [1.0]] * 3)), (torch.randn(6, 3), torch.ones(6, 1))
+    made = Tasks.from_samples(
+        [both] * 4, [single, both, both, both], [both, single, single, both], loss="bce", metric="auc"
+    )
+    told = (
+        r"1 of 4 nodes \(node 0; split val\) and 2 of 4 nodes \(node 1, node 2; split test\): .* over 3 of 4 nodes "
+        r"\(split val\) and 2 of 4 nodes \(split test\)"
+    )
+    with pytest.warns(RuntimeWarning, match=told):
+        run(local(steps=1), made, make, rounds=1)
+
+
+def test_large_targets_are_named_where_a_loss_is_not_finite():
+    x, y = torch.randn(8, 3), 1000 + 30 * torch.tensor([[1.0], [-1.0]] * 4)
+    with pytest.raises(NonFiniteLossError, match=r"Training targets are large \(mean 1000, standard deviation 30\): "):
+        run(local(lr=10, steps=100), Tasks.from_samples([(x, y)], loss="mse", metric="mse"), make, rounds=5)
+    with pytest.raises(NonFiniteLossError) as error:
+        run(
+            local(lr=1e9, steps=100),
+            Tasks.from_samples([(x, (y - 1000) / 30)], loss="mse", metric="mse"),
+            make,
+            rounds=5,
+        )
+    assert "large" not in str(error.value)
+
+
 def test_a_node_that_is_only_found_when_judged_leaves_the_mean_without_a_value():
     """Where nodes are isolated, training goes on; the test samples of node 0 overflow."""
     nodes = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
