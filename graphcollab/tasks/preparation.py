@@ -134,22 +134,19 @@ class Preparation:
         Names of classes, columns, categories and indicators count, and means and deviations unless every site has its
         own here.
         """
-        for what, mine, its in (
-            (
-                "classes",
-                self.classes or "none, as targets are amounts",
-                other.classes or "none, as targets are amounts",
-            ),
-            ("columns", self._names, other._names),
-        ):
-            if mine != its:
-                return f"the {what} are {_listed(its)}, and not {_listed(mine)}"
-        for one, its in zip(self.columns, other.columns, strict=True):
-            if one.features != its.features:
-                return f"column {one.name!r} becomes {_listed(its.features)}, and not {_listed(one.features)}"
-        for one, its in zip((*self.columns, self.target), (*other.columns, other.target), strict=True):
-            if not self.sites and (one.mean, one.deviation) != (its.mean, its.deviation):
-                return f"column {one.name!r} has {_moments(its)}, and not {_moments(one)}"
+        if self.classes != other.classes:
+            amounts = "none, as targets are amounts"
+            its, mine = (_listed(one.classes) or amounts for one in (other, self))
+            return f"the classes are {its}, and not {mine}"
+        if self._names != other._names:
+            return f"the columns are {_listed(other._names)}, and not {_listed(self._names)}"
+        pairs = [*zip((*self.columns, self.target), (*other.columns, other.target), strict=True)]
+        for one, two in pairs[:-1]:
+            if one.features != two.features:
+                return f"column {one.name!r} becomes {_listed(two.features)}, and not {_listed(one.features)}"
+        for one, two in pairs:
+            if not self.sites and (one.mean, one.deviation) != (two.mean, two.deviation):
+                return f"column {one.name!r} has {_moments(two)}, and not {_moments(one)}"
         return ""
 
     def places(self, names: Sequence[str]) -> np.ndarray:
@@ -215,8 +212,8 @@ class Preparation:
         return look_up("site", str(site), self._place)
 
 
-def _listed(values: Any) -> str:
-    return values if isinstance(values, str) else few([*map(repr, values)])
+def _listed(values: Sequence[Any]) -> str:
+    return few([*map(repr, values)])
 
 
 def _moments(column: Column) -> str:
