@@ -66,6 +66,7 @@ class SiteTable:
             about.setdefault("columns", [name for name in self.columns if name not in apart])
             whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
             about |= {"preparation": Tasks.from_frame(self.columns, **whole).preparation, "refit": True}
+        about = {key: value for key, value in about.items() if key != "categorical"}  # the preparation has them
         return Tasks.from_frame(self.columns, **about)
 
     def __len__(self) -> int:

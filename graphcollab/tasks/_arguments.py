@@ -22,9 +22,9 @@ def require_same(
     given: dict[str, Any] = {"node": node, "target": target}
     if columns is not None:
         has["columns"], given["columns"] = [one.name for one in known.columns], list(columns)
-    if categorical:
-        has["categorical"] = sorted(one.name for one in known.columns if one.categories is not None)
-        given["categorical"] = sorted(categorical)
+    named = [one.name for one in known.columns if one.categories is not None]
+    if not set(categorical) <= set(named):
+        has["categorical"], given["categorical"] = named, list(categorical)
     for argument, value in given.items():
         if value not in (has[argument], DEFAULTS.get(argument)):
             raise ValueError(
