@@ -78,8 +78,8 @@ def benefit(
             split's tasks, for inputs whose number depends on them.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
             Their other settings are their own defaults. Default: ``{"meta_l2c": meta_l2c}``.
-        metrics: Further metrics to judge the same models by (names, ``Metric`` or functions). Each has a `Benefit` of
-            its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
+        metrics: Metrics beside the tasks' own to judge the same models by (names, ``Metric`` or functions). Each has a
+            `Benefit` of its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
         repeats: R, splits.
         rounds: Rounds on every split.
         epochs: Passes over a site's samples a round.
@@ -121,7 +121,9 @@ def benefit(
         )
     _require_names(dealt[0].names, methods)
     require_alike(model, {f"split {r}": split for r, split in enumerate(dealt)})
-    every = as_metrics([dealt[0].metric, *(as_metrics(metrics, None) if metrics else ())], None)
+    own = as_metrics(dealt[0].metric, None)
+    further = as_metrics(metrics, None) if metrics else ()
+    every = (*own, *(one for one in further if one.name != own[0].name))
     for metric in every:
         refuse_metric(metric, dealt[0])
     more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)

@@ -1,7 +1,8 @@
 """Tables as users have them, column by column: frames of pandas or polars, dicts of arrays, CSV and Parquet files.
 
 A column is read as numbers, bool, int64, or float64 with NaN where a value is missing, or as text, an array of Python
-objects with None where it is missing. Text that says nothing but true and false is read as these.
+objects with None where it is missing. Spaces around text do not count. Text that says nothing but true and false is
+read as these.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from torch import Tensor
 from graphcollab.naming import close, few
 from graphcollab.tasks._csv import LARGEST, TRUTHS, is_number, objects, read_csv, text, truths
 
-__all__ = ["Table", "dates", "factorised", "looks_like_numbers", "no_column", "open_table"]
+__all__ = ["Table", "dates", "factorised", "no_column", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
     "dict of these by site"
 )
+
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,12 @@ class Table:
 def open_table(frame: Any, node: str | None = None) -> Table:
     """Open a table; of a dict of tables by site all become one, with a column ``node`` that names the site."""
     if isinstance(frame, Mapping) and frame and all(map(_is_table, frame.values())):
-        return _joined({str(name): _open(one) for name, one in frame.items()}, node)
+        tables = {str(name).strip(): _open(one) for name, one in frame.items()}
+        if len(tables) < len(frame):
+            raise ValueError(
+                f"names of sites must differ by more than spaces around them, got {few([*map(repr, frame)])}"
+            )
+        return _joined(tables, node)
     return _open(frame)
 
 
@@ -96,13 +104,6 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(str(int(one)) if float(one).is_integer() else repr(float(one)) for one in present.tolist()), codes
 
 
-def looks_like_numbers(values: np.ndarray) -> int | None:
-    """Return the row that keeps a column of text from being numbers, if most of its values are numbers."""
-    known = [k for k, one in enumerate(values.tolist()) if one is not None]
-    odd = [k for k in known if not is_number(values[k])]
-    return (odd or known)[0] if known and 2 * len(odd) < len(known) else None
-
-
 def _is_table(value: Any) -> bool:
     return isinstance(value, Mapping | str | os.PathLike) or hasattr(value, "columns")
 
@@ -123,9 +124,7 @@ def _open(frame: Any) -> Table:
             raise ValueError(f"columns must have one length, got the lengths {sizes}")
         return Table(tuple(columns), next(iter(sizes.values())), lambda name: _from_array(name, columns[name]))
     if isinstance(frame, str | os.PathLike):
-        path = Path(frame)
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no file {path}: give the path of a CSV or Parquet file")
+        path = _existing(Path(frame))
         if path.suffix.lower() in (".parquet", ".pq"):
             return _from_frame(_read_parquet(path))
         return Table(*read_csv(path))
@@ -133,6 +132,19 @@ def _open(frame: Any) -> Table:
         names = dict.fromkeys(name for row in frame for name in row)
         return _open({name: [row.get(name) for row in frame] for name in names})
     return _from_frame(frame)
+
+
+def _existing(path: Path) -> Path:
+    """Return the path of a file that may be a table."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the path of a CSV or Parquet file, or {{site: path}} for several")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: give the path of a CSV or Parquet file")
+    if path.suffix.lower() in _SPREADSHEETS:
+        raise ValueError(
+            f"{path} is a spreadsheet: save it as CSV in UTF-8, or give what pandas.read_excel({path.name!r}) reads"
+        )
+    return path
 
 
 def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
@@ -207,7 +219,7 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
     kinds = set(map(type, known))
     if all(issubclass(kind, str) for kind in kinds) and kinds:
-        words = [None if lack or one == "" else str(one) for one, lack in zip(values, lacks, strict=True)]
+        words = [None if lack else str(one).strip() or None for one, lack in zip(values, lacks, strict=True)]
         said = set(words) - {None}
         return truths([TRUTHS.get(str(one)) for one in words]) if said and said <= TRUTHS.keys() else text(words)
     if all(issubclass(kind, Real) or kind is np.bool_ for kind in kinds):

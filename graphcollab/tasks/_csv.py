@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in 
 """What words true and false are written by; a column of nothing else is as one of bool, wherever it comes from."""
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?", re.ASCII)
+_WITH_DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+,\d+", re.ASCII)
+_WITH_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 _WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
 _MISSING = {"", "?", "NA", "N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"}
 _SEPARATORS = ",;\t|"
@@ -42,8 +45,15 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             f"{path}: column {names.index('')} has no name, as where pandas has written its index: name it, or write "
             "the file with index=False"
         )
-    if len(set(names)) < len(names) or not rows:
-        raise ValueError(f"{path} must have a line with different names of columns and then rows, got {head}")
+    if not names:
+        raise ValueError(f"{path} is empty: it must have a line with the names of columns, and then rows")
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise ValueError(
+            f"{path}: {names.count(double)} columns have the name {double!r}: names of columns must differ"
+        )
+    if not rows:
+        raise ValueError(f"{path} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}")
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(names)), None)
     if wrong is not None:
         raise ValueError(f"{path}: row {wrong} has {len(rows[wrong])} values, and there are {len(names)} columns")
@@ -53,7 +63,17 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
         cells = [row[place[name]].strip() for row in rows]
         if separator not in _DECIMAL_COMMAS_WITH:
             _refuse_commas(path, name, cells, separator)
+        elif (odd := _thousands_point(cells)) is not None and decimal_commas():
+            raise ValueError(
+                f"{path}: row {odd} has {cells[odd]!r} in column {name!r}, whose point may separate thousands or "
+                "decimals, as other numbers of the file have decimal commas: write numbers without separators of "
+                "thousands and all decimals alike, or leave the column out by columns=[...]"
+            )
         return _parsed(cells)
+
+    @cache
+    def decimal_commas() -> bool:
+        return any("," in cell and _WITH_DECIMAL_COMMA.fullmatch(cell.strip()) for row in rows for cell in row)
 
     return tuple(names), len(rows), read
 
@@ -69,6 +89,16 @@ def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> N
             f"values are separated by semicolons or tabs, and here they are by {separator!r}), or leave the column out "
             "by columns=[...]"
         )
+
+
+def _thousands_point(cells: list[str]) -> int | None:
+    """Return the first row with a point where all points of a column of numbers may separate thousands."""
+    known = [cell for cell in cells if cell not in _MISSING]
+    pointed = [cell for cell in known if "." in cell]
+    if not all(map(_WITH_THOUSANDS_POINTS.fullmatch, pointed)):
+        return None
+    numbers = all(cell in pointed or _DECIMAL_COMMA.fullmatch(cell) for cell in known)
+    return next((k for k, cell in enumerate(cells) if "." in cell), None) if numbers else None
 
 
 def _parsed(cells: list[str]) -> np.ndarray:

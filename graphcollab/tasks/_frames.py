@@ -16,13 +16,14 @@ from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
+from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of
 from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split
 
 __all__ = ["Fit", "tasks_of_table"]
 
-_MOST_CATEGORIES, _MOST_CLASSES = 1000, 50
+_MOST_CATEGORIES = 1000
 TAKEN = "which the preparation reads"
 _LETTERS = 4  # bytes of a name that count as one float
 
@@ -82,9 +83,9 @@ def tasks_of_table(
             "names the sites, and one holds the targets"
         )
     read = {name: table.column(name) for name in chosen}
-    _refuse_missing(sites, values, target)
+    refuse_missing(sites, values, target)
     weights = _weights(sites, table, weight)
-    real = not known.classes if known is not None else _is_real(sites, values, target, loss)
+    real = not known.classes if known is not None else is_real(sites, values, target, loss)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]))
     if isinstance(how, Fit):
         how = Seen(sites, splits["train"], how).preparation(read, categorical, node, target, values, real)
@@ -95,7 +96,7 @@ def tasks_of_table(
     }
     inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
-    targets = _targets(sites, how.target, values, place, loss)
+    targets = targets_of(sites, how.target, values, place, loss)
     if len(how.classes) == 1:
         warn(f"all rows have the target {how.classes[0]!r} in column {target!r}: nothing can be learned", UserWarning)
     return {
@@ -179,7 +180,7 @@ class Seen:
     def target(self, name: str, values: np.ndarray, real: bool) -> Column:
         """Fit the targets."""
         if real:
-            values = numbers_of(name, values, self.sites.at)
+            values = numbers_of(name, values, self.sites.at, DROP)
             if not self.fit.standardise_target:
                 return Column(name, **self.unchanged())
             return Column(name, *self.moments(values))
@@ -229,16 +230,6 @@ class Seen:
         return 1 + len(columns) + 2 * numbers + aim + names
 
 
-def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
-    text = values.dtype.kind == "O"
-    lacks = np.fromiter((one is None for one in values.tolist()), bool, len(values)) if text else np.isnan(values)
-    if lacks.any():
-        raise ValueError(
-            f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}, as {int(lacks.sum())} of "
-            f"{len(values)} rows: drop such rows"
-        )
-
-
 def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
     """Return the weights of all rows, [N], of a column or as they were given."""
     if weight is None:
@@ -251,40 +242,3 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
     weights = to_weights(weight, table.rows)
     sites.refuse_bad_weights(weights, where)
     return weights
-
-
-def _is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
-    """Tell whether targets are real values, and no classes."""
-    if loss == "mse":
-        numbers_of(target, values, sites.at)
-        return True
-    if loss in ("cross_entropy", "bce"):
-        return False
-    if values.dtype.kind == "O":
-        if not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
-            refuse_no_categories(target, values, sites.at, "if they are classes, say so by loss='cross_entropy'")
-        return False
-    whole = bool((np.isfinite(values) & (values == np.round(values))).all())
-    many = len(np.unique(values)) if whole else 0
-    if many > _MOST_CLASSES:
-        raise ValueError(
-            f"column {target!r} has {many} different whole numbers: say whether they are amounts, loss='mse', or "
-            "classes, loss='cross_entropy'"
-        )
-    return not whole
-
-
-def _targets(sites: Sites, target: Column, values: np.ndarray, place: np.ndarray, loss: Any) -> Tensor:
-    if target.categories is None:
-        out = target.standardised(numbers_of(target.name, values, sites.at), place)
-        return torch.from_numpy(out.astype(np.float32))
-    codes = target.codes(values)
-    if codes.min() < 0:
-        row = int(codes.argmin())
-        raise ValueError(
-            f"{sites.at(row)} has {values.tolist()[row]!r} in column {target.name!r}, and the classes that were "
-            f"trained on are {', '.join(target.categories)}: drop such rows, or train on some"
-        )
-    if loss == "bce" and len(target.categories) != 2:
-        raise ValueError(f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}")
-    return torch.from_numpy(codes.astype(np.float32) if loss == "bce" else codes)

@@ -12,6 +12,7 @@ from graphcollab.naming import close, few
 from graphcollab.settings import check_settings
 from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._csv import is_number
+from graphcollab.tasks._doubts import LACKING
 
 __all__ = ["Column", "numbers_of"]
 
@@ -92,8 +93,13 @@ class Column:
             )
 
 
-def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
-    """Return a column's values as float64; a ValueError says by ``at`` which is the first that is text or infinite."""
+def numbers_of(
+    name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format, lacking: str = LACKING
+) -> np.ndarray:
+    """Return a column's values as float64.
+
+    A ValueError says by ``at`` which is the first that is text or infinite, and what to do with what is ``lacking``.
+    """
     if values.dtype.kind == "O":
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
         if known:
@@ -102,16 +108,14 @@ def numbers_of(name: str, values: np.ndarray, at: Callable[[int], str] = "row {}
                 + (
                     "make the column numbers, without quotes"
                     if is_number(values[known[0]])
-                    else "correct it, or leave it empty where unknown"
+                    else f"correct it, or {lacking}"
                 )
             )
         return np.full(len(values), np.nan)
     out = values.astype(np.float64)
     bad = np.isinf(out).nonzero()[0]
     if len(bad):
-        raise ValueError(
-            f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or leave it empty where unknown"
-        )
+        raise ValueError(f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or {lacking}")
     return out
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.naming import few
 from graphcollab.settings import SettingError, check_settings, look_up
 from graphcollab.tasks._columns import Table, factorised, no_column, open_table
 from graphcollab.tasks.column import Column, numbers_of
@@ -68,6 +69,10 @@ class Preparation:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
     def messages_per_site(self) -> int:
         """How often a site has told something: once, and again where deviations from common means followed."""
         numbers = any(column.categories is None for column in self.columns) or self.target.deviation != (1.0,)
@@ -122,6 +127,27 @@ class Preparation:
         """Return predicted real targets in the units of the table: what standardising them did is undone."""
         place = 0 if not self.sites else self._known(site)
         return predictions * self.target.deviation[place] + self.target.mean[place]
+
+    def difference(self, other: Preparation) -> str:
+        """Say what another preparation does otherwise to rows, "" where they come out alike.
+
+        Names of classes, columns, categories and indicators count, and means and deviations unless every site has its
+        own here.
+        """
+        if self.classes != other.classes:
+            amounts = "none, as targets are amounts"
+            its, mine = (_listed(one.classes) or amounts for one in (other, self))
+            return f"the classes are {its}, and not {mine}"
+        if self._names != other._names:
+            return f"the columns are {_listed(other._names)}, and not {_listed(self._names)}"
+        pairs = [*zip((*self.columns, self.target), (*other.columns, other.target), strict=True)]
+        for one, two in pairs[:-1]:
+            if one.features != two.features:
+                return f"column {one.name!r} becomes {_listed(two.features)}, and not {_listed(one.features)}"
+        for one, two in pairs:
+            if not self.sites and (one.mean, one.deviation) != (two.mean, two.deviation):
+                return f"column {one.name!r} has {_moments(two)}, and not {_moments(one)}"
+        return ""
 
     def places(self, names: Sequence[str]) -> np.ndarray:
         """Return where among means and deviations those of sites are, [K]."""
@@ -184,6 +210,16 @@ class Preparation:
         if site is None:
             raise ValueError(f"every site has means of its own here: give site=NAME, or the column {self.node!r}")
         return look_up("site", str(site), self._place)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return few([*map(repr, values)])
+
+
+def _moments(column: Column) -> str:
+    if len(column.mean) > 1:
+        return "means and deviations of every site"
+    return f"mean {column.mean[0]:g} and deviation {column.deviation[0]:g}"
 
 
 def _number(text: str) -> int | float:

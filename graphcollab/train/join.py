@@ -135,7 +135,8 @@ def join(
 
     Raises:
         ValueError: If joining means nothing for the method, which the message explains, the newcomers' data do not fit
-            the models, an edge is out of range or double, or a newcomer would hear nodes with different mixers.
+            the models or were prepared from a table in another way than the run's, an edge is out of range or double,
+            or a newcomer would hear nodes with different mixers.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
@@ -143,6 +144,7 @@ def join(
     if len(old.x.specs) > 1:
         raise ValueError("nodes can join runs of one architecture only")
     start, part = old.x_init.tensors[0][:1], method.part
+    _refuse_other_preparation(result.tasks, newcomers)
     newcomers = newcomers.to(old.x.device)
     if allowed is not None and not isinstance(allowed, Tensor):
         allowed = read_pairs("allowed", "pairs (old node, new node)", allowed, result.tasks.names, newcomers.names)
@@ -187,6 +189,18 @@ def join(
         new.x = merged
         models = train(new, finetune).x
     return Joined(models, edges, weight, newcomers, result, alone, engine)
+
+
+def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
+    """Refuse newcomers whose rows became other numbers or labels than those of the run, where both were tables."""
+    known, own = old.preparation, new.preparation
+    if known is None or own is None or not (difference := known.difference(own)):
+        return
+    cure = "preparation=tasks.preparation" + (', refit=True, pooled="per_site"' if known.sites else "")
+    raise ValueError(
+        f"the newcomers' table was prepared in another way than the run's: {difference}. Build their tasks by "
+        f"Tasks.from_frame(new, {cure}), where tasks are those of the run"
+    )
 
 
 def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:

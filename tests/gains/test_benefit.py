@@ -120,8 +120,13 @@ def test_further_metrics_are_of_the_same_models(found):
     assert several.also["r2"].higher_is_better
     assert not several.also["r2"].relative
     table = benefit_table(several)
-    assert "alone, mae" in table
-    assert "gain by ditto, r2" in table
+    assert "alone, mae" in table.split("\n\nmae:\n\n")[1]
+    assert "alone, r2" in table.split("\n\nr2:\n\n")[1]
+    answer = benefit_answer(several)
+    assert "In mae, % of the error, mean over sites: by all together" in answer
+    assert "Each of 3 metrics has its share of the chance to claim something" in answer
+    again = benefit(regression(), linear, metrics=["mse"], **settings)  # the tasks' own
+    assert (again.also, again.level) == ({}, 0.05)
 
 
 def test_halves_of_the_test_samples_are_measured_where_there_are_more_of_them_than_of_training_samples():
@@ -203,6 +208,28 @@ def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
     again = pickle.loads(pickle.dumps(found))
     assert isinstance(again, Benefit)
     assert benefit_table(again) == table
+
+
+def test_figures_name_test_samples_and_cut_what_would_hide_the_others(found):
+    wild = {name: scores.clone() for name, scores in found.scores.items()}
+    wild["together"][:, 2] *= torch.tensor([1.0, 50.0, 1000.0])
+    figure = benefit_figure(replace(found, scores=wild, also={}), "three sites")
+    left, right = figure.axes[:2]
+    assert [text.get_text() for text in left.get_yticklabels()] == ["a (8)", "b (5)", "c (10)"]
+    assert left.get_xlim()[0] >= -250  # an error that has trebled or worse
+    assert [line.get_marker() for line in left.lines].count("<") > 0
+    assert len([text for text in right.texts if text.get_text()]) == 6  # a number for each pair
+    missing = replace(found, scores={name: scores.clone() for name, scores in found.scores.items()})
+    for scores in missing.scores.values():
+        scores[:, 1] = math.nan
+    left = benefit_figure(missing).axes[0]
+    assert [text.get_text() for text in left.texts] == ["mse is not defined"]
+
+
+def test_sites_with_few_test_samples_are_named(found):
+    assert "Few test samples" not in benefit_answer(found)
+    told = benefit_answer(replace(found, test=torch.tensor([8.0, 2.0, 3.0])))
+    assert "Few test samples on a split (b 2, c 3): what such sites gain is mostly chance, and so are means." in told
 
 
 def test_a_metric_that_is_not_defined_is_said():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import numpy as np
 import pytest
@@ -39,6 +40,67 @@ def test_commas_that_may_separate_thousands_are_refused(tmp_path, cells, separat
 def test_decimal_commas_where_commas_mean_nothing_else(tmp_path, separator):
     table = write(tmp_path / "t.csv", "income", ["12,500", "950", "?"], separator)
     assert open_table(table).column("income").tolist() == pytest.approx([12.5, 950.0, np.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("other", ["12,5", "1.012,5"])
+def test_points_that_may_separate_thousands_are_refused_beside_decimal_commas(tmp_path, separator, other):
+    def table(*cells):
+        path = write(tmp_path / "t.csv", "income", cells, separator)
+        path.write_text(path.read_text().replace(f"a{separator}", f"{other}{separator}", 1))  # as the name of a site
+        return open_table(path)
+
+    for cells in (["900", "1.234", "NA"], ["900", "1.234.567", "2.000"], ["900,5", "-2.000", "1"]):
+        message = rf"t\.csv: row 1 has '{cells[1]}' in column 'income', whose point may .* leave the column out"
+        with pytest.raises(ValueError, match=message):
+            table(*cells).column("income")
+    assert table("1.234", "0.5").column("income").tolist() == [1.234, 0.5]
+    assert table("0.123", "0.500").column("income").tolist() == [0.123, 0.5]
+    assert table("1.234", "x").column("income").tolist() == ["1.234", "x"]
+    assert open_table(write(tmp_path / "t.csv", "x", ["1.234", "2"], separator)).column("x").tolist() == [1.234, 2]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["1.234,5", "2.000,0"], ["1 234,5", "12"], ["12 %", "7%"], ["3 kg", "4.5 kg"], ["1'000", "20"], ["5 €", "-1 €"],
+     ["7\u00a0%", "8 %"], ["1\u202f000", "20\u202f000,5"], ["5 mg/dl", "6 mg/dl"]],
+)  # fmt: skip
+def test_numbers_with_units_or_separators_are_no_categories(tmp_path, cells):
+    told = rf"row 0 \(site 'a'\) has {re.escape(repr(cells[0]))} in column 'v', .* write numbers without units"
+    for table in (
+        write(tmp_path / "t.csv", "v", cells * 4, ";"),
+        {"site": [*"ab"] * 4, "v": cells * 4, "y": [0, 1] * 4},
+    ):
+        with pytest.raises(ValueError, match=told):
+            Tasks.from_frame(table, **ALL)
+
+
+@pytest.mark.parametrize(
+    "cells", [["30s", "40s"], ["1st", "2nd"], ["18-25", "26-40"], ["2 doors", "4 doors"], ["B12", "5A"], ["<5", ">5"]]
+)
+def test_categories_with_digits_are_categories(cells):
+    table = {"site": [*"ab"] * 4, "v": cells * 4, "y": [0, 1] * 4}
+    assert len(Tasks.from_frame(table, **ALL).preparation.features) == 2
+
+
+def test_spaces_around_text_do_not_count_in_files_or_frames(tmp_path):
+    path, frame = tmp_path / "t.csv", {"site": ["a ", "b", " a", "b "] * 3, "v": ["no ", "yes", " no", " "] * 3}
+    frame["y"] = ["ill", " well", "well ", "ill "] * 3
+    path.write_text("\n".join(["site;v;y", *(";".join(row) for row in zip(*frame.values(), strict=True))]))
+    made = [Tasks.from_frame(one, **ALL) for one in (path, frame)]
+    pandas = pytest.importorskip("pandas")
+    made.append(Tasks.from_frame(pandas.read_csv(path, sep=";"), **ALL))
+    made.append(Tasks.from_frame(pandas.DataFrame({name: pandas.Categorical(v) for name, v in frame.items()}), **ALL))
+    for tasks in made:
+        assert tasks.names == ("a", "b")
+        assert tasks.preparation.features == ("v = no", "v = yes", "v missing")
+        assert tasks.preparation.classes == ("ill", "well")
+        assert torch.equal(tasks.preparation.apply({"v": ["no ", "\tyes", ""]}), torch.eye(3))
+    by_site = {
+        "a ": {"v": [1, 2], "y": [0, 1], "site": ["a", "a "]},
+        "b": {"v": [1, 2], "y": [0, 1], "site": ["b"] * 2},
+    }
+    assert Tasks.from_frame(by_site, **ALL).names == ("a", "b")
 
 
 def test_text_may_have_commas(tmp_path):

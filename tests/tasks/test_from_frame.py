@@ -234,7 +234,12 @@ def test_numbers_of_all_sizes():
     [
         ({"sex": ["f", "m", None, "F", "m", "f", "f ", "m"]}, "column 'sex' has both 'F' and 'f'"),
         ({"y": ["no", "yes"] * 3 + ["no", "Yes"]}, "the target 'y' has both 'Yes' and 'yes'"),
-        ({"site": ["a", "b"] * 3 + ["a ", "b"]}, "column 'site', which names the sites, has both 'a' and 'a '"),
+        ({"site": ["a", "b"] * 3 + ["A ", "b"]}, "column 'site', which names the sites, has both 'A' and 'a'"),
+        ({"sex": ["f", "F", "m", "M"] * 2}, "column 'sex' has both 'F' and 'f', 'M' and 'm'"),
+        (
+            {"sex": [one + word for one in "xX" for word in "abcd"]},
+            "column 'sex' has both 'Xa' and 'xa', 'Xb' and 'xb', 'Xc' and 'xc', … \\(4 in all\\)",
+        ),
     ],
 )
 def test_two_spellings_of_a_name_are_warned_of(columns, what):
@@ -471,7 +476,9 @@ def changed(**columns):
         (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
         (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its node"),
         (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its node: name it or drop the row"),
-        (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', as 4 of 8 rows: drop such"),
+        (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', and 3 more of the 8 rows "
+         "have none: drop rows without a target"),
+        (changed(y=["no", None, *["yes"] * 6]), {}, r"row 1 \(site 'a'\) has no target in column 'y': drop rows"),
         (changed(age=[1.0, np.inf] * 4), {}, r"row 1 \(site 'a'\) has infinity in column 'age': correct it, or leave"),
         (changed(age=["30", "50", "?", *["70"] * 5]), {},
          r"row 2 \(site 'b'\) has '\?' in column 'age', which otherwise looks like numbers: correct it, or leave it "
@@ -480,7 +487,13 @@ def changed(**columns):
         (changed(age=[3] * 7), {}, "columns must have one length, .*'age': 7"),
         (changed(age=np.zeros((8, 2))), {}, r"column 'age' must be one value per row, \[N\], got an array \[8, 2\]"),
         (changed(y=np.arange(8) * 1000), {"loss": "bce"}, "loss='bce' is for two classes, and column 'y' has"),
-        (changed(y=["a"] * 8), {"loss": "mse"}, r"row 0 \(site 'b'\) has the text 'a' in column 'y', where numbers"),
+        (changed(y=["a"] * 8), {"loss": "mse"},
+         r"targets in column 'y' are words, such as 'a' in row 0 \(site 'b'\), and loss='mse' is for amounts: leave"),
+        (changed(y=["1.5", "2.5", "?", "4"] * 2), {"loss": "mse"},
+         r"row 2 \(site 'b'\) has '\?' in column 'y', .* numbers: correct it, or drop the row where it is unknown; if"),
+        (changed(y=["1.5", "2.5"] * 4), {"loss": "mse"}, "make the column numbers, without quotes"),
+        (changed(y=[1.5, np.inf] * 4), {"loss": "mse"}, "infinity in column 'y': correct it, or drop the row where"),
+        ({"a": {"x": [1], "y": [1]}, " a": {"x": [1], "y": [1]}}, {}, "sites must differ by more than spaces around"),
         ({"site": ["a"] * 60, "x": range(60), "y": range(60)}, {},
          "column 'y' has 60 different whole numbers: say whether they are amounts, loss='mse', or classes"),
         ({"site": ["a"] * 4, "x": range(4), "y": list("uuuv"), "s": ["train", "train", "val", "test"]},
@@ -508,8 +521,12 @@ def test_what_is_wrong_is_named(frame, settings, message):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.csv"):
         Tasks.from_frame(tmp_path / "none.csv")
-    wrong = {"a,b\n1\n": "row 0 has 1 values, and there are 2 columns", "a,a\n1,2\n": "different names of columns"}
-    for text, message in {**wrong, "a,b\n": "a line with different names of columns and then rows"}.items():
+    wrong = {
+        "a,b\n1\n": "row 0 has 1 values, and there are 2 columns",
+        "a,b,a\n1,2,3\n": "2 columns have the name 'a'",
+        "": "is empty: it",
+    }
+    for text, message in {**wrong, "a,b\n": "has no rows, only a line with the names of columns, 'a', 'b'"}.items():
         (tmp_path / "bad.csv").write_text(text)
         with pytest.raises(ValueError, match=message):
             Tasks.from_frame(tmp_path / "bad.csv")
@@ -519,6 +536,11 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"\xff\xfe\x00,")
     with pytest.raises(ValueError, match="is no text in UTF-8"):
         Tasks.from_frame(tmp_path / "bad.csv")
+    (tmp_path / "bad.xlsx").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"bad\.xlsx is a spreadsheet: save it as CSV in UTF-8, or give what pandas"):
+        Tasks.from_frame(tmp_path / "bad.xlsx")
+    with pytest.raises(ValueError, match=r"is a folder: give the path of a CSV or Parquet file, or \{site: path\} for"):
+        Tasks.from_frame(tmp_path)
     with pytest.raises(TypeError, match=r"a table must be a frame of pandas or polars, .* got a int"):
         Tasks.from_frame(3)
 

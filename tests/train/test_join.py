@@ -321,3 +321,54 @@ def test_it_prints_names_samples_and_scores():
     )
     untested = Tasks.from_samples(new, loss="bce")
     assert repr(join(trained, untested)) == "Joined(fedavg; Basel (0 test samples); Bern (0 test samples))"
+
+
+def a_table(sites="ab", **columns):
+    rows = 12 * len(sites)
+    table = {"site": list(sites) * 12, "age": [20 + 7 * k % 50 for k in range(rows)], "sex": list("fm") * (rows // 2)}
+    return {**table, "y": [("ill", "well")[k // 3 % 2] for k in range(rows)], **columns}
+
+
+NEW_SITE = a_table("cd")
+
+
+@pytest.mark.parametrize(
+    ("new", "settings", "difference"),
+    [
+        ({"y": ["sick", "healthy"] * 12}, {}, "the classes are 'healthy', 'sick', and not 'ill', 'well'"),
+        ({"y": ["well", "ill", "unsure"] * 8}, {}, "the classes are 'ill', 'unsure', 'well', and not"),
+        ({"y": [0.5, 1.5] * 12}, {}, "the classes are none, as targets are amounts, and not 'ill', 'well'"),
+        (
+            {"weight": [1, 2] * 12},
+            {"columns": ["weight", "sex"]},
+            "the columns are 'weight', 'sex', and not 'age', 'sex'",
+        ),
+        ({"sex": ["f", "x"] * 12}, {}, "column 'sex' becomes 'sex = f', 'sex = x', and not 'sex = f', 'sex = m'"),
+        ({"age": [20.0, None] * 12}, {}, "column 'age' becomes 'age', 'age missing', and not 'age'"),
+        ({"age": [10, 30] * 12}, {}, "column 'age' has mean 20 and deviation 10, and not mean"),
+        ({}, {"pooled": "per_site"}, "column 'age' has means and deviations of every site, and not mean"),
+    ],
+)
+def test_newcomers_that_were_prepared_in_another_way_are_refused(new, settings, difference):
+    tasks = Tasks.from_frame(a_table())
+    result = run(fedavg(**QUICK), tasks, MLP(3, (4,), 2), rounds=1)
+    table = {**NEW_SITE, **new}
+    told = rf"prepared in another way .*: {difference}.* by Tasks\.from_frame\(new, preparation=tasks\.preparation\)"
+    with pytest.raises(ValueError, match=told):
+        join(result, Tasks.from_frame(table, val_fraction=0, test_fraction=0, **settings))
+    joined = join(result, Tasks.from_frame(NEW_SITE, preparation=tasks.preparation))
+    assert joined.names == ("c", "d")
+    prepared = tasks.preparation.apply(NEW_SITE), tasks.preparation.targets(NEW_SITE), NEW_SITE["site"]
+    assert join(result, Tasks.from_arrays(*prepared)).names == ("c", "d")
+
+
+def test_newcomers_have_means_of_their_own_where_sites_have():
+    tasks = Tasks.from_frame(a_table(), pooled="per_site")
+    result = run(fedavg(**QUICK), tasks, MLP(3, (4,), 2), rounds=1)
+    how = {"preparation": tasks.preparation, "refit": True, "pooled": "per_site"}
+    older = {**NEW_SITE, "age": [60 + k for k in range(24)]}
+    assert join(result, Tasks.from_frame(older, **how)).names == ("c", "d")
+    with pytest.raises(
+        ValueError, match=r"classes are .* preparation=tasks.preparation, refit=True, pooled=\"per_site\""
+    ):
+        join(result, Tasks.from_frame({**older, "y": ["sick", "healthy"] * 12}))

@@ -1,0 +1,140 @@
+"""`benefit_figure`: what sites gain by collaborating, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from graphcollab.gains import Benefit, Gain
+from graphcollab.report._figure import COLOURS, GRID, TEXT, new_figure, quiet, tidy
+from graphcollab.report._text import number, shown
+from graphcollab.report.benefit import FLOOR, by_whom, scale_of
+
+__all__ = ["benefit_figure"]
+
+NAMED = 60  # sites that are named at an axis
+WRITTEN = 10  # sites up to which every gain of the matrix is written into it
+MOST = 0.9  # share of gains, or of ends of intervals, that axes and colours are made for; the others are cut
+CLAIMED = ("gains", "loses")
+
+
+@shown
+def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
+    """Draw what each site gains by all together and by methods, with intervals, and what by each other site in a pair.
+
+    Left, a filled mark is a gain or loss there is evidence of, all comparisons considered, and the number of a site's
+    test samples is beside its name; right, evidence is in bold with a frame. Pairs that were not tried, or have no
+    value, are grey. Intervals and colours that are far beyond those of nine in ten are cut (arrows), so that a site
+    with few samples does not hide the others. Further metrics have figures of their own, of ``benefit.also``.
+
+    Args:
+        benefit: What `graphcollab.benefit` found.
+    """
+    count, arms = len(benefit.names), benefit.arms
+    height = min(1.1 + count * max(0.28, 0.12 * len(arms)), 10.0)
+    figure = new_figure(6.0 + height, height + (1.2 if title else 0.9), title)
+    left, right = figure.subplots(1, 2, width_ratios=[4.0, height])
+    _sites(left, benefit)
+    _pairs(right, benefit)
+    names = [f"{name} ({float(test):.3g})" for name, test in zip(benefit.names, benefit.test, strict=True)]
+    for panel, axis, texts in ((left, "y", names), (right, "y", benefit.names), (right, "x", benefit.names)):
+        named = range(count) if count <= NAMED else []
+        getattr(panel, f"set_{axis}ticks")(list(named), [texts[k] for k in named])
+        if count > NAMED // 2:
+            panel.tick_params(axis=axis, labelsize=6)
+    for text in right.get_xticklabels():
+        text.set(rotation=45, ha="right", rotation_mode="anchor")
+    figure.supxlabel(f"{benefit.work}; 95 % intervals; filled or bold: evidence at {benefit.level:.2g}", fontsize=8)
+    return figure
+
+
+def _sites(panel: Axes, benefit: Benefit) -> None:
+    """Draw every site's gains by all together and by methods."""
+    scale, count, arms = scale_of(benefit)[0], len(benefit.names), benefit.arms
+    by = {(gain.site, gain.by): gain for gain in benefit.gains}
+    ends = np.array([(scale * g.gain, scale * g.low, scale * g.high) for g in benefit.gains])
+    known = ends[~np.isnan(ends).any(1)]
+    low, high = (-1.0, 1.0)
+    if len(known):  # all means, and the ends of most intervals
+        low = min(0.0, known[:, 0].min(), np.quantile(known[:, 1], 1 - MOST))
+        high = max(0.0, known[:, 0].max(), np.quantile(known[:, 2], MOST))
+    low = max(low, FLOOR) if benefit.relative else low
+    room = 0.06 * max(high - low, 1e-9)
+    spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
+    for a, (arm, shift) in enumerate(zip(arms, spread, strict=True)):
+        gains = [by[site, arm] for site in benefit.names]
+        _intervals(panel, gains, shift, COLOURS[a % len(COLOURS)], scale, (low, high), by_whom(arm))
+    panel.axvline(0, color=TEXT, linewidth=0.8)
+    what = f"fall of the {benefit.metric} (%)" if benefit.relative else f"gain in {benefit.metric}{_points(benefit)}"
+    panel.set(xlabel=what, ylabel="site (test samples)", xlim=(low - room, high + room), ylim=(count - 0.5, -0.5))
+    for k, site in enumerate(benefit.names):
+        if by[site, arms[0]].verdict == "not defined":
+            panel.annotate(f"{benefit.metric} is not defined", (0, k), (6, 0), textcoords="offset points", va="center",
+                           fontsize=8, color=TEXT)  # fmt: skip
+    tidy(panel)
+    panel.legend(fontsize=9, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+
+
+def _intervals(
+    panel: Axes,
+    gains: Sequence[Gain],
+    shift: float,
+    colour: str,
+    scale: float,
+    bounds: tuple[float, float],
+    label: str,
+) -> None:
+    """Draw gains as marks with intervals, one for every site from top to bottom; what is cut ends in an arrow."""
+    y = np.arange(len(gains)) + shift
+    mean, low, high = (np.array([scale * getattr(gain, name) for gain in gains]) for name in ("gain", "low", "high"))
+    panel.hlines(y, np.maximum(low, bounds[0]), np.minimum(high, bounds[1]), color=colour, linewidth=1.6)
+    for cut, end, arrow in ((low < bounds[0], bounds[0], "<"), (high > bounds[1], bounds[1], ">")):
+        panel.plot(np.full(int(cut.sum()), end), y[cut], arrow, color=colour, markersize=5)
+    sure = np.array([gain.verdict in CLAIMED for gain in gains])
+    panel.plot(mean[sure], y[sure], "o", color=colour, markersize=5, label=label if sure.all() else None)
+    named = None if sure.all() else label
+    panel.plot(mean[~sure], y[~sure], "o", color=colour, markersize=5, markerfacecolor="white", label=named)
+
+
+def _pairs(panel: Axes, benefit: Benefit) -> None:
+    """Draw what every site gains by every other when the two collaborate."""
+    scale, digits, _ = scale_of(benefit)
+    matrix = scale * benefit.matrix.numpy()
+    sizes = np.abs(matrix[np.isfinite(matrix)])
+    most = float(np.quantile(sizes, MOST)) if len(sizes) else 1.0
+    most = (min(most, -FLOOR) if benefit.relative else most) or 1.0
+    colours = ScalarMappable(Normalize(-most, most), "PuOr_r")
+    panel.set_facecolor(GRID)
+    panel.imshow(np.ma.masked_invalid(matrix), "PuOr_r", vmin=-most, vmax=most, interpolation="nearest")
+    place = {name: k for k, name in enumerate(benefit.names)}
+    for gain in benefit.pair_gains:
+        at, sure = (place[gain.by], place[gain.site]), gain.verdict in CLAIMED
+        value = scale * gain.gain
+        if len(benefit.names) <= WRITTEN and np.isfinite(value):
+            ink = "white" if abs(value) > 0.7 * most else TEXT
+            text = number(max(value, FLOOR) if benefit.relative else value, 0 if scale > 1 else digits, signed=True)
+            box = {"boxstyle": "square,pad=0.25", "fill": False, "edgecolor": ink} if sure else None
+            panel.text(*at, text, ha="center", va="center", fontsize=8, color=ink, bbox=box,
+                       fontweight="bold" if sure else "normal")  # fmt: skip
+        elif sure:
+            panel.plot(*at, "o", color=TEXT, markersize=4)
+    panel.set(xlabel="in a pair with this site", ylabel="gain of this site")
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)
+    quiet(panel)
+    label = "fall of the error (%)" if benefit.relative else f"gain{_points(benefit)}"
+    beyond = bool((sizes > most).any())
+    bar = panel.figure.colorbar(
+        colours, ax=panel, label=label, fraction=0.05, pad=0.02, extend="both" if beyond else "neither"
+    )
+    bar.outline.set_visible(False)
+    quiet(bar.ax)
+
+
+def _points(benefit: Benefit) -> str:
+    return " (points)" if scale_of(benefit)[0] > 1 else ""

@@ -1,0 +1,88 @@
+"""What the targets of a table are: classes or amounts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.tasks._csv import is_number
+from graphcollab.tasks._doubts import looks_like_numbers, refuse_no_categories
+from graphcollab.tasks._sites import Sites
+from graphcollab.tasks.column import Column, numbers_of
+
+__all__ = ["DROP", "is_real", "refuse_missing", "targets_of"]
+
+_MOST_CLASSES = 50
+DROP = "drop the row where it is unknown"
+"""What to do with a target that is not known."""
+
+
+def refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
+    """Refuse rows without a target."""
+    text = values.dtype.kind == "O"
+    lacks = np.fromiter((one is None for one in values.tolist()), bool, len(values)) if text else np.isnan(values)
+    if lacks.any():
+        others = int(lacks.sum()) - 1
+        more = (
+            f", and {others} more of the {len(values)} rows {'has' if others == 1 else 'have'} none" if others else ""
+        )
+        raise ValueError(
+            f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}{more}: drop rows without a target"
+        )
+
+
+def is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
+    """Tell whether targets are real values, and no classes."""
+    if loss == "mse":
+        _refuse_words(sites, values, target)
+        return True
+    if loss in ("cross_entropy", "bce"):
+        return False
+    if values.dtype.kind == "O":
+        if not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
+            cure = "if they are classes, say so by loss='cross_entropy'"
+            refuse_no_categories(target, values, sites.at, cure, DROP)
+        return False
+    whole = bool((np.isfinite(values) & (values == np.round(values))).all())
+    many = len(np.unique(values)) if whole else 0
+    if many > _MOST_CLASSES:
+        raise ValueError(
+            f"column {target!r} has {many} different whole numbers: say whether they are amounts, loss='mse', or "
+            "classes, loss='cross_entropy'"
+        )
+    return not whole
+
+
+def _refuse_words(sites: Sites, values: np.ndarray, target: str) -> None:
+    """Refuse targets that are words where they are to be amounts."""
+    if values.dtype.kind != "O":
+        return
+    cure = "if they are classes, leave loss='mse' out, which is for amounts"
+    if (odd := looks_like_numbers(values)) is not None:
+        if is_number(values[odd]):
+            numbers_of(target, values, sites.at, DROP)  # refuses numbers in quotes
+        refuse_no_categories(target, values, sites.at, cure, DROP)
+    raise ValueError(
+        f"targets in column {target!r} are words, such as {values[0]!r} in {sites.at(0)}, and loss='mse' is for "
+        "amounts: leave it out to predict classes, or make them numbers"
+    )
+
+
+def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarray, loss: Any) -> Tensor:
+    """Return the targets of all rows [N]: labels, int64, or float32 for loss="bce", or real values, float32."""
+    if target.categories is None:
+        out = target.standardised(numbers_of(target.name, values, sites.at, DROP), place)
+        return torch.from_numpy(out.astype(np.float32))
+    codes = target.codes(values)
+    if codes.min() < 0:
+        row = int(codes.argmin())
+        raise ValueError(
+            f"{sites.at(row)} has {values.tolist()[row]!r} in column {target.name!r}, and the classes that were "
+            f"trained on are {', '.join(target.categories)}: drop such rows, or train on some"
+        )
+    if loss == "bce" and len(target.categories) != 2:
+        raise ValueError(f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}")
+    return torch.from_numpy(codes.astype(np.float32) if loss == "bce" else codes)
