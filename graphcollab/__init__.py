@@ -11,6 +11,7 @@ from graphcollab.models import build_model
 from graphcollab.nn import Mix, Mixer
 from graphcollab.phases import Phases
 from graphcollab.tasks import (
+    Preparation,
     Tasks,
     concept_shift,
     covariate_shift,
@@ -30,6 +31,7 @@ __all__ = [
     "Mix",
     "Mixer",
     "Phases",
+    "Preparation",
     "Tasks",
     "benefit",
     "build_model",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-__all__ = ["Node", "close", "few", "find_node", "find_nodes", "numbered"]
+T = TypeVar("T")
+
+__all__ = ["ByName", "Node", "close", "few", "find_node", "find_nodes", "numbered"]
 
 Node: TypeAlias = int | str
 """A node, by its name or its position among all, counted from 0; where all names are whole numbers, a number is a name.
@@ -15,6 +17,7 @@ Node: TypeAlias = int | str
 So sites that a column calls 1, 2, 3 are asked for as 1, 2, 3, and never by position.
 """
 
+SAME = {"learning_rate": "lr", "step_size": "lr"}  # what others call what we call so
 SHOWN = 8  # names in a message at most
 
 
@@ -89,25 +92,42 @@ def numbered(names: Sequence[str]) -> bool:
     return all(name.removeprefix("-").isdecimal() for name in names)
 
 
-def close(name: str, names: Iterable[str]) -> str:
+def close(name: str, names: Iterable[str], most: int = 3) -> str:
     """Ask whether the names most like a name were meant, whatever their case; nothing where none is like it.
 
+    Names that begin as the given one does come first.
+
     Example:
-        >>> close("Agee", ["age", "sex"])
-        "did you mean 'age'? "
+        >>> close("Agee", ["age", "sex"]), close("acc", ["auc", "accuracy"], most=1)
+        ("did you mean 'age'? ", "did you mean 'accuracy'? ")
     """
     known = list(names)
+    begin = [one for one in known if len(name) > 2 and one.lower().startswith(name.strip().lower())]
     near = difflib.get_close_matches(name.strip().lower(), [one.strip().lower() for one in known], n=3)
-    found = [one for low in dict.fromkeys(near) for one in known if one.strip().lower() == low]
-    return f"did you mean {' or '.join(map(repr, found[:3]))}? " if found else ""
+    near_ones = [one for low in dict.fromkeys(near) for one in known if one.strip().lower() == low]
+    found = list(dict.fromkeys([*(one for one in [SAME.get(name)] if one in known), *begin, *near_ones]))
+    return f"did you mean {' or '.join(map(repr, found[:most]))}? " if found else ""
 
 
-def few(names: Sequence[str]) -> str:
+class ByName(dict[str, T]):
+    """Things by name; an unknown name is a KeyError that says which it is most like, and which there are.
+
+    Example:
+        >>> ByName(ditto=1)["dito"]
+        Traceback (most recent call last):
+        KeyError: "there is no 'dito'; did you mean 'ditto'? There are ditto"
+    """
+
+    def __missing__(self, name: str) -> T:
+        raise KeyError(f"there is no {name!r}; {close(str(name), self)}There are {few([*self]) or 'none'}")
+
+
+def few(names: Sequence[str], between: str = ", ") -> str:
     """List names, or the first of many.
 
     Example:
         >>> few(["a", "b"]), few([str(k) for k in range(100)])
         ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, … (100 in all)')
     """
-    shown = ", ".join(map(str, names[:SHOWN]))
-    return shown if len(names) <= SHOWN else f"{shown}, … ({len(names)} in all)"
+    shown = between.join(map(str, names[:SHOWN]))
+    return shown if len(names) <= SHOWN else f"{shown}{between}… ({len(names)} in all)"

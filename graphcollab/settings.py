@@ -18,6 +18,8 @@ from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeAlias, Type
 
 import numpy as np
 
+from graphcollab.naming import close
+
 __all__ = [
     "MOST",
     "Buffers",
@@ -37,6 +39,7 @@ __all__ = [
     "check_settings",
     "checked",
     "look_up",
+    "unknown_argument",
 ]
 
 P = ParamSpec("P")
@@ -46,10 +49,10 @@ R = TypeVar("R")
 class SettingError(ValueError):
     """A setting, by its name, that is not what it must be."""
 
-    def __init__(self, name: str, what: str, value: object) -> None:
+    def __init__(self, name: str, what: str, value: object, hint: str = "") -> None:
         shown = repr(value)
         shown = shown if len(shown) <= 80 else f"{shown[:60]}… (a {type(value).__name__})"
-        super().__init__(f"{name} must be {what}, got {shown}")
+        super().__init__(f"{name} must be {what}, got {shown}" + f"; {hint}".rstrip() * bool(hint))
         self.name = name
 
 
@@ -125,9 +128,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         takes = [name for name in {**known, **hints} if name not in (*several, "self", "cls", "return")]
         anything = further and typing.get_origin(hints.get(further)) is not typing.Unpack
         for name in () if anything else [name for name in kwargs if name not in takes]:
-            nearest = difflib.get_close_matches(name, takes, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it takes {', '.join(takes)}"
-            raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
+            raise TypeError(unknown_argument(function.__name__, name, takes))
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -139,6 +140,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*bound.args, **bound.kwargs)
 
     return wrapper
+
+
+def unknown_argument(function: str, name: str, takes: Iterable[str]) -> str:
+    """Say that a function has no such argument, and which was meant, or which it takes."""
+    hint = close(name, takes := list(takes), 1).rstrip() or f"it takes {', '.join(takes)}"
+    return f"{function}() has no argument {name!r}; {hint}"
 
 
 def check_settings(settings: Any) -> None:
@@ -159,7 +166,16 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
     for one in (_plain(value), value):  # as it is where a tensor is asked for
         if _holds(annotation, one):
             return one
-    raise SettingError(name, describe(annotation), value)
+    hint = close(value, _literals(annotation), 1) if isinstance(value, str) else ""
+    raise SettingError(name, describe(annotation), value, hint)
+
+
+def _literals(annotation: Any) -> list[str]:
+    """Return the strings that an annotation names."""
+    args = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Literal:
+        return [one for one in args if isinstance(one, str)]
+    return [one for kind in args if typing.get_args(kind) for one in _literals(kind)]
 
 
 _PLAIN = {bool, float, int, str, type(None)}
@@ -185,8 +201,11 @@ def _plain(value: Any) -> Any:
 def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
     """Return what is known by a name; else a ValueError says which is the nearest, all that are known, and ``also``."""
     if name not in known:
-        nearest = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown {kind} {name!r}; did you mean {nearest!r}? Known: {', '.join(known)}{also}")
+        given = str(name).lower().replace("-", "_")
+        near = (
+            close(given, known, 1) or f"did you mean {difflib.get_close_matches(given, known, n=1, cutoff=0.0)[0]!r}? "
+        )
+        raise ValueError(f"unknown {kind} {name!r}; {near}Known: {', '.join(known)}{also}")
     return known[name]
 
 

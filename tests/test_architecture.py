@@ -35,7 +35,9 @@ TIERS: tuple[tuple[str, ...], ...] = (
 TIER = {part: tier for tier, parts in enumerate(TIERS) for part in parts}
 
 # (importing part, imported part of the same tier): why.
-EQUALS: dict[tuple[str, str], str] = {}
+EQUALS: dict[tuple[str, str], str] = {
+    ("settings", "naming"): "a setting that is not known is told which name it is most like",
+}
 
 # The one file that may import a library, for those that need care.
 SOLE_IMPORTER = {

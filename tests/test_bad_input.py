@@ -361,7 +361,7 @@ WRONG_TYPES = {
     ),
     "methods that are made": (
         lambda: compare({"local": local()}, lambda seed: nodes(), MLP(4, (6,), 3)),
-        "methods must be functions that make methods, by name, such as .*, not what they return, got",
+        "methods must be functions that make methods, by name, such as .*, not what they return .*, and no list, got",
     ),
     "tasks for compare": (
         lambda: compare({"local": local}, nodes(), MLP(4, (6,), 3)),

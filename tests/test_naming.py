@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import pickle
 import re
 
 import numpy as np
 import pytest
 import torch
 
-from graphcollab.naming import few, find_node, find_nodes, numbered
+from graphcollab.naming import ByName, close, few, find_node, find_nodes, numbered
 
 NAMES = ("Cleveland", "Budapest", "Zurich", "Long Beach")
 
@@ -74,3 +75,18 @@ def test_a_number_that_may_be_either_is_an_error():
 def test_dots_only_where_there_are_more():
     assert few("abcdefgh") == "a, b, c, d, e, f, g, h"
     assert few("abcdefghi") == "a, b, c, d, e, f, g, h, … (9 in all)"
+
+
+def test_what_others_call_otherwise_and_what_begins_alike_comes_first() -> None:
+    assert close("learning_rate", ["epochs", "lr"], 1) == "did you mean 'lr'? "
+    assert close("acc", ["auc", "accuracy"]) == "did you mean 'accuracy' or 'auc'? "
+    assert close("round", ["tuned", "rounds"], 1) == "did you mean 'rounds'? "
+
+
+def test_by_name() -> None:
+    found = ByName({"ditto": 1, "local": 2})
+    assert found["ditto"] == 1
+    assert found == {"ditto": 1, "local": 2}
+    assert pickle.loads(pickle.dumps(found)) == found
+    with pytest.raises(KeyError, match=r"there is no 'dito'; did you mean 'ditto'\? There are ditto, local"):
+        found["dito"]

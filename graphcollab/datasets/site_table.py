@@ -64,6 +64,7 @@ class SiteTable:
             named = [about[name] for name in ("split", "weight") if isinstance(about.get(name), str)]
             apart = (about["node"], about["target"], *named)
             about.setdefault("columns", [name for name in self.columns if name not in apart])
+            about["categorical"] = [name for name in about["categorical"] if name in about["columns"]]
             whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
             about |= {"preparation": Tasks.from_frame(self.columns, **whole).preparation, "refit": True}
         about = {key: value for key, value in about.items() if key != "categorical"}  # the preparation has them

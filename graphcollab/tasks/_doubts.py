@@ -11,7 +11,7 @@ from graphcollab.checks import warn
 from graphcollab.tasks._columns import dates
 from graphcollab.tasks._csv import is_number
 
-__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "warn_of_spellings"]
+__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "warn_of_numbering", "warn_of_spellings"]
 
 LACKING = "leave it empty where unknown"
 """What to do with an input that is not known."""
@@ -24,6 +24,8 @@ _UNITS = (  # after a space: "30s" may be people in their thirties
 )
 _LIKE_NUMBER = re.compile(rf"[+-]?(?:{_GROUPED})(?:[.,]\d+)?(?:{_SYMBOLS}|{_UNITS})?", re.ASCII | re.IGNORECASE)
 _SHOWN = 3
+_ID = re.compile(r"(^|[^a-zA-Z])(?i:id)$|[a-z](Id|ID)$")
+_MANY = 100  # rows from which on ages are not all different
 _FEW = 10  # different values that may be categories however few rows there are
 
 
@@ -63,6 +65,20 @@ def looks_like_numbers(values: np.ndarray) -> int | None:
     text = [k for k in known if not is_number(values[k])]
     odd = [k for k in text if not _LIKE_NUMBER.fullmatch(values[k])]
     return (text or known)[0] if known and 2 * len(odd) < len(known) else None
+
+
+def warn_of_numbering(name: str, values: np.ndarray, owner: np.ndarray) -> None:
+    """Warn of a column of whole numbers [N] that seems to number rows, or those of every site by ``owner`` [N]."""
+    if values.dtype.kind == "b" or not np.isfinite(values).all() or (values != np.round(values)).any():
+        return
+    named = len(values) > _FEW and _ID.search(name) and len(np.unique([owner, values], axis=1).T) == len(values)
+    dense = len(values) >= _MANY and np.ptp(values) < 2 * len(values) and len(np.unique(values)) == len(values)
+    if named or dense:
+        warn(
+            f"column {name!r} seems to number the rows, such as {values[0]:.0f} and {values[1]:.0f}, and is used as an "
+            "input: leave it out by columns=[...] if it says nothing",
+            UserWarning,
+        )
 
 
 def warn_of_spellings(what: str, names: Iterable[str]) -> None:

@@ -13,10 +13,10 @@ from torch import Tensor
 from graphcollab.checks import warn
 from graphcollab.tasks._arguments import require_columns, require_same
 from graphcollab.tasks._columns import Table, factorised, open_table
-from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
+from graphcollab.tasks._doubts import refuse_no_categories, warn_of_numbering, warn_of_spellings
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
-from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of
+from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of, warn_of_one_class
 from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split
@@ -94,11 +94,15 @@ def tasks_of_table(
         one.name: read[one.name] if one.categories is not None else numbers_of(one.name, read[one.name], sites.at)
         for one in how.columns
     }
+    for one in how.columns if how is known else ():
+        one.warn_of_strangers(readable[one.name], place)
     inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     targets = targets_of(sites, how.target, values, place, loss)
     if len(how.classes) == 1:
         warn(f"all rows have the target {how.classes[0]!r} in column {target!r}: nothing can be learned", UserWarning)
+    elif metric == "auc":
+        warn_of_one_class(sites, targets)
     return {
         "pools": {SAMPLES: Pool(torch.from_numpy(inputs), targets, weights)},
         "splits": splits,
@@ -165,6 +169,7 @@ class Seen:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             if np.isnan(values[self.train.index.numpy()]).all():
                 warn(f"column {name!r} has no value in any training row: leave it out by columns=[...]", UserWarning)
+            warn_of_numbering(name, values, self.sites.owner.numpy())
             return Column(name, mean, deviation, None, self.indicator(~np.isnan(values)))
         names, codes = factorised(values)
         warn_of_spellings(f"column {name!r}", names)

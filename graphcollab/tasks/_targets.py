@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.checks import warn
+from graphcollab.naming import few
 from graphcollab.tasks._csv import is_number
 from graphcollab.tasks._doubts import looks_like_numbers, refuse_no_categories
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks.column import Column, numbers_of
 
-__all__ = ["DROP", "is_real", "refuse_missing", "targets_of"]
+__all__ = ["DROP", "is_real", "refuse_missing", "targets_of", "warn_of_one_class"]
 
 _MOST_CLASSES = 50
 DROP = "drop the row where it is unknown"
@@ -86,3 +88,15 @@ def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarr
     if loss == "bce" and len(target.categories) != 2:
         raise ValueError(f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}")
     return torch.from_numpy(codes.astype(np.float32) if loss == "bce" else codes)
+
+
+def warn_of_one_class(sites: Sites, targets: Tensor) -> None:
+    """Warn of sites whose rows are all of one class, where models are to be judged by AUC."""
+    each = targets[sites.rows.index].split(sites.rows.sizes.tolist())
+    lone = [repr(name) for name, own in zip(sites.names, each, strict=True) if bool((own == own[0]).all())]
+    if lone:
+        warn(
+            f"all rows of {'site' if len(lone) == 1 else 'sites'} {few(lone)} are of one class, so metric='auc' is not "
+            "defined there: leave such sites out, or use metric='log_loss' or 'brier'",
+            UserWarning,
+        )

@@ -12,9 +12,11 @@ from graphcollab.naming import close, few
 from graphcollab.settings import check_settings
 from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._csv import is_number
-from graphcollab.tasks._doubts import LACKING
+from graphcollab.tasks._doubts import LACKING, plain
 
 __all__ = ["Column", "numbers_of"]
+
+_FAR = 100  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,28 @@ class Column:
         if self.indicator:
             out[:, -1] = ~known
         return out
+
+    def warn_of_strangers(self, values: np.ndarray, site: np.ndarray) -> None:
+        """Warn of new values that differ from a category only by case or spaces, or are numbers far from all others."""
+        if self.categories is None:
+            apart = np.abs(np.nan_to_num(self.standardised(values, site)))
+            if len(apart) and apart.max() > _FAR:
+                row = int(apart.argmax())
+                warn(
+                    f"row {row} has {values[row]:g} in column {self.name!r}, {apart[row]:.0f} standard deviations from "
+                    f"the mean of training, {self.mean[site[row]]:g}, as where units differ",
+                    UserWarning,
+                )
+            return
+        known = {plain(one): one for one in self.categories}
+        names = () if self.numbers else factorised(values)[0]
+        near = [(one, known[plain(one)]) for one in names if plain(one) in known and one not in self.categories]
+        if near:
+            pairs = few([f"{one!r} (known is {other!r})" for one, other in near])
+            warn(
+                f"column {self.name!r} has {pairs}, which counts as unknown: if they are the same, write them alike",
+                UserWarning,
+            )
 
     def _warn_of_unknown(self, values: np.ndarray) -> None:
         """Warn of values of which none is a known category, if there are any."""

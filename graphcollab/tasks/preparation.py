@@ -106,7 +106,10 @@ class Preparation:
                 f"{no_column(lacking[0], table.names)}; {needed} are needed, and only values may be missing"
             )
         rows = self._sites_of(table, site)
-        parts = [column.encoded(self._values(column, table), rows) for column in self.columns]
+        read = [(column, self._values(column, table)) for column in self.columns]
+        for column, values in read:
+            column.warn_of_strangers(values, rows)
+        parts = [column.encoded(values, rows) for column, values in read]
         return torch.from_numpy(np.concatenate([np.zeros((table.rows, 0), np.float32), *parts], 1))
 
     def targets(self, frame: Any, site: str | None = None) -> Tensor:

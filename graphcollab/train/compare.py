@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,24 +12,29 @@ from typing import Annotated, Any, Literal
 
 from graphcollab.checks import warn
 from graphcollab.method import Method
+from graphcollab.naming import close
 from graphcollab.phases import Phases
-from graphcollab.settings import Count, Seed, checked
+from graphcollab.settings import Count, Seed, checked, unknown_argument
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
+from graphcollab.train.run import run
 from graphcollab.train.start import Model, require_alike, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Trials
 
 __all__ = ["compare"]
 
+NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison gives itself
+
 Grid = Mapping[str, Any]
 Methods = Annotated[
     Mapping[str, Callable[..., Method | Phases]],
-    "functions that make methods, by name, such as {'fedavg': graphcollab.fedavg}, not what they return",
+    "functions that make methods, by name, such as {'l2c': methods.l2c}, not what they return (methods.l2c()), and no "
+    "list",
 ]
 
 
@@ -98,6 +104,10 @@ def compare(
         OtherRunError: If a trial's folder is of another run.
         KeyboardInterrupt: At Ctrl-C, after the round.
     """
+    own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters
+    takes = {**own, **played}.keys() - {"settings", *NOT_PASSED}
+    for name in settings.keys() - takes:
+        raise TypeError(unknown_argument("compare", name, [one for one in (*own, *played) if one in takes]))
     grids, graphs, seeds = dict(grids or {}), dict(graphs or {}), list(seeds)
     points = _check(methods, grids, graphs, seeds)
     folder = settings.pop("checkpoint", None)
@@ -153,7 +163,8 @@ def _check(
     """Check the arguments of `compare`; return every method's settings."""
     for what, names in (("grids", set(grids) - {"*"}), ("graphs", set(graphs))):
         if unknown := sorted(names - set(methods)):
-            raise ValueError(f"{what} for {unknown}, but the methods are {sorted(methods)}")
+            hint = close(unknown[0], methods, 1)
+            raise ValueError(f"{what} for {unknown}, but the methods are {sorted(methods)}" + f"; {hint}".rstrip(" ;"))
     if not seeds or len(set(seeds)) < len(seeds) or not methods:
         raise ValueError(f"compare needs methods and seeds that differ, got {sorted(methods)} and seeds {seeds}")
     points = {}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
+from graphcollab.naming import ByName
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Over, correction
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
@@ -36,6 +37,10 @@ class Comparison:
     higher_is_better: bool
     results: Mapping[str, Result] = field(repr=False, default_factory=dict)
     metric: str = "accuracy"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chosen", ByName(self.chosen))
+        object.__setattr__(self, "results", ByName(self.results))
 
     @classmethod
     def join(cls, parts: Sequence[Comparison]) -> Comparison:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from graphcollab.checks import own_filter
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine
 from graphcollab.engine.modules import copy_module
 from graphcollab.metrics import Scores, as_metrics, score_nodes
 from graphcollab.metrics.scores import AnyMetrics
-from graphcollab.naming import Node, find_node
+from graphcollab.naming import Node, few, find_node
 from graphcollab.ops import mix
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
@@ -48,6 +49,18 @@ class Joined:
     run: Result = field(repr=False)
     alone: Stacks = field(repr=False)
     engine: Engine = field(repr=False)
+
+    def __repr__(self) -> str:
+        """Name the new nodes, their test samples, and how well their models do there against those trained alone."""
+        sizes = self.tasks.sizes("test").tolist()
+        told = [f"{name} ({n} test samples)" for name, n in zip(self.names, sizes, strict=True)]
+        if any(sizes):
+            with own_filter("ignore"):  # `scores` warns of what has no value
+                ours, alone = (self.scores(alone=one) for one in (False, True))
+            name = ours.metrics[0].name
+            pairs = zip(ours[name].tolist(), alone[name].tolist(), strict=True)
+            told = [f"{one}: {name} {a:.4g}, alone {b:.4g}" for one, (a, b) in zip(told, pairs, strict=True)]
+        return f"Joined({self.run.method.name}; {few(told, '; ')})"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import warn
 from graphcollab.files import write_whole
 from graphcollab.metrics.edges import pair_weights
 
@@ -23,7 +24,8 @@ class LearnedGraph(Data):
     """The learned graph: ``edge_index``, ``edge_weight``, ``node_id``, and ``name``, the nodes' names.
 
     An edge goes from the sender to the receiver, and its weight is what the receiver gives the sender's model. It is a
-    PyG ``Data`` with methods to give it to others.
+    PyG ``Data`` with methods to give it to others. Where nothing travels along edges (`local`, and methods with a
+    server such as `fedavg` and `ditto`) there are none.
 
     Example:
         >>> import torch
@@ -37,6 +39,14 @@ class LearnedGraph(Data):
         """Return sender, receiver and weight of every edge."""
         ends, weights = self.edge_index.T.tolist(), self.edge_weight.tolist()
         return [(self.name[j], self.name[i], weight) for (j, i), weight in zip(ends, weights, strict=True)]
+
+    def _warn_of_no_edges(self) -> None:
+        if not self.edge_index.shape[1]:
+            warn(
+                "the graph that is written has no edges: nothing travels along edges under methods with a server, such "
+                "as fedavg and ditto, nor under local; l2c, meta_l2c and others learn who listens to whom",
+                UserWarning,
+            )
 
     def matrix(self) -> Tensor:
         """Return what every node gave every other in the last round, float64 [K, K], receivers in rows.
@@ -55,7 +65,11 @@ class LearnedGraph(Data):
         return graph
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write one line per edge, with the columns sender, receiver and weight, whole or not at all."""
+        """Write one line per edge, with the columns sender, receiver and weight, whole or not at all.
+
+        A file that is there is replaced. A warning says so where there are no edges.
+        """
+        self._warn_of_no_edges()
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["sender", "receiver", "weight"])
@@ -63,7 +77,8 @@ class LearnedGraph(Data):
         return write_whole(path, text.getvalue().encode())
 
     def to_graphml(self, path: str | Path) -> Path:
-        """Write a GraphML file, as Gephi, yEd, Cytoscape and igraph read it, whole or not at all."""
+        """Write a GraphML file, as Gephi, yEd, Cytoscape and igraph read it, whole or not at all; see `to_csv`."""
         import networkx
 
+        self._warn_of_no_edges()
         return write_whole(path, "\n".join(networkx.generate_graphml(self.to_networkx())).encode())

@@ -36,8 +36,13 @@ __all__ = ["Finding", "History", "Result"]
 
 MISSING = {  # what a summary is of, the best first, and what is missing then
     "test_metric": "",
-    "val_metric": "no node has test samples: give `test` to Tasks.from_samples",
-    "train_loss": "no node has test or validation samples: give `test` and `val` to Tasks.from_samples",
+    "val_metric": (
+        "no node has test samples: give `test` to Tasks.from_samples, or take tasks.hold_out(0.2, into='test')"
+    ),
+    "train_loss": (
+        "no node has test or validation samples: give `test` and `val` to Tasks.from_samples, or take "
+        "tasks.hold_out(0.2, into='test') and hold_out(0.2) of that"
+    ),
 }
 
 
@@ -267,6 +272,7 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
 
+        The worst 10 % and 20 % are rounded up to whole nodes: of ten nodes or fewer the worst 10 % is the worst node.
         ``nodes`` says over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values
         are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says
         what would be needed. Where nodes were isolated, ``isolated`` counts them; where something was found wrong

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,13 +103,32 @@ def _draw(module: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[dict[str,
     return blueprint, ""
 
 
+def briefly(value: Any) -> str:
+    """Write a method, or a piece of one, with those settings that are not the defaults of its class.
+
+    Example:
+        >>> from graphcollab.local import Fit
+        >>> briefly(Fit(epochs=3)), briefly(Fit())
+        ('Fit(epochs=3)', 'Fit()')
+    """
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    told = []
+    for one in fields(value):
+        mine = getattr(value, one.name)
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        if one.repr and repr(mine) != repr(default):
+            told.append(f"{one.name}={briefly(mine)}")
+    return f"{type(value).__name__}({', '.join(told)})"
+
+
 def about_run(result: Result) -> dict[str, Any]:
     """Return how models came about, in plain values."""
     history, loss = result.history, result.tasks.loss
-    fields = [name for name in history.values if name.endswith(("loss", "metric"))] if len(history) else []
-    values = {name: [v if math.isfinite(v) else None for v in history.final(name).tolist()] for name in fields}
+    kept = [name for name in history.values if name.endswith(("loss", "metric"))] if len(history) else []
+    values = {name: [v if math.isfinite(v) else None for v in history.final(name).tolist()] for name in kept}
     return {
-        "method": repr(result.method),
+        "method": briefly(result.method),
         "rounds": int(result.data.round),
         "seed": result.env.seed,
         "loss": loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__),

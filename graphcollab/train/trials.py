@@ -60,8 +60,8 @@ class Trials:
         drawn = tasks_of(self.tasks, seed)
         if int(drawn.sizes("test").sum()) == 0:
             raise ValueError(
-                "compare needs test samples, and no node has any: give `test` to Tasks.from_samples, or "
-                "test_fraction above 0 to Tasks.from_frame or Tasks.from_arrays"
+                "compare needs test samples, and no node has any: give `test` to Tasks.from_samples, or test_fraction "
+                "above 0 to Tasks.from_frame or Tasks.from_arrays, or take tasks.hold_out(0.2, seed, into='test')"
             )
         first = [one for one in self.contestants if one.number == 0]
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:

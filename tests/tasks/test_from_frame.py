@@ -574,3 +574,52 @@ def test_rows_of_another_site_are_not_taken_for_a_site_s_own(pooled):
     without = {"x": [1, 2]}
     assert torch.equal(given.apply(own, "a"), given.apply(without, "a"))
     assert torch.equal(given.apply({"a": without}, "a"), given.apply(without, "a"))
+
+
+def test_new_values_that_are_strange_are_warned_of():
+    table = {**TABLE, "age": [30.0, 50.0] * 4}  # mean 40, standard deviation 10
+    given = Tasks.from_frame(table, columns=["age", "sex"], **ALL).preparation
+    rows = {"age": [40, 1050], "sex": ["F", "m"], "site": ["a", "b"], "y": ["no", "yes"]}
+    for read in (given.apply, lambda rows: Tasks.from_frame(rows, preparation=given, **ALL)):
+        with pytest.warns(
+            UserWarning, match=r"row 1 has 1050 in column 'age', 101 standard deviations from .*, 40, as"
+        ):
+            read({**rows, "sex": ["f", "x"]})
+        with pytest.warns(
+            UserWarning, match=r"column 'sex' has 'F' \(known is 'f'\), which counts as unknown: if they"
+        ):
+            read({**rows, "age": [40, 1040]})
+        read({**rows, "age": [40, 1040], "sex": ["x", "m"]})
+
+
+def numbered(count, name, values):
+    return {"site": ["a", "b"] * (count // 2), name: values, "y": [k // 2 % 2 for k in range(count)]}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [numbered(100, "row", range(1, 101)), numbered(12, "patient_id", range(700, 712)),
+     numbered(12, "ID", [k // 2 for k in range(12)]), numbered(12, "caseId", [10**9 * k for k in range(12)]),
+     numbered(100, "n", [1.0 + k * 7 % 100 for k in range(100)])],
+)  # fmt: skip
+def test_numbers_of_rows_are_warned_of(table):
+    with pytest.warns(
+        UserWarning, match=f"column '{list(table)[1]}' seems to number the rows, such as .* leave it out"
+    ):
+        Tasks.from_frame(table, **ALL)
+
+
+def test_numbers_that_differ_are_not_always_numbers_of_rows():
+    for table in (numbered(40, "age", range(20, 60)), numbered(100, "income", [k * 1000 for k in range(100)]),
+                  numbered(12, "acid", range(12)), numbered(12, "id", [1] * 12),
+                  numbered(100, "x", [k / 2 for k in range(100)])):  # fmt: skip
+        Tasks.from_frame(table, **ALL)
+    Tasks.from_frame(numbered(12, "id", range(12)), categorical=["id"], **ALL)
+
+
+def test_sites_of_one_class_have_no_auc():
+    y = [(0, k // 3 % 2, 1)[k % 3] for k in range(24)]  # a has 0, c has 1
+    table = {"site": [*"abc"] * 8, "x": [k % 7 for k in range(24)], "y": y}
+    with pytest.warns(UserWarning, match="all rows of sites 'a', 'c' are of one class, so metric='auc' is not defined"):
+        Tasks.from_frame(table, metric="auc")
+    Tasks.from_frame(table, metric="brier")

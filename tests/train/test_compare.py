@@ -345,7 +345,14 @@ def nothing(seed):
 
 
 BAD = {
-    "grid of an unknown method": ({"grids": {"lokal": {"lr": [1.0]}}}, ValueError, r"grids for \['lokal'\]"),
+    "grid of an unknown method": (
+        {"grids": {"lokal": {"lr": [1.0]}}},
+        ValueError,
+        r"grids for \['lokal'\].*; did you mean 'local'",
+    ),
+    "misspelt": ({"bugdet": 30}, TypeError, r"^compare\(\) has no argument 'bugdet'; did you mean 'budget'\?"),
+    "an argument that is not passed on": ({"seed": 3}, TypeError, r"^compare\(\) has no argument 'seed'; .*'seeds'"),
+    "budget": ({"budget": "step"}, ValueError, r"^budget must be 'steps', .*, got 'step'; did you mean 'steps'\?$"),
     "graph of an unknown method": ({"graphs": {"lokal": None}}, ValueError, r"graphs for \['lokal'\]"),
     "select": ({"select": "best"}, ValueError, "select must be 'pooled' or 'each', got 'best'"),
     "no seeds": ({"seeds": ()}, ValueError, "seeds that differ, got .* seeds \\[\\]"),

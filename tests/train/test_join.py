@@ -26,6 +26,7 @@ from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
 from graphcollab.train.newcomers import names_among
+from graphcollab.train.save_models import briefly
 from tests.methods import plain_attention
 from tests.methods.quick import early
 
@@ -266,7 +267,7 @@ def test_newcomers_take_their_models_away(method, tmp_path):
     models = load(told.save(tmp_path))
     assert models.names == ("dora", "emil")
     assert models.graph().named_edges() == told.named_edges()
-    assert models.about["method"] == repr(result.method)
+    assert models.about["method"] == briefly(result.method)
     assert models.about["values"] == {}
     inputs = new.pools["train"].inputs[:3]
     for name in models.names:
@@ -303,6 +304,23 @@ def test_newcomers_do_better_than_alone_on_digits():
         pool = new.pools["test"]
         right.append((told.model(k)(pool.inputs[split]).argmax(1) == pool.targets[split]).double().mean())
     assert float(torch.stack(right).mean()) > float(alone.history.last("test_metric").mean()) + 0.05
+
+
+def test_it_prints_names_samples_and_scores():
+    x = torch.tensor([[2.0], [-2.0], [1.0], [-1.0]])
+    y = torch.tensor([1.0, 0.0, 1.0, 0.0])
+    old = Tasks.from_samples({"north": (x, y), "south": (x, y)}, loss="bce")
+    model = torch.nn.Linear(1, 1)
+    torch.nn.init.ones_(model.weight)
+    torch.nn.init.zeros_(model.bias)
+    trained = run(fedavg(lr=0), old, model, rounds=1)
+    new = {"Basel": (x, y), "Bern": (x, y)}
+    tested = Tasks.from_samples(new, test={"Basel": (x, y), "Bern": (x[:2], 1 - y[:2])}, loss="bce")
+    assert repr(join(trained, tested)) == (
+        "Joined(fedavg; Basel (4 test samples): accuracy 1, alone 1; Bern (2 test samples): accuracy 0, alone 0)"
+    )
+    untested = Tasks.from_samples(new, loss="bce")
+    assert repr(join(trained, untested)) == "Joined(fedavg; Basel (0 test samples); Bern (0 test samples))"
 
 
 def a_table(sites="ab", **columns):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from graphcollab import Tasks, ditto, run
 from graphcollab.train import LearnedGraph
 
 
@@ -40,3 +41,14 @@ def test_graphml(graph, tmp_path):
     assert list(told) == ["a, b", "é", "c", "alone"]
     assert told.edges["c", "é"] == {"weight": 1.0}
     assert told.is_directed()
+
+
+def test_writing_a_graph_without_edges_warns(tmp_path):
+    x, y = torch.randn(6, 2), torch.arange(6) % 2
+    graph = run(ditto(epochs=1), Tasks.from_samples([(x, y), (x, y)]), torch.nn.Linear(2, 2), rounds=1).graph()
+    assert graph.named_edges() == []
+    with pytest.warns(UserWarning, match="the graph that is written has no edges: .*server, such as fedavg and ditto"):
+        text = graph.to_csv(tmp_path / "graph.csv").read_text()
+    assert text == "sender,receiver,weight\n"
+    with pytest.warns(UserWarning, match="has no edges"):
+        graph.to_graphml(tmp_path / "graph.graphml")

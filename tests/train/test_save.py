@@ -22,6 +22,7 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.testing import Scene
 from graphcollab.train.bundle import _digest
+from graphcollab.train.save_models import briefly
 
 NAMES = ("Cleveland", "Budapest", "Zurich")
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
@@ -125,7 +126,7 @@ def test_models_and_graph(tmp_path):
     assert torch.equal(models.model(2).head.bias, result.model(2).head.bias)
     assert models.graph().name == list(NAMES)
     assert models.graph().num_nodes == 3
-    assert models.about["method"] == repr(result.method)
+    assert models.about["method"] == briefly(result.method)
     assert models.about["rounds"] == 2
     assert models.about["values"]["val_metric"] == result.history.final("val_metric").tolist()
     with pytest.raises(KeyError, match=r"there is no site 'Zürich'; did you mean 'Zurich'\?"):
@@ -501,3 +502,11 @@ def test_dicts_need_a_preparation(tmp_path):
     models = load(train().save(tmp_path))
     with pytest.raises(TypeError, match=r"got a list of dicts: the tasks of these models had no preparation"):
         models.predict("Zurich", [{"age": 3}])
+
+
+def test_what_is_told_of_a_method_leaves_defaults_out():
+    assert briefly(local(epochs=1)) == "Method(name='local', local=Fit())"
+    text = briefly(ditto(lr=0.25))
+    assert "name='ditto'" in text
+    assert "SGD(lr=0.25)" in text
+    assert "momentum" not in text
