@@ -105,9 +105,9 @@ class Column:
             )
 
     def _warn_of_unknown(self, values: np.ndarray) -> None:
-        """Warn of values of which none is a known category, if there are any."""
+        """Warn of values of which none is a known category, if there are any, nor spelled nearly like one."""
         names, _ = factorised(values)
-        if names:
+        if names and not {*map(plain, names)} & {*map(plain, self.categories or ())}:
             near = close(names[0], self.categories or ())
             warn(
                 f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "

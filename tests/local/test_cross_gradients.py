@@ -223,7 +223,9 @@ def test_loss_that_is_not_finite_stops_or_isolates(points):
 def test_cross_gradient_that_is_not_finite_is_held_against_the_model():
     """Loss exp(x y): at x = 1000 node 1 has none on its own data, y = -1, and an infinite one on that of the others."""
     one = torch.ones(1, 1)
-    tasks = Tasks.from_samples([(one, one), (one, -one), (one, one)], loss=lambda x, y: (x * y).exp().mean())
+    tasks = Tasks.from_samples(
+        [(one, one), (one, -one), (one, one)], loss=lambda x, y: (x * y).exp().mean(), metric="mse"
+    )
     start = method()
     data, env = Scene(tasks, [nn.Linear(1, 1, bias=False)]).begin(start)
     data.x = data.x_start = data.x.like([torch.tensor([[0.0], [1000.0], [0.0]])])
@@ -240,7 +242,7 @@ def exponential(targets, models, edges=None):
     """Nodes at given points x, whose loss is exp(x y); by plain means of gradients, with a step size of 0.1."""
     pool = Pool(torch.ones(len(targets), 1).double(), torch.tensor(targets, dtype=torch.float64)[:, None])
     split = Split.from_lists("train", [torch.tensor([k]) for k in range(len(targets))])
-    tasks = Tasks({"train": pool}, {"train": split}, loss=lambda x, y: (x * y).exp().mean())
+    tasks = Tasks({"train": pool}, {"train": split}, loss=lambda x, y: (x * y).exp().mean(), metric="mse")
     start = method(edges=edges)
     data, env = Scene(tasks, [nn.Linear(1, 1, bias=False).double()]).begin(start)
     data.x = data.x_start = data.x.like([torch.tensor(models, dtype=torch.float64)[:, None]])
