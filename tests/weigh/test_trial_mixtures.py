@@ -186,7 +186,9 @@ def test_settings_out_of_range(settings, message):
 
 def test_validation_samples_are_needed_where_they_decide(points):
     scene = points(TRAIN, VAL).scene
-    bare = scene.replace(tasks=Tasks(scene.tasks.pools, {"train": scene.tasks.splits["train"]}, loss=scene.tasks.loss))
+    bare = scene.replace(
+        tasks=Tasks(scene.tasks.pools, {"train": scene.tasks.splits["train"]}, loss=scene.tasks.loss, metric="mse")
+    )
     with pytest.raises(ValueError, match="without 'val' samples"):
         bare.begin(learn())
     assert bare.begin(learn(split="train"))[0].edge_trial.tolist() == [0.5] * 4
