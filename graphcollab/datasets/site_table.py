@@ -61,12 +61,14 @@ class SiteTable:
         """
         about = {"node": self.node, "target": self.target, "categorical": self.categorical, **settings}
         if about.get("preparation") is None:
-            named = [about[name] for name in ("split", "weight") if isinstance(about.get(name), str)]
-            apart = (about["node"], about["target"], *named)
-            about.setdefault("columns", [name for name in self.columns if name not in apart])
-            about["categorical"] = [name for name in about["categorical"] if name in about["columns"]]
+            split, weight = (
+                about.get(name) if isinstance(about.get(name), str) else None for name in ("split", "weight")
+            )
+            apart = (about["node"], about["target"], split, weight)
+            about["categorical"] = [name for name in about["categorical"] if name not in apart]
             whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
-            about |= {"preparation": Tasks.from_frame(self.columns, **whole).preparation, "refit": True}
+            undivided = {name: values for name, values in self.columns.items() if name != split}
+            about |= {"preparation": Tasks.from_frame(undivided, **whole).preparation, "refit": True}
         about = {key: value for key, value in about.items() if key != "categorical"}  # the preparation has them
         return Tasks.from_frame(self.columns, **about)
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcollab.tasks._columns import Table, no_column
 from graphcollab.tasks.preparation import Preparation
 
-__all__ = ["require_columns", "require_same"]
+__all__ = ["TAKEN", "choose", "read_by", "require_same"]
 
 DEFAULTS = {"node": "site", "target": "y"}
 """What columns of sites and of targets are called where nothing is said."""
+TAKEN = "which the preparation reads"
 
 
 def require_same(
-    known: Preparation, node: str, target: str, columns: Sequence[str] | None, categorical: Sequence[str]
+    known: Preparation,
+    node: str,
+    target: str,
+    columns: Sequence[str] | None,
+    leave_out: Sequence[str],
+    categorical: Sequence[str],
 ) -> None:
     """Check that arguments beside a preparation, where they are given, say what it says."""
     has: dict[str, Any] = {"node": known.node, "target": known.target.name}
@@ -30,10 +36,40 @@ def require_same(
             raise ValueError(
                 f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
             )
+    needed = [one.name for one in known.columns if one.name in leave_out]
+    if needed:
+        raise ValueError(f"leave_out=[...] names {needed[0]!r}, {TAKEN}: tasks need all the columns of a preparation")
 
 
-def require_columns(table: Table, free: Container[str], given: Mapping[str, Sequence[str]]) -> None:
-    """Check that arguments that were given name columns to predict from, and some."""
+def choose(
+    table: Table,
+    free: Iterable[str],
+    columns: Sequence[str] | None,
+    leave_out: Sequence[str],
+    categorical: Sequence[str],
+) -> list[str]:
+    """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
+    if columns is not None and leave_out:
+        raise ValueError("columns= says what to predict from, and leave_out= what not: give only one of them")
+    given = {"columns=[...]": columns or (), "leave_out=[...]": leave_out, "categorical=[...]": categorical}
+    _require_columns(table, free, given)
+    chosen = [name for name in free if name not in leave_out] if columns is None else list(columns)
+    if not chosen:
+        raise ValueError(
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
+            "names the sites, and one holds the targets"
+        )
+    return chosen
+
+
+def read_by(known: Preparation, table: Table, free: Iterable[str]) -> list[str]:
+    """Return the columns that a preparation reads, which must be among the ``free`` ones of a table."""
+    names = [column.name for column in known.columns]
+    _require_columns(table, free, {TAKEN: names})
+    return names
+
+
+def _require_columns(table: Table, free: Iterable[str], given: Mapping[str, Sequence[str]]) -> None:
     for argument, names in given.items():
         for name in names:
             if name not in table.names:
@@ -41,5 +77,5 @@ def require_columns(table: Table, free: Container[str], given: Mapping[str, Sequ
             if name not in free:
                 raise ValueError(
                     f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
-                    "nothing to predict from: leave it out"
+                    "so nothing to predict from: do not name it there"
                 )

@@ -151,6 +151,7 @@ class Builders:
         *,
         weight: Any = None,
         columns: Strings | None = None,
+        leave_out: Strings = (),
         categorical: Strings = (),
         pooled: Literal["sums", "per_site"] = "sums",
         indicator_above: Fraction = 0.0,
@@ -179,7 +180,8 @@ class Builders:
                 ``loss`` says otherwise: ``"mse"`` is for real values, ``"cross_entropy"`` and ``"bce"`` for classes.
             weight: The column with the weights of rows, or a weight for every row; see `from_arrays`. The preparation
                 counts all rows alike.
-            columns: The columns to predict from. Default: all others.
+            columns: The columns to predict from. Default: all others but those in ``leave_out``.
+            leave_out: The columns not to predict from, where ``columns`` does not say from which.
             categorical: Those whose numbers are categories. Columns of text always are.
             pooled: ``"sums"``: means and deviations are those of all sites, from sums that they share. ``"per_site"``:
                 every site has its own. Names of categories and classes are shared in any case.
@@ -216,5 +218,5 @@ class Builders:
         if preparation is not None and not refit:
             how = replace(preparation, floats_per_site=0)  # these sites tell nothing
         return cast(Any, cls)(
-            **tasks_of_table(frame, node, target, weight, columns, categorical, drawn, how, loss, metric)
+            **tasks_of_table(frame, node, target, weight, columns, leave_out, categorical, drawn, how, loss, metric)
         )

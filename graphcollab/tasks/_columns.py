@@ -19,7 +19,7 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.naming import close, few
-from graphcollab.tasks._csv import LARGEST, TRUTHS, is_number, objects, read_csv, text, truths
+from graphcollab.tasks._csv import LARGEST, TRUTHS, is_number, objects, read_csv, text, truths, without
 
 __all__ = ["Table", "dates", "factorised", "no_column", "open_table"]
 
@@ -79,10 +79,7 @@ def no_column(name: str, names: Iterable[str], given: str = "") -> str:
 
 def dates(name: str, what: str) -> str:
     """Say that a column holds dates, and what to do."""
-    return (
-        f"column {name!r} holds dates ({what}): make them numbers, such as days since the first, or leave it out by "
-        "columns=[...]"
-    )
+    return f"column {name!r} holds dates ({what}): make them numbers, such as days since the first, or {without(name)}"
 
 
 def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
@@ -158,7 +155,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
         if lacking:
             raise ValueError(
                 f"site {lacking[0]!r} has no column {name!r}, which other sites have: add it, with missing values "
-                "where nothing is known, or leave it out by columns=[...]"
+                f"where nothing is known, or {without(name)}"
             )
         parts = [_of_site(site, table, name) for site, table in tables.items()]
         if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in zip(tables, parts, strict=True)):
@@ -184,7 +181,7 @@ def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
     if words and other is not None:
         raise ValueError(
             f"column {name!r} holds nothing but true and false at site {other!r}, and other words beside "
-            f"{min(words)!r} at site {site!r}: leave it empty where it is neither, or leave it out by columns=[...]"
+            f"{min(words)!r} at site {site!r}: leave it empty where it is neither, or {without(name)}"
         )
 
 
@@ -210,7 +207,7 @@ def _from_array(name: str, values: Any) -> np.ndarray:
         return _from_objects(name, array.tolist())
     if array.dtype.kind in "mM":
         raise ValueError(dates(name, str(array.dtype)))
-    raise ValueError(f"column {name!r} holds {array.dtype}: make it numbers or text, or leave it out by columns=[...]")
+    raise ValueError(f"column {name!r} holds {array.dtype}: make it numbers or text, or {without(name)}")
 
 
 def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
@@ -236,8 +233,8 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
     others = f", and other rows hold such as {known[0]!r}" if fits else ""
     raise ValueError(
-        f"row {odd} of column {name!r} holds {values[odd]!r}{others}: make the column numbers or text, or leave it out "
-        "by columns=[...]"
+        f"row {odd} of column {name!r} holds {values[odd]!r}{others}: make the column numbers or text, or "
+        f"{without(name)}"
     )
 
 
@@ -270,7 +267,7 @@ def _from_frame(frame: Any) -> Table:
             return _as_text(values) if dtype in (nw.Categorical, nw.Enum) and values.dtype.kind not in "Ob" else values
         if dtype.is_temporal():
             raise ValueError(dates(name, str(dtype)))
-        raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or leave it out by columns=[...]")
+        raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or {without(name)}")
 
     return Table(tuple(names), len(known), read)
 

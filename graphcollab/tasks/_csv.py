@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LARGEST", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths"]
+__all__ = ["LARGEST", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths", "without"]
 
 LARGEST = 2**63 - 1
 """The largest whole number that a column of int64 can hold."""
@@ -67,7 +67,7 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             raise ValueError(
                 f"{path}: row {odd} has {cells[odd]!r} in column {name!r}, whose point may separate thousands or "
                 "decimals, as other numbers of the file have decimal commas: write numbers without separators of "
-                "thousands and all decimals alike, or leave the column out by columns=[...]"
+                f"thousands and all decimals alike, or {without(name)}"
             )
         return _parsed(cells)
 
@@ -86,8 +86,8 @@ def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> N
         raise ValueError(
             f"{path}: row {odd} has {cells[odd]!r} in column {name!r}, whose comma may separate thousands or decimals: "
             "write numbers without commas for thousands and with a point for decimals (decimal commas are read where "
-            f"values are separated by semicolons or tabs, and here they are by {separator!r}), or leave the column out "
-            "by columns=[...]"
+            f"values are separated by semicolons or tabs, and here they are by {separator!r}), or "
+            f"{without(name)}"
         )
 
 
@@ -142,3 +142,8 @@ def objects(values: Iterable[Any]) -> np.ndarray:
     """Return an array of Python's objects, one per entry; NumPy would make text of numbers among text."""
     values = list(values)
     return np.fromiter(values, object, len(values))
+
+
+def without(name: str) -> str:
+    """Say how to leave out a column."""
+    return f"leave it out by leave_out=[{name!r}]"

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcollab.checks import warn
 from graphcollab.tasks._columns import dates
-from graphcollab.tasks._csv import is_number
+from graphcollab.tasks._csv import is_number, without
 
 __all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "warn_of_numbering", "warn_of_spellings"]
 
@@ -50,9 +50,10 @@ def refuse_no_categories(
         )
     different = len(set(values[known].tolist()))
     if different > _FEW and 2 * different > len(known):
+        lone = f"{without(name)}, or " if lacking == LACKING else ""
         raise ValueError(
             f"column {name!r} has {different} different values in {len(known)} rows, such as {values[known[0]]!r}, as "
-            f"where it names single rows: leave it out by columns=[...], or group its values first; {cure}"
+            f"where it names single rows: {lone}group its values first; {cure}"
         )
 
 
@@ -76,7 +77,7 @@ def warn_of_numbering(name: str, values: np.ndarray, owner: np.ndarray) -> None:
     if named or dense:
         warn(
             f"column {name!r} seems to number the rows, such as {values[0]:.0f} and {values[1]:.0f}, and is used as an "
-            "input: leave it out by columns=[...] if it says nothing",
+            f"input: {without(name)} if it says nothing",
             UserWarning,
         )
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.tasks._arguments import require_columns, require_same
+from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_same
 from graphcollab.tasks._columns import Table, factorised, open_table
+from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_numbering, warn_of_spellings
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
@@ -24,7 +25,6 @@ from graphcollab.tasks.samples import Pool, Split
 __all__ = ["Fit", "tasks_of_table"]
 
 _MOST_CATEGORIES = 1000
-TAKEN = "which the preparation reads"
 _LETTERS = 4  # bytes of a name that count as one float
 
 
@@ -51,6 +51,7 @@ def tasks_of_table(
     target: str,
     weight: Any,
     columns: Sequence[str] | None,
+    leave_out: Sequence[str],
     categorical: Sequence[str],
     draw: Draw,
     how: Fit | Preparation,
@@ -60,8 +61,8 @@ def tasks_of_table(
     """Return the fields of `Tasks` for the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     if known is not None:
-        require_same(known, node, target, columns, categorical)
-        node, target, columns = known.node, known.target.name, [column.name for column in known.columns]
+        require_same(known, node, target, columns, leave_out, categorical)
+        node, target = known.node, known.target.name
     if node == target:
         raise ValueError(f"node= and target= both name {node!r}: one is the column of sites, the other what to predict")
     table = open_table(frame, node)
@@ -73,15 +74,8 @@ def tasks_of_table(
         taken.append(weight)
     sites = _sites(table, node, f"node={node!r}" if known is None else TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else TAKEN)
-    free = {name: None for name in table.names if name not in taken}
-    chosen = list(free if columns is None else columns)
-    require_columns(table, free, {TAKEN if known is not None else "columns=[...]": chosen})
-    require_columns(table, free, {"categorical=[...]": categorical} if known is None else {})
-    if not chosen:
-        raise ValueError(
-            f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
-            "names the sites, and one holds the targets"
-        )
+    free = [name for name in table.names if name not in taken]
+    chosen = choose(table, free, columns, leave_out, categorical) if known is None else read_by(known, table, free)
     read = {name: table.column(name) for name in chosen}
     refuse_missing(sites, values, target)
     weights = _weights(sites, table, weight)
@@ -168,7 +162,7 @@ class Seen:
         if values.dtype.kind != "O" and not categorical:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             if np.isnan(values[self.train.index.numpy()]).all():
-                warn(f"column {name!r} has no value in any training row: leave it out by columns=[...]", UserWarning)
+                warn(f"column {name!r} has no value in any training row: {without(name)}", UserWarning)
             warn_of_numbering(name, values, self.sites.owner.numpy())
             return Column(name, mean, deviation, None, self.indicator(~np.isnan(values)))
         names, codes = factorised(values)
@@ -176,9 +170,7 @@ class Seen:
         seen = np.unique(codes[self.train.index.numpy()])
         kept = tuple(names[k] for k in seen.tolist() if k >= 0)
         if len(kept) > _MOST_CATEGORIES:
-            raise ValueError(
-                f"column {name!r} has {len(kept)} different values: leave it out by columns=[...], or group them first"
-            )
+            raise ValueError(f"column {name!r} has {len(kept)} different values: {without(name)}, or group them first")
         known = self.indicator(codes >= 0)
         return Column(name, categories=kept, indicator=known, numbers=values.dtype.kind != "O", **self.unchanged())
 

@@ -44,6 +44,8 @@ def test_all_splits_have_the_same_features() -> None:
     assert split.preparation.features == prepared[0].features
     assert split.sizes("test").sum() == 460
     assert table.tasks(columns=["age", "sex"]).preparation.features == ("age", "sex")
+    some = split.tasks(split="part", leave_out=["cp", "thal"]).preparation
+    assert {one.name for one in some.columns} == {*table.columns} - {"hospital", "disease", "cp", "thal"}
     assert "restecg missing" in prepared[0].features  # of two patients
 
 

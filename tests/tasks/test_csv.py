@@ -51,7 +51,7 @@ def test_points_that_may_separate_thousands_are_refused_beside_decimal_commas(tm
         return open_table(path)
 
     for cells in (["900", "1.234", "NA"], ["900", "1.234.567", "2.000"], ["900,5", "-2.000", "1"]):
-        message = rf"t\.csv: row 1 has '{cells[1]}' in column 'income', whose point may .* leave the column out"
+        message = rf"t\.csv: row 1 has '{cells[1]}' in column 'income', whose point may .* leave it out"
         with pytest.raises(ValueError, match=message):
             table(*cells).column("income")
     assert table("1.234", "0.5").column("income").tolist() == [1.234, 0.5]

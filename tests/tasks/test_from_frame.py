@@ -147,7 +147,7 @@ def test_sums_of_sites_are_what_all_rows_together_give():
 
 def test_a_column_that_does_not_vary_or_is_never_known_says_nothing():
     table = {**TABLE, "age": [0.1] * 8, "dose": [NAN] * 8}
-    with pytest.warns(UserWarning, match=r"column 'dose' has no value in any training row: leave it out by columns"):
+    with pytest.warns(UserWarning, match=r"column 'dose' has no value in any training row: leave it out by leave"):
         tasks = Tasks.from_frame(table, columns=["age", "dose"], **ALL)
     assert tasks.pools["samples"].inputs.tolist() == [[0, 0, 1]] * 8
     assert tasks.preparation.apply({"age": [7.0], "dose": [3.0]}).tolist() == [[0, 0, 0]]
@@ -307,6 +307,22 @@ def test_predicting_takes_unknown_categories_and_missing_values_but_needs_all_co
         prepared.targets({"y": ["no", "maybe"]})
 
 
+def test_columns_are_left_out_by_name():
+    kept = [name for name in TABLE if name not in ("site", "y", "sex", "dose")]
+    tasks, same = (
+        Tasks.from_frame(TABLE, leave_out=["sex", "dose"], **ALL),
+        Tasks.from_frame(TABLE, columns=kept, **ALL),
+    )
+    assert tasks.preparation == same.preparation
+    assert torch.equal(tasks.pools["samples"].inputs, same.pools["samples"].inputs)
+    again = Tasks.from_frame(TABLE, preparation=tasks.preparation, leave_out=["sex", "not there"], **ALL)
+    assert torch.equal(again.pools["samples"].inputs, same.pools["samples"].inputs)
+    with pytest.raises(ValueError, match=r"leave_out=\[...\] names 'age', which the preparation reads: tasks need all"):
+        Tasks.from_frame(TABLE, preparation=tasks.preparation, leave_out=["age"], **ALL)
+    with pytest.raises(ValueError, match="there is no column to predict from"):
+        Tasks.from_frame(TABLE, leave_out=["sex", "dose", *kept], **ALL)
+
+
 def test_a_dict_of_sites_is_one_table():
     sites = {name: {k: np.array(v, object)[np.array(TABLE["site"]) == name] for k, v in TABLE.items()} for name in "ba"}
     whole, apart = Tasks.from_frame(TABLE), Tasks.from_frame(sites)
@@ -457,13 +473,13 @@ def changed(**columns):
         (TABLE, {"columns": []}, "there is no column to predict from: the columns are 'site', 'age',"),
         (changed(when=["2026-01-30", None, "2026-02-01", "2026-02-03 10:00"] * 2), {},
          r"'when' holds dates \(row 0 \(site 'b'\) has '2026-01-30'\): make them numbers, such as days since the "
-         r"first, or leave it out by columns=\[...\]; if they are categories, name it in categorical=\['when'\]"),
+         r"first, or leave it out by leave_out=\['when'\]; if they are categories, name it in categorical=\['when'\]"),
         (changed(when=["1.2.26", "31/01/2026", "01-12-99", "?"] * 2), {}, "column 'when' holds dates"),
         (changed(when=np.array(["2026-01-30"] * 8, "datetime64[D]")), {}, r"'when' holds dates \(datetime64\[D\]\)"),
         (changed(when=[date(2026, 1, 30)] * 8), {}, r"'when' holds dates \(such as 2026-01-30\)"),
         ({"site": ["a", "b"] * 20, "id": [f"p{k}" for k in range(38)] + [None] * 2, "x": range(40), "y": [0, 1] * 20},
          {}, "column 'id' has 38 different values in 38 rows, such as 'p0', as where it names single rows: leave it out"
-         r" by columns=\[...\], or group its values first; if they are categories, name it in categorical=\['id'\]"),
+         r" by leave_out=\['id'\], or group its values first; if they are categories, name it in categorical=\['id'\]"),
         ({"site": ["a", "b"] * 20, "x": range(40), "y": [f"p{k}" for k in range(40)]}, {},
          "column 'y' has 40 different values in 40 rows, .*; if they are classes, say so by loss='cross_entropy'"),
         (changed(y=["1.5", "2.5", "3.5", "none of it"] * 2), {}, "'none of it' in column 'y', which otherwise looks"),
@@ -471,6 +487,10 @@ def changed(**columns):
         ({name: [] for name in TABLE}, {}, "the table has no rows, only the columns 'site', 'age'"),
 
         (TABLE, {"columns": ["aeg"]}, r"there is no column 'aeg' \(columns=\[...\]\); did you mean 'age'\?"),
+        (TABLE, {"leave_out": ["aeg"]}, r"there is no column 'aeg' \(leave_out=\[...\]\); did you mean 'age'\?"),
+        (TABLE, {"leave_out": ["site"]}, r"leave_out=\[...\] names 'site', which is the column of sites, targets or"),
+        (TABLE, {"leave_out": ["sex"], "columns": ["age"]}, "columns= says what to .*, and leave_out= what not"),
+        (TABLE, {"leave_out": "age"}, "leave_out must be a list of names of columns, got 'age'"),
         (TABLE, {"columns": ["y"]}, r"columns=\[...\] names 'y', which is the column of sites, targets or"),
         (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
         (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
