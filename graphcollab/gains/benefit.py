@@ -135,7 +135,7 @@ def benefit(
     each = len(lrs) * (1 + len(methods))
     with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not progress) as bar:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
-    told = f"{rounds} rounds of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
+    told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]
     return replace(found[0], also={one.metric: one for one in found[1:]})
 

@@ -275,7 +275,7 @@ def budget_table(
             found = _column([trial.within(budget, unit) or (math.nan, math.nan) for trial in trials])  # [S, 2]
             cells += [mean_spread(scale * found[:, 1], digits), _count(found[:, 0])]
         rows.append(cells)
-    return text_table(header, rows, markdown)
+    return below(text_table(header, rows, markdown), spread_note(comparison))
 
 
 def _column(values: Sequence[Any]) -> Tensor:

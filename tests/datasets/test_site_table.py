@@ -40,11 +40,12 @@ def test_all_splits_have_the_same_features() -> None:
     assert len({one.features for one in prepared}) == 1
     assert len({one.columns[0].mean for one in prepared}) == 4
     parts = np.where(np.arange(920) % 2 == 0, "train", "test")
-    split = replace(table, columns={**table.columns, "part": parts}).tasks(split="part")
+    parted = replace(table, columns={**table.columns, "part": parts})
+    split = parted.tasks(split="part")
     assert split.preparation.features == prepared[0].features
     assert split.sizes("test").sum() == 460
     assert table.tasks(columns=["age", "sex"]).preparation.features == ("age", "sex")
-    some = split.tasks(split="part", leave_out=["cp", "thal"]).preparation
+    some = parted.tasks(split="part", leave_out=["cp", "thal"]).preparation
     assert {one.name for one in some.columns} == {*table.columns} - {"hospital", "disease", "cp", "thal"}
     assert "restecg missing" in prepared[0].features  # of two patients
 

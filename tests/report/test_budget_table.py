@@ -10,7 +10,7 @@ from graphcollab.train import Comparison, Trial
 
 
 def cells(table: str) -> dict[str, list[str]]:
-    return {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
+    return {line.split()[0]: line.split()[1:] for line in table.split("\n\n")[0].splitlines()[2:]}
 
 
 def trial(method: str, seed: int, values: list[float], messages: tuple[float, ...], **kept: Any) -> Trial:
@@ -63,7 +63,9 @@ def test_spent_before_the_first_evaluation(comparison: Comparison) -> None:
 def test_without_a_budget(comparison: Comparison) -> None:
     header = budget_table(comparison).splitlines()[0]
     assert header.endswith("of all pairs (%)     sent")
-    lines = budget_table(comparison, 18, markdown=True).splitlines()
+    table, note = budget_table(comparison, 18, markdown=True).split("\n\n")
+    assert note == "± is the standard deviation over 2 seeds"
+    lines = table.splitlines()
     assert len({line.count("|") for line in lines}) == 1
 
 
