@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ __all__ = ["Halo", "Transport"]
 
 class Transport:
     """A run in one process, which owns every node: nothing has to travel.
+
+    Attributes:
+        speaks: Whether this process shows progress, warns and writes files, as one of all does.
 
     A subclass is another kind of run, and the only code that knows how many processes there are. Control-plane values
     ([K], [E]) are in every process; rows ([k, P]) are in the process that owns their nodes, in the order of the nodes.
@@ -24,6 +28,19 @@ class Transport:
         A subclass begins every other verb with that word, too. So a process that has failed need not know in which verb
         the others will meet it: wherever that is, all raise the error of the first process that has one.
         """
+
+    speaks = True
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Return the values that all processes have to tell, plain ones that JSON can hold, the first process's first.
+
+        What is decided by a clock, a signal or a disk, one process decides: the first of these.
+        """
+        return [value]
+
+    def where(self, node: int) -> str:
+        """Say in which process a node is that is not owned here."""
+        return ""
 
     def own(self, count: int) -> Tensor:
         """Return the nodes of K that this process owns, ascending, [k]."""
