@@ -107,8 +107,8 @@ def _join() -> None:
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise RuntimeError(
-            f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with another "
-            "--master-port if this one is in use"
+            f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with "
+            "another --master-port if this one is in use"
         ) from error
 
 
@@ -215,9 +215,7 @@ class Processes(Transport):
         """Return values [n, ...] of all processes, whose numbers of entries are known."""
         shape, each = values.shape[1:], values[:0].new_empty(values.shape[1:]).numel() * values.element_size()
         shared = self._share(_bytes(values), [count * each for count in counts])
-        return [
-            one.clone().view(values.dtype).view(count, *shape) for one, count in zip(shared, counts, strict=True)
-        ]
+        return [one.clone().view(values.dtype).view(count, *shape) for one, count in zip(shared, counts, strict=True)]
 
     def _call(self, send: Callable[[], T]) -> T:
         """Let a call of `torch.distributed` fail with the name of the process that is gone."""
@@ -243,8 +241,11 @@ class Processes(Transport):
         """Say that this process goes on, or what has failed in it, unless all know that already."""
         if isinstance(error, ProcessLostError) or (error is not None and error is self._told):
             return
-        with contextlib.suppress(type(error)) if error is not None else contextlib.nullcontext():
+        try:
             self._meet("status", error=error)
+        except Exception as told:
+            if told is not error:
+                raise
 
     def everyone(self, value: Any) -> list[Any]:
         """Return the values that all processes have to tell."""

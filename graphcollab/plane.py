@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
@@ -32,13 +33,8 @@ def in_step(compute: F) -> F:
 
     @functools.wraps(compute)
     def met(self: Any, data: Data, env: Env) -> Any:
-        try:
-            found = compute(self, data, env)
-        except Exception as error:
-            env.plane.transport.status(error)
-            raise
-        env.plane.transport.status()
-        return found
+        with env.plane.agreed():
+            return compute(self, data, env)
 
     return cast(F, met)
 
@@ -48,7 +44,8 @@ class Plane:
 
     Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
     knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
-    of nodes. Four operators are the transport's own: `mine`, `gather`, `reduce` and `tell`.
+    of nodes. Six operators are the transport's own: `mine`, `gather`, `reduce`, `tell`,
+    `everyone` and `where`.
 
     Args:
         count: K. One process need not know it.
@@ -67,6 +64,27 @@ class Plane:
         self.own = self.transport.own(count)
         self.mine, self.gather = self.transport.mine, self.transport.gather
         self.reduce, self.tell = self.transport.reduce, self.transport.tell
+        self.everyone, self.where = self.transport.everyone, self.transport.where
+
+    @property
+    def alone(self) -> bool:
+        """Whether all nodes are owned."""
+        return self.transport.here(self.own) is None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process shows progress, warns and writes files, as one of all does."""
+        return self.transport.speaks
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """Let what fails in one process fail in all of them, with the same error."""
+        try:
+            yield
+        except Exception as error:
+            self.transport.status(error)
+            raise
+        self.transport.status()
 
     def at_home(self, nodes: Tensor) -> Tensor:
         """Return those of some nodes that are owned, in their order."""
@@ -80,7 +98,7 @@ class Plane:
 
     def here(self, values: Tensor, count: int) -> Tensor:
         """Return values of owned nodes, [k, ...], as one of the control plane, [K, ...]: NaN for others."""
-        if self.transport.here(self.own) is None:
+        if self.alone:
             return values
         return values.new_full((count, *values.shape[1:]), torch.nan).index_copy(0, self.own, values)
 
@@ -125,7 +143,7 @@ class Plane:
 
     def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
         """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
-        if self.transport.here(self.own) is None:
+        if self.alone:
             return dict(texts)
         written = [f"{node}\t{text}".encode() for node, text in texts.items()]
         numbers = torch.tensor(list(b"\n".join([*written, b""])), dtype=torch.uint8)
@@ -239,13 +257,28 @@ class Plane:
     def first(self, models: Stacks, part: str) -> Tensor:
         """Return a part of the model of the first node of the first architecture, [P_part], told to all."""
         columns = models.specs[0].columns(part)
-        if self.transport.here(self.own) is None:
+        if self.alone:
             return models.tensors[0][0, columns]
         node = torch.zeros(1, dtype=torch.int64) if self.kind is None else (self.kind == 0).nonzero()[:1, 0]
         row = models.tensors[0].new_empty(1, columns.stop - columns.start)
         if bool(self.known(node)):
             row = models.tensors[0][torch.searchsorted(models.members[0], node), columns]
         return self.tell(row, node)[0]
+
+    def scored(self, values: Tensor) -> Tensor:
+        """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""
+        return values if self.alone else self.gather(values.movedim(-1, 0).contiguous()).movedim(0, -1)
+
+    def whole(self, models: Stacks) -> Stacks:
+        """Return the models of all nodes, told to everybody."""
+        if self.alone:
+            return models
+        tensors, members = [], []
+        for tensor, known in zip(models.tensors, models.members, strict=True):
+            every = self.transport.concat(known)
+            tensors.append(self.transport.concat(tensor)[every.argsort()])
+            members.append(every.sort().values)
+        return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def models(self, models: Stacks, nodes: Tensor) -> Stacks:
         """Return the models of owned nodes, and of some others, each fetched once."""

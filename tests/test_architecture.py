@@ -15,10 +15,12 @@ PACKAGE = "graphcollab"
 TIERS: tuple[tuple[str, ...], ...] = (
     ("typing", "settings", "checks", "device", "files", "naming", "threads", "_torchvision", "_version", "param_spec"),
     ("stack", "relation", "transport", "keyed", "documentation"),
+    ("distributed",),
     ("piece",),
     ("tasks",),
     ("datasets", "models", "engine", "ops"),
-    ("plane", "nn", "transforms", "metrics"),
+    ("plane", "nn", "transforms"),
+    ("metrics",),
     ("control",),
     ("local",),
     ("exchange",),
@@ -29,7 +31,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("phases",),
     ("methods", "train"),
     ("gains",),
-    ("distributed", "report", "testing"),
+    ("report", "testing"),
     ("cli", "__main__"),
 )
 TIER = {part: tier for tier, parts in enumerate(TIERS) for part in parts}
@@ -46,7 +48,12 @@ SOLE_IMPORTER = {
 }
 
 # What may know how rows of other processes get here; all else goes through the operators of a `Plane`.
-KNOWS_TRANSPORT = ("graphcollab/plane.py", "graphcollab/transport.py", "graphcollab/testing/")
+KNOWS_TRANSPORT = (
+    "graphcollab/plane.py",
+    "graphcollab/transport.py",
+    "graphcollab/distributed.py",
+    "graphcollab/testing/",
+)
 
 # Sums and comparisons over edges, for which pieces have the operators of a `Plane`.
 SLOTS = ("local", "weigh", "exchange", "rewire", "judge", "stop")

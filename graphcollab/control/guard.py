@@ -110,7 +110,7 @@ def large_targets(env: Env) -> str:
     if tasks.loss != "mse":
         return ""
     split = tasks.splits["train"]
-    targets = tasks.pools[split.pool].targets[split.index].double()
+    targets = tasks.pools[split.pool].targets[split.here].double()
     mean, deviation = float(targets.mean()), float(targets.std(correction=0))
     if not max(abs(mean), deviation) > LARGE:
         return ""

@@ -163,9 +163,10 @@ def take_samples(
 def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:
     """Return up to two training samples of the node with the fewest, but one if possible, and three of the largest."""
     split = tasks.splits["train"]
-    pool, sizes = tasks.pools[split.pool], split.sizes
+    pool, nodes = tasks.pools[split.pool], (~split.elsewhere).nonzero().flatten()
+    sizes = split.sizes[nodes]
     several = torch.where(sizes > 1, sizes, sizes.max() + 1)
-    few, many = int(several.argmin()), int(sizes.argmax())
+    few, many = int(nodes[several.argmin()]), int(nodes[sizes.argmax()])
     index = torch.cat([split.of(few)[:2], split.of(many)[-3:]])
     return copied(pool.inputs, index), copied(pool.targets, index)
 

@@ -54,7 +54,7 @@ def check_objective(objective: Objective, data: Data, env: Env) -> None:
         given = {name: data[name][data.x.place(members[0])] for name in reads.fields} or None
         latent, projection = latents or (None, None)
         context = Context(None, own, own if reads.anchor else None, latent, projection, given, spec=spec)
-        objective.check(outputs, tasks.pools[split.pool].targets[split.index], type(backend.module).__name__, "train")
+        objective.check(outputs, tasks.pools[split.pool].targets[split.here], type(backend.module).__name__, "train")
         objective(outputs, targets, context)
         if tasks.weighted:
             require_weighted(objective, outputs, targets, context)

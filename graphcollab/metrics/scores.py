@@ -16,6 +16,7 @@ from graphcollab.engine import Engine, Rows
 from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.metric import Metric
 from graphcollab.naming import few
+from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import refuse_misfit
@@ -103,7 +104,9 @@ def refuse_metric(metric: Metric, tasks: Tasks, split: str = "train") -> None:
         refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
 
 
-def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric]) -> Scores:
+def score_nodes(
+    engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric], plane: Plane | None = None
+) -> Scores:
     """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
 
     It is a ValueError if no node has samples of the split, or a metric does not go with loss and targets.
@@ -115,6 +118,8 @@ def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Me
     for metric in metrics:
         refuse_metric(metric, tasks, split)
     loss, values = score_all(engine, Rows.own(models), split, metrics)
+    if plane is not None:
+        loss, values = plane.scored(loss), plane.scored(values)
     by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}
     scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics))
     for metric in metrics:

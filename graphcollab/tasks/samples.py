@@ -13,6 +13,7 @@ from torch_geometric.utils import cumsum, lexsort
 from graphcollab.keyed import keyed_bits
 
 __all__ = [
+    "ELSEWHERE",
     "Pool",
     "Schedule",
     "Split",
@@ -24,6 +25,8 @@ __all__ = [
     "not_finite",
 ]
 
+ELSEWHERE = -(2**62)
+"""The position of a sample that is not in the pool: another process has it. To read it is an IndexError."""
 _SPLIT_STREAM, _BATCH_STREAM, _TEST_SPLIT_STREAM = 101, 104, 109
 
 
@@ -80,6 +83,11 @@ class Pool:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def take(self, index: Tensor) -> Pool:
+        """Return a copy of some samples, by position."""
+        index = index.to(self.inputs.device)
+        return Pool(self.inputs[index], self.targets[index], None if self.weight is None else self.weight[index])
+
     def to(self, device: torch.device | str) -> Pool:
         """Move the samples to a device."""
         weight = None if self.weight is None else self.weight.to(device)
@@ -123,6 +131,17 @@ class Split:
         """K."""
         return len(self.ptr) - 1
 
+    @property
+    def here(self) -> Tensor:
+        """Positions of the samples that are in this process."""
+        return self.index[self.index != ELSEWHERE]
+
+    @cached_property
+    def elsewhere(self) -> Tensor:
+        """Which nodes have samples that are in other processes, a mask [K]."""
+        first = self.index[self.ptr[:-1].clamp(max=len(self.index) - 1)] if len(self.index) else self.ptr[:-1]
+        return (self.sizes > 0) & (first == ELSEWHERE)
+
     @cached_property
     def sizes(self) -> Tensor:
         """Samples of every node, [K]."""
@@ -144,8 +163,12 @@ class Split:
         return self.index[place]
 
     def totals(self, values: Tensor) -> Tensor:
-        """Return sums over every node's samples, [K], of values of the pool's samples, [N]."""
+        """Return sums over every node's samples, [K], of values [N] of the pool's; NaN where these are elsewhere."""
         owner = torch.repeat_interleave(torch.arange(self.num_nodes), self.sizes)
+        if bool(self.elsewhere.any()):
+            here = self.index != ELSEWHERE
+            sums = values.new_zeros(self.num_nodes).index_add(0, owner[here], values[self.index[here]])
+            return sums.masked_fill(self.elsewhere, torch.nan)
         return values.new_zeros(self.num_nodes).index_add(0, owner, values[self.index])
 
     def select(self, nodes: Tensor) -> Split:
@@ -165,6 +188,8 @@ def check_splits(splits: Mapping[str, Split], pools: Mapping[str, Pool]) -> None
         if split.pool not in pools:
             raise ValueError(f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(pools)}")
         size = len(pools[split.pool])
+        if bool(split.elsewhere.any()):
+            split = split.select((~split.elsewhere).nonzero().flatten())
         if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
             raise ValueError(
                 f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "

@@ -16,7 +16,7 @@ from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Par
 from graphcollab.tasks._pairs import class_labels
 from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Preparation
-from graphcollab.tasks.samples import Pool, Split, check_splits, hold_out
+from graphcollab.tasks.samples import ELSEWHERE, Pool, Split, check_splits, hold_out
 
 __all__ = ["TaskFields", "Tasks"]
 
@@ -145,7 +145,7 @@ class Tasks(Builders):
         with_weights = ((name, split, self.pools[split.pool].weight) for name, split in self.splits.items())
         return {n: split.totals(w.double().cpu()) / split.sizes for n, split, w in with_weights if w is not None}
 
-    @property
+    @cached_property
     def classes(self) -> Tensor | None:
         """Which classes occur among every node's training samples, [K, C] bool; None unless labels are integers."""
         split = self.splits["train"]
@@ -217,6 +217,25 @@ class Tasks(Builders):
             node_id=self.ids[nodes],
             cluster=None if self.cluster is None else self.cluster[nodes],
         )
+
+    def share(self, nodes: Tensor, device: torch.device | str = "cpu") -> Tasks:
+        """Return the tasks with the samples of some nodes only, [k], on a device.
+
+        Of the others it is known how many samples they have, and of which classes.
+        """
+        splits, pools = dict(self.splits), dict(self.pools)
+        for name, pool in self.pools.items():
+            mine = {key: split for key, split in splits.items() if split.pool == name}
+            kept = torch.cat([nodes[:0], *(split.select(nodes).index for split in mine.values())]).unique()
+            place = torch.full((len(pool),), ELSEWHERE).index_copy(0, kept, torch.arange(len(kept)))
+            for key, split in mine.items():
+                owned = torch.zeros(self.num_nodes, dtype=torch.bool).index_fill(0, nodes, True)
+                index = place[split.index].masked_fill(~owned.repeat_interleave(split.sizes), ELSEWHERE)
+                splits[key] = replace(split, index=index)
+            pools[name] = pool.take(kept).to(device)
+        shared = replace(self, pools=pools, splits=splits)
+        vars(shared)["classes"] = self.classes  # what is known of the others, besides how many samples they have
+        return shared
 
     def to(self, device: torch.device | str) -> Tasks:
         """Move all samples to a device; indices stay on the CPU."""

@@ -44,9 +44,12 @@ class Callback:
 
     Attributes:
         needs: Splits that every node must have samples in.
+        everywhere: Whether each process of a run that has several calls it, as it must where it computes with models;
+            else the first alone does.
     """
 
     needs: tuple[str, ...] = ()
+    everywhere = True
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         """Called before the first round that is played (after a resume: of those left)."""
@@ -92,6 +95,8 @@ class Callback:
 
 class Progress(Callback):
     """A progress bar over rounds with the mean metric, behind a label."""
+
+    everywhere = False
 
     @checked
     def __init__(self, label: str = "") -> None:
@@ -144,6 +149,8 @@ class HistoryLog(Callback):
     The file is whole at any moment.
     """
 
+    everywhere = False
+
     @checked
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -164,6 +171,8 @@ class TensorBoardLog(Callback):
     A resumed run replaces what was written for rounds that it plays again. TensorBoard must have been installed
     (``pip install graphcollab[tensorboard]``).
     """
+
+    everywhere = False
 
     @checked
     def __init__(self, folder: str | Path) -> None:
@@ -216,13 +225,13 @@ class WatchMerging(Callback):
         return dict(self.whole)
 
     def _validate(self, data: Data, env: Env, when: str) -> None:
-        nodes = data.trains.nonzero().flatten()
-        if not len(nodes):
+        if not bool(data.trains.any()):
             return
+        nodes = env.plane.at_home(data.trains.nonzero().flatten())
         found = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))
         for what, value in zip(("loss", "metric"), found, strict=True):
             name = f"val_{what}_{when}"
-            self.now[name] = self.now[name].index_copy(0, nodes.cpu(), value.cpu())
+            self.now[name] = env.plane.publish(self.now[name].index_copy(0, nodes.cpu(), value.cpu()))
 
 
 class WatchMetrics(Callback):
@@ -242,7 +251,7 @@ class WatchMetrics(Callback):
 
     def before_evaluate(self, models: Stacks, env: Env) -> None:
         for split in self.splits:
-            values = score_all(env.engine, Rows.own(models), split, self.metrics)[1]
+            values = env.plane.scored(score_all(env.engine, Rows.own(models), split, self.metrics)[1])
             self.found |= {f"{split}_{one.name}": value for one, value in zip(self.metrics, values, strict=True)}
 
     def values(self) -> Mapping[str, Tensor]:
@@ -282,7 +291,7 @@ class ProbeSimilarity(Callback):
         receiver = everyone if self.nodes is None else everyone[self.nodes]
         pairs = torch.cartesian_prod(receiver, everyone).T.flip(0)
         pairs = pairs[:, pairs[0] != pairs[1]]
-        self.found = pairs.cpu(), self.metric.scores(data, env, pairs).cpu()
+        self.found = pairs.cpu(), env.plane.tell(self.metric.scores(data, env, pairs).cpu(), pairs[1].cpu())
 
     def on_round(self, data: Data, history: History) -> None:
         if self.found is not None:

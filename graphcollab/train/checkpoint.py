@@ -2,7 +2,8 @@
 
 round-000100/
 manifest.json          one line with format and SHA-256, then JSON: what the run is, and what the parts hold
-part-00000.safetensors the tensors of the state
+part-00000.safetensors the tensors of the state, in a run of several processes without the rows of nodes' models
+rows-00000.safetensors the rows of the nodes of one process, named by the first of them; one file for each process
 history.log            the history; its first bytes, as many as the manifest says (see `Journal`)
 """
 
@@ -13,13 +14,14 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.control.shares import join_rows, with_rows
 from graphcollab.files import own_name, write_new
 from graphcollab.settings import checked
 from graphcollab.train.journal import LOG, Journal, decode, encode
@@ -35,27 +37,49 @@ __all__ = [
     "read_checkpoint",
     "remove_checkpoint",
     "write_checkpoint",
+    "write_rows",
 ]
 
-FORMAT, VERSION = "graphcollab-checkpoint", 2
+FORMAT, VERSION = "graphcollab-checkpoint", 3
 MANIFEST, PART = "manifest.json", "part-00000.safetensors"
 NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number where a round was saved again
 
 Loaded = tuple[Data, History, dict[str, Any]]
 
 
-def write_checkpoint(folder: Path, data: Data, history: History, about: Mapping[str, Any], journal: Journal) -> None:
-    """Write the state and the manifest into a folder, which holds the history's file already, flushed."""
+def write_rows(folder: Path, nodes: Tensor, rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the rows of some nodes, [k], and return what the manifest is to say of them."""
     tensors: dict[str, Tensor] = {}
-    state = encode({name: data[name] for name in sorted(data.keys())}, "data", tensors)
+    name = f"rows-{int(nodes[0]):05d}"
+    state = encode({"nodes": nodes, "rows": dict(rows)}, name, tensors)
+    stored, part = pack(tensors)
+    write_new(folder / f"{name}.safetensors", stored)
+    return {"part": {"name": f"{name}.safetensors", **part}, "state": state}
+
+
+def write_checkpoint(
+    folder: Path,
+    data: Mapping[str, Any],
+    history: History,
+    about: Mapping[str, Any],
+    journal: Journal,
+    rows: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write the state and the manifest into a folder, which holds the history's file already, flushed.
+
+    Where ``rows`` are in files of their own, these are what `write_rows` has returned, and the ``data`` lack them.
+    """
+    tensors: dict[str, Tensor] = {}
+    state = encode({name: data[name] for name in sorted(data)}, "data", tensors)
     rest = encode(journal.rest(history), "history", tensors)
     stored, part = pack(tensors)
     write_new(folder / PART, stored)
     content = {
-        "round": data.round,
-        "parts": [{"name": PART, **part}],
+        "round": data["round"],
+        "parts": [{"name": PART, **part}, *(one["part"] for one in rows)],
         "log": {"name": LOG, "length": journal.length, "sha256": journal.digest, "tracks": journal.tracks},
         "data": state,
+        "rows": [one["state"] for one in rows],
         "history": rest,
         "about": dict(about),
     }
@@ -80,7 +104,10 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
             grown = opened.read(log["length"])
         require(hashlib.sha256(grown).hexdigest() == log["sha256"], log["name"])
         journal, history = Journal.read(grown, log["tracks"], decode(content["history"], tensors))
-        return (Data(**decode(content["data"], tensors)), history, dict(content["about"])), journal
+        state, apart = decode(content["data"], tensors), [decode(one, tensors) for one in content["rows"]]
+        if apart:
+            state = with_rows(state, join_rows([(one["nodes"], one["rows"]) for one in apart]))
+        return (Data(**state), history, dict(content["about"])), journal
     except OSError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     except DAMAGES as error:

@@ -16,16 +16,29 @@ from torch_geometric.data import Data
 
 from graphcollab._version import __version__
 from graphcollab.control import Attendance, Isolate
+from graphcollab.control.shares import split_rows, tell_all
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.piece import Field
+from graphcollab.plane import Plane
 from graphcollab.tasks import Tasks
-from graphcollab.train.fingerprint import PLAIN, Reader, checksum, fingerprint
+from graphcollab.train.fingerprint import PLAIN, Reader, checksum, digests, fingerprint
 from graphcollab.train.journal import encode
 
-__all__ = ["OtherRunError", "describe_run", "describe_start", "found_in", "identify_tasks", "layers", "require_same"]
+__all__ = [
+    "OtherRunError",
+    "describe_run",
+    "describe_start",
+    "found_in",
+    "identify_tasks",
+    "layers",
+    "require_same",
+    "require_same_run",
+]
 
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
+INITIAL = "initial models"
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
 
 
@@ -43,6 +56,7 @@ def describe_run(
     compile: bool,
     attend: Attendance | None = None,
     isolate: Isolate | bool = False,
+    plane: Plane | None = None,
 ) -> dict[str, Any]:
     """Describe a run by plain values: the models layer by layer, code that is not this package's, data by checksums."""
     about: dict[str, Any] = {
@@ -62,34 +76,65 @@ def describe_run(
         "node names": list(tasks.names),
         "node ids": checksum(tasks.ids),
     }
+    for number, rows in enumerate(data.x.tensors):
+        about[f"{INITIAL} of architecture {number}"] = checksum(rows[:1])
     for number, module in enumerate(modules):
         about |= {f"layer {path or 'model'!r} of architecture {number}": text for path, text in layers(module).items()}
     for what, value in {"loss": tasks.loss, "metric": tasks.metric, "method": method, "attendance": attend}.items():
         about |= found_in(value, f"the {what}")
-    return about | _describe_samples(tasks)
+    return about | _describe_samples(tasks, plane or Plane(tasks.num_nodes))
 
 
 def identify_tasks(tasks: Tasks) -> str:
     """Return a fingerprint of nodes and samples, the same for the same ones only."""
-    return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks).items()])
+    return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks, Plane()).items()])
 
 
-def _describe_samples(tasks: Tasks) -> dict[str, str]:
+def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
+    """Describe what samples every node has, wherever it is: what it has itself, every process knows of its nodes."""
     about = {}
     for name, split in tasks.splits.items():
         about[f"samples per node in split {name!r}"] = checksum(split.ptr)
-        about[f"samples in split {name!r}"] = checksum(split.index)
-    for name, pool in tasks.pools.items():
-        about[f"inputs in pool {name!r}"] = checksum(pool.inputs)
-        about[f"targets in pool {name!r}"] = checksum(pool.targets)
-        if pool.weight is not None:
-            about[f"weights in pool {name!r}"] = checksum(pool.weight)
+        pool = tasks.pools[split.pool]
+        for kind, values in {"inputs": pool.inputs, "targets": pool.targets, "weights": pool.weight}.items():
+            if values is not None:
+                told = f"{list(values.shape[1:])} {values.dtype}"
+                about[f"{kind} in split {name!r}"] = f"{told} {checksum(plane.publish(digests(split, values)))}"
     return about
 
 
-def describe_start(data: Data) -> dict[str, Any]:
-    """Describe the state before the first round by a checksum per field: initial models, edges, a pretrained mixer."""
+def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None:
+    """Check that all processes play the same run, from the same initial models, with the same instructions of the CPU.
+
+    Else a ValueError says in what they differ: sums in another order are other sums, and so may be what they decide.
+    """
+    if plane.alone:
+        return
+    here = {**about, "edges": checksum(data.edge_index)}
+    here["instructions of the CPU"] = torch.backends.cpu.get_cpu_capability()
+    told = plane.everyone({name: fingerprint(value) for name, value in here.items()})
+    for other in told[1:]:
+        differing = [name for name in {**told[0], **other} if told[0].get(name) != other.get(name)]
+        if differing:
+            name = differing[0]
+            what = [_short(value) for value in plane.everyone(str(here.get(name)))]
+            cure = (
+                ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
+                if name.startswith(INITIAL)
+                else ""
+            )
+            raise ValueError(
+                f"processes differ in {name} ({', '.join(dict.fromkeys(what))}){cure or ': all must play the same run'}"
+            )
+
+
+def describe_start(data: Data, plane: Plane, fields: Sequence[Field]) -> dict[str, Any]:
+    """Describe the state before the first round by a checksum per field: edges, weights, a pretrained mixer.
+
+    Rows of nodes are not described, as they may be in other processes: they follow from the initial models.
+    """
     about = {}
+    data = Data(**split_rows(tell_all(data, fields, plane).to_dict(), fields)[0])
     for name in sorted(data.keys()):
         tensors: dict[str, Tensor] = {}
         encode(data[name], name, tensors, copy=False)
@@ -118,7 +163,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         )
     there, here = _short(saved.get(first)), _short(wanted.get(first))
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
-    if "x_init at the start" in differing and all(key.endswith(" at the start") for key in differing):
+    if all(key.startswith(INITIAL) for key in differing):
         more += (
             ". The initial models differ: a module that is made anew begins with other parameters, so give a function "
             "that makes it, such as lambda: torch.nn.Linear(6, 1)"

@@ -221,17 +221,26 @@ class Result:
         return self.method.models(self.data, self.env)
 
     def model(self, node: Node) -> nn.Module:
-        """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError)."""
+        """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError).
+
+        In a run of several processes a model is where its node is; elsewhere it is a LookupError that says where.
+        """
         return self._model(find_node(node, self.tasks.names))
 
     def _model(self, position: int) -> nn.Module:
+        plane = self.env.plane
+        if not bool(plane.known(torch.tensor(position))):
+            raise LookupError(
+                f"the model of {self.tasks.names[position]!r} is {plane.where(position)}: ask for it there, or save "
+                "the result, by result.save(folder) in all processes, and load it"
+            )
         spec, row = self.stacks.row(position)
         module = copy_module(self.modules[next(a for a, s in enumerate(self.stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()
 
     def models(self) -> dict[str, nn.Module]:
-        """Return all personalised models by node name."""
-        return {name: self._model(k) for k, name in enumerate(self.tasks.names)}
+        """Return all personalised models by node name; in a run of several processes those of the nodes here."""
+        return {self.tasks.names[k]: self._model(k) for k in self.env.plane.own.tolist()}
 
     def graph(self) -> LearnedGraph:
         """Return the learned graph: ``edge_index`` and ``edge_weight`` of the last exchange, ``node_id`` and ``name``.
@@ -242,7 +251,7 @@ class Result:
         edge_index, edge_weight = last_graph(self.data)
         graph = LearnedGraph(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.data.num_nodes)
         graph.node_id, graph.name = self.data.node_id, list(self.tasks.names)
-        if len(self.data.x.specs) == 1:
+        if len(self.data.x.specs) == 1 and self.env.plane.alone:
             graph.x = self.stacks.part("all")
         return graph
 
@@ -255,7 +264,7 @@ class Result:
 
         The folder gets a manifest in JSON and a safetensors file: models, the graph with names, how the models came
         about, and where the tasks had one the preparation of tables; no samples. It may hold saved models already,
-        which are replaced whole or not at all.
+        which are replaced whole or not at all. In a run of several processes all of them call it, and the first writes.
 
         The architecture is saved as a description of its layers, and no code. Classes of PyTorch, torchvision and this
         package are found wherever it is loaded; those of your own must be importable there, and `load` is told which
@@ -267,7 +276,12 @@ class Result:
             ValueError: If it cannot be written to.
             FolderInUseError: If something else writes to it for more than a minute.
         """
-        return save_models(folder, self.stacks, self.modules, self.tasks, self.graph(), about_run(self))
+        plane = self.env.plane
+        with plane.agreed():
+            stacks = plane.whole(self.stacks)
+            if plane.speaks:
+                save_models(folder, stacks, self.modules, self.tasks, self.graph(), about_run(self))
+        return Path(folder)
 
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
@@ -294,13 +308,13 @@ class Result:
         """Return one metric or several of every node's model on its samples of a split, from one pass of predictions.
 
         Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, and means are over the
-        others.
+        others. In a run of several processes all of them call it.
 
         Args:
             metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
-        return score_nodes(self.env.engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
+        return score_nodes(self.env.engine, self.stacks, split, as_metrics(metrics, self.tasks.metric), self.env.plane)
 
     def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.

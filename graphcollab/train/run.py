@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from graphcollab.checks import own_filter, warn
 from graphcollab.control import Attendance, Isolate
-from graphcollab.control.state import to_device
+from graphcollab.control.shares import keep_own
+from graphcollab.control.state import LOOP, to_device
+from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
-from graphcollab.settings import Count, Seed, checked
+from graphcollab.settings import Count, Natural, Seed, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
-from graphcollab.train.identity import describe_run, describe_start, require_same
+from graphcollab.train.identity import describe_run, describe_start, require_same, require_same_run
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
@@ -45,6 +48,7 @@ __all__ = ["choose_threads", "run"]
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
+Owner = Annotated[Sequence[Natural] | Tensor | None, "the number of a process for every node, or None"]
 SomeTasks = Annotated[Tasks, "Tasks, made by Tasks.from_frame, Tasks.from_samples or a partition"]
 
 
@@ -74,6 +78,7 @@ def run(
     autocast: bool = False,
     compile: bool = False,
     tuned: bool = False,
+    owner: Owner = None,
 ) -> Result:
     """Train personalised models and the graph between them.
 
@@ -125,6 +130,8 @@ def run(
         autocast: Compute forward passes in bfloat16.
         compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU), except where
             layers draw random numbers.
+        owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
+            Default: contiguous shares, balanced by the samples that nodes train on in a round.
         tuned: Time backends and chunks before the first round and take the fastest, instead of the fixed rule. A
             resumed run repeats the stored choice.
 
@@ -148,31 +155,45 @@ def run(
         raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
     if patience is not None:
         tasks.require("val", "early stopping needs")
-    saver = None if checkpoint is None else Saver(checkpoint, checkpoint_every)
-    with nullcontext() if checkpoint is None else hold_folder(checkpoint):
+    transport = meet(tasks.names, partial(_work, method, tasks), owner)
+    plane = Plane(tasks.num_nodes, transport)
+    with ExitStack() as held, plane.agreed():
+        if checkpoint is not None and plane.speaks:
+            held.enter_context(hold_folder(checkpoint))
+        if not plane.speaks:
+            held.enter_context(own_filter("ignore"))  # what there is to say, the first process says
         device = check_device(device)
-        tasks = tasks.to(device)
+        tasks = tasks.to(device) if plane.alone else tasks.share(plane.own, device)
         modules = build_modules(for_tasks(model, tasks), seed, device)
         metric = as_metric(tasks.metric)
         attend = None if attend is None else attend.by_id(tasks.names, tasks.ids)
-        check_outputs(tasks, modules, metric)
+        check_outputs(tasks if plane.alone else tasks.select(plane.own), modules, metric)
         data = build_graph(tasks, modules, graph, architecture, method)
+        fields = (*LOOP, *method.fields)
+        saver = None if checkpoint is None else Saver(checkpoint, checkpoint_every, plane, fields)
         history = History(tasks.names, metric.name, metric.higher_is_better)
         saved = saver.resume() if saver and resume else None
         before = saved[2] if saved else {}
         isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
-        about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate) if saver else {}
+        about: dict[str, Any] = {}
+        if saver or not plane.alone:
+            about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate, plane)
+        require_same_run(about, data, plane)
         if saved:
             require_same(before, about, str(checkpoint))
+        data = keep_own(data, fields, plane)
+        if not plane.alone and len(modules) > 1:
+            plane.kind = torch.as_tensor(architecture)
         plans = _plans(before["plans"], backend, chunk) if saved else None
         specs = [ParamSpec.from_module(module) for module in modules]
         if tuned and plans is None:
-            plans = list(tune(tasks, modules, specs, data.x, autocast=autocast))
+            found = [plan.as_dict() for plan in tune(tasks, modules, specs, data.x, autocast=autocast)]
+            plans = [Plan(**one) for one in plane.everyone(found)[0]]
         engine = Engine(
             tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
         )
-        callbacks = tuple(callbacks)
-        env = Env(engine, Plane(tasks.num_nodes), seed, isolate, attend, callbacks)
+        callbacks = tuple(one for one in callbacks if one.everywhere or plane.speaks)
+        env = Env(engine, plane, seed, isolate, attend, callbacks)
         for callback in callbacks:
             for split in callback.needs:
                 tasks.require(split, f"{type(callback).__name__} needs")
@@ -182,23 +203,31 @@ def run(
         with same_threads(threads), own_filter("ignore") if saved else nullcontext():
             data = method.start(data, env)
         if saver:
-            about |= describe_start(data) | {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
+            about |= describe_start(data, plane, fields)
+            about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
             about = require_same(before, about, str(checkpoint))
-            data, history = to_device(saved[0], method.fields, device), saved[1]
+            data, history = keep_own(to_device(saved[0], method.fields, device), fields, plane), saved[1]
             if data.round > rounds:
                 raise ValueError(
                     f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as "
                     "many or more, use another folder, or resume=False to start afresh"
                 )
         _warn_of_phases(method, rounds)
-        if progress:
+        if progress and plane.speaks:
             callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
         if saver:
             saver.begin(about, afresh=not resume)
         return Session(
             method, modules, env, data, history, rounds, threads, metric, evaluate_every, patience, callbacks, saver
         ).play()
+
+
+def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
+    """Return how many samples every node trains on in a round, about, [K]."""
+    sizes = tasks.sizes("train")
+    steps = method.local_steps(sizes, 1)
+    return torch.where(steps > 0, sizes.double(), 1.0) if bool(steps.isnan().any()) else steps.clamp(min=1.0)
 
 
 def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) -> list[Plan]:

@@ -55,7 +55,7 @@ def save_models(
         for name in state.keys() - {*spec.names}:
             tensors[f"{a}/common/{name}"] = state[name].detach().cpu().clone()
         own = spec.load_into(copy_module(module), rows[0]).eval()
-        inputs = pool.inputs[split.of(int(members[0]))[:TRIED]]
+        inputs = pool.inputs[split.of(int(members[int(split.elsewhere[members].long().argmin())]))[:TRIED]]
         with torch.no_grad():
             outputs = own(inputs.clone())
         answers = answers or Answers.of(tasks.loss, pool.targets, outputs, classes)

@@ -6,14 +6,26 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
 
+from graphcollab.control.shares import split_rows, tell_all
+from graphcollab.control.state import LOOP
 from graphcollab.files import flush_folder, own_name
-from graphcollab.train.checkpoint import Loaded, is_stale, list_checkpoints, newest, remove_checkpoint, write_checkpoint
+from graphcollab.piece import Field
+from graphcollab.plane import Plane
+from graphcollab.train.checkpoint import (
+    Loaded,
+    is_stale,
+    list_checkpoints,
+    newest,
+    remove_checkpoint,
+    write_checkpoint,
+    write_rows,
+)
 from graphcollab.train.journal import LOG, Journal
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import History
@@ -30,10 +42,21 @@ class Saver:
     Each of the two has a history's file of its own: a checkpoint shares it with the one two before it, which goes when
     the new one is there, and appends to it. So a file that is damaged takes one checkpoint along and not both, and
     saving takes as long in the ten-thousandth round as in the tenth. Whoever uses it holds the folder.
+
+    Where a run has several processes, each writes the rows of its own nodes, and the first one all else. They need a
+    disk that all of them share.
+
+    Args:
+        folder: The folder of the run's checkpoints.
+        every: Rounds between them. Default: as often as saving takes at most a tenth of the time.
+        plane: How the run's processes meet. Default: there is one.
+        fields: What the run declares to keep.
     """
 
-    def __init__(self, folder: str | Path, every: int | None = None) -> None:
-        self.folder, self.every = Path(folder), every
+    def __init__(
+        self, folder: str | Path, every: int | None = None, plane: Plane | None = None, fields: Sequence[Field] = LOOP
+    ) -> None:
+        self.folder, self.every, self.plane, self.fields = Path(folder), every, plane or Plane(), fields
         self.about: Mapping[str, Any] = {}
         self._saved = (0, 0)  # rounds and evaluations of the last one; before the first there is nothing to save
         self._cost, self._end = 0.0, -float("inf")
@@ -41,7 +64,12 @@ class Saver:
 
     def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
-        if (found := newest(self.folder)) is None:
+        found = newest(self.folder)
+        if len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
+            raise ValueError(
+                f"processes see other checkpoints in {self.folder}: it must be on a disk that all of them share"
+            )
+        if found is None:
             return None
         path, (data, history, about), journal = found
         self._kept, self._saved = [(path, journal)], (data.round, len(history))
@@ -50,38 +78,60 @@ class Saver:
     def begin(self, about: Mapping[str, Any], afresh: bool) -> None:
         """Say what the run is; remove what another one was writing and, if this one starts afresh, its checkpoints."""
         self.about = about
+        if not self.plane.speaks:
+            return
         self._clean([] if afresh else list_checkpoints(self.folder))
 
     def due(self, round_: int) -> bool:
         """Tell whether it is time to save."""
         if self.every is not None:
             return round_ % self.every == 0
-        return time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
+        over = time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
+        return bool(self.plane.everyone(over)[0])
 
     def save(self, data: Data, history: History) -> Path:
         """Write a checkpoint, and return where it is."""
         began = time.perf_counter()
-        names = (f"round-{data.round:06d}{f'-{again}' if again else ''}" for again in itertools.count())
-        path = next(path for path in map(self.folder.joinpath, names) if not os.path.lexists(path))
-        part = own_name(path)
-        part.mkdir(parents=True)
-        try:
-            journal = self._journal(part)
-            _append(part / LOG, journal.length, journal.grow(history))
-            write_checkpoint(part, data, history, self.about, journal)
-            flush_folder(part)
-            part.rename(path)
-        except BaseException:
-            self._kept = self._kept[-1:]  # what the other file holds is not known any more
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-        flush_folder(self.folder)
-        self._kept = [*self._kept, (path, journal)][-KEEP:]
-        self._clean([kept for kept, _ in self._kept])
+        with self.plane.agreed():
+            path = self._save(data, history)
         self._saved = (data.round, len(history))
         self._end = time.perf_counter()
         self._cost = self._end - began
         return path
+
+    def _save(self, data: Data, history: History) -> Path:
+        plane = self.plane
+        names = (f"round-{data.round:06d}{f'-{again}' if again else ''}" for again in itertools.count())
+        path = next(path for path in map(self.folder.joinpath, names) if not os.path.lexists(path))
+        part = own_name(path)
+        path, part = map(self.folder.joinpath, plane.everyone([path.name, part.name])[0])
+        try:
+            if plane.speaks:
+                part.mkdir(parents=True)
+            state, rows = data.to_dict(), []
+            if not plane.alone:
+                state, own = split_rows(tell_all(data, self.fields, plane).to_dict(), self.fields)
+                rows = plane.everyone(write_rows(part, plane.own, own))
+            if plane.speaks:
+                self._finish_part(part, path, state, rows, history)
+        except BaseException:
+            self._kept = self._kept[-1:]  # what the other file holds is not known any more
+            if plane.speaks:
+                shutil.rmtree(part, ignore_errors=True)
+            raise
+        return path
+
+    def _finish_part(
+        self, part: Path, path: Path, state: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], history: History
+    ) -> None:
+        journal = self._journal(part)
+        _append(part / LOG, journal.length, journal.grow(history))
+        write_checkpoint(part, state, history, self.about, journal, rows)
+        flush_folder(part)
+        part.rename(path)
+        flush_folder(self.folder)
+        self._kept = [*self._kept, (path, journal)][-KEEP:]
+        self._clean([kept for kept, _ in self._kept])
 
     def finish(self, data: Data, history: History) -> None:
         """Write a checkpoint, unless the last one is just this."""

@@ -18,6 +18,8 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import warn
 from graphcollab.control.guard import large_targets
+from graphcollab.control.shares import tell_all
+from graphcollab.control.state import LOOP
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
@@ -60,6 +62,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.over = self._told = False
+        self._shown: Data | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
         if self.data.round % self.every and not self._finished() and "best" not in self.data:
             self.history.forget(self.data.round)  # made because the round was the last one then
@@ -68,28 +71,34 @@ class Session:
         """Play the rounds that are left, and return what came of them."""
         with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as interrupt:
             try:
-                for callback in self.callbacks:
-                    callback.on_start(self.data, self.history, self.rounds)
+                with self.env.plane.agreed():
+                    for callback in self.callbacks:
+                        callback.on_start(self.shown, self.history, self.rounds)
                 self._close_round()
-                while not self.over and not interrupt.is_set():
+                asked = False
+                while not self.over and not (asked := any(self.env.plane.everyone(interrupt.is_set()))):
                     self._play_round()
-                self._stop(interrupt.is_set())
+                self._stop(asked)
             finally:
                 for callback in self.callbacks:
                     callback.on_end(self.data, self.history)
         env = self.env._replace(observers=())
-        return Result(self.method, self.data, self.history, env.engine.tasks, self.modules, env, interrupt.is_set())
+        return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, asked)
 
     def _play_round(self) -> None:
+        plane = self.env.plane
         try:
-            self.data = self.method.play(self.data, self.env)
+            with plane.agreed():
+                self.data = self.method.play(self.data, self.env)
         except Exception:
             self._fail()
             raise
-        _report_isolated(self.data, self.history)
-        note_dropped(self.method, self.data, self.env, self.history)
-        for callback in self.callbacks:
-            callback.on_round(self.data, self.history)
+        with plane.agreed():
+            _report_isolated(self.data, self.history)
+            self._shown = None
+            note_dropped(self.method, self.shown, self.env, self.history)
+            for callback in self.callbacks:
+                callback.on_round(self.shown, self.history)
         self._close_round()
         if self.saver and self.saver.due(self.data.round):
             self.saver.save(self.data, self.history)
@@ -102,13 +111,21 @@ class Session:
         if missing and round_ % self.every == 0:
             self._evaluate()
             missing = False
-        self.over = (
+        over = (
             self._finished()
-            or any(callback.ends(self.data, self.history) for callback in self.callbacks)
+            or any(callback.ends(self.shown, self.history) for callback in self.callbacks)
             or (self.patience is not None and out_of_patience(self.data, self.history, self.patience))
         )
+        self.over = self.env.plane.everyone(over)[0]
         if missing and self.over:
             self._evaluate()
+
+    @property
+    def shown(self) -> Data:
+        """The state for those who look on: what nodes know by themselves is told to all."""
+        if self._shown is None:
+            self._shown = tell_all(self.data, (*LOOP, *self.method.fields), self.env.plane)
+        return self._shown
 
     def _finished(self) -> bool:
         return self.data.round >= self.rounds or self.method.ends(self.data)
@@ -117,10 +134,11 @@ class Session:
         data, history = self.data, self.history
         seconds = self._before + time.perf_counter() - self._began  # those before a resume included
         try:
-            history.add(data.round, seconds, evaluate(self.method, data, self.env, self.metric))
-            self._warn_of_undefined()
-            for callback in self.callbacks:
-                callback.on_evaluate(data, history)
+            with self.env.plane.agreed():
+                history.add(data.round, seconds, evaluate(self.method, data, self.env, self.metric))
+                self._warn_of_undefined()
+                for callback in self.callbacks:
+                    callback.on_evaluate(self.shown, history)
             if self.patience is not None:
                 self.data = remember_best(data, history)
         except Exception:
@@ -142,10 +160,11 @@ class Session:
             self._evaluate()
         if self.patience is not None and "best" in self.data:
             self.history.returned = self.data.best["evaluation"]
-            self.data = Data(**self.data.best["state"])
-        report_collapse(self.method, self.data, self.env, self.history)
-        for callback in reversed(self.callbacks):
-            callback.on_stop(self.data, self.history)
+            self.data, self._shown = Data(**self.data.best["state"]), None
+        with self.env.plane.agreed():
+            report_collapse(self.method, self.shown, self.env, self.history)
+            for callback in reversed(self.callbacks):
+                callback.on_stop(self.shown, self.history)
 
     def _warn_of_undefined(self) -> None:
         """Say, once per run, which nodes have no value of the metric although they have samples."""
@@ -226,21 +245,25 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
             case that it was not found in training: an infinite validation or test loss, and no metric.
         ValueError: If a callback observed something other than one value per node, or under a name that is taken.
     """
-    values: dict[str, Tensor] = {"train_loss": data.train_loss, **{name: data[name] for name in SENT}}
+    values: dict[str, Tensor] = {
+        "train_loss": env.plane.publish(data.train_loss),
+        **{name: data[name] for name in SENT},
+    }
     models, tasks, attend = method.models(data, env), env.engine.tasks, env.attend
     member = torch.ones_like(data.isolated) if attend is None else attend.members(data, max(data.round - 1, 0))
     judged = unseen = member & ~data.isolated
     for split in ("val", "test"):
         if int(tasks.sizes(split).sum()) == 0:
             continue
-        loss, score = score_rows(env.engine, Rows.own(models), split, metric)
+        loss, score = map(env.plane.scored, score_rows(env.engine, Rows.own(models), split, metric))
         _require_finite(loss, judged, data, env, split)
         values[f"{split}_loss"], values[f"{split}_metric"] = loss, score
         unseen = unseen & (tasks.sizes(split) == 0)
     nodes = unseen.nonzero().flatten()
     if len(nodes):
-        loss = torch.zeros(len(unseen), dtype=torch.float64)
-        loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
+        loss, own = torch.zeros(len(unseen), dtype=torch.float64), env.plane.at_home(nodes)
+        loss[own] = score_rows(env.engine, Rows.own(models, own), "train", metric)[0]
+        loss = env.plane.publish(loss)
         _require_finite(loss, unseen, data, env, "train")
     for observer in env.observers:
         observer.before_evaluate(models, env)

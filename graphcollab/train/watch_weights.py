@@ -9,6 +9,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.at_work import edges_in_use
+from graphcollab.control.shares import tell_all
+from graphcollab.control.state import LOOP
 from graphcollab.method import Method
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.piece import Exchanger, Weigher
@@ -43,11 +45,13 @@ class WatchWeights(Callback):
 
     def after_learning(self, method: Method, data: Data, env: Env) -> None:
         nothing = torch.full((data.num_nodes,), torch.nan, dtype=torch.float64)
+        inspected = _inspected(method.weigh, data, env)
+        data = tell_all(data, (*LOOP, *method.fields), env.plane)
         if (spread := spread_in_round(method.exchange, data)) is None:
             self.now = dict.fromkeys(self.now, nothing)
             return
         found = {"own_weight": spread.own, "weight_entropy": spread.entropy, "largest_weight": spread.largest}
-        found |= {f"weigher/{name}": value for name, value in _inspected(method.weigh, data, env).items()}
+        found |= {f"weigher/{name}": value for name, value in inspected.items()}
         for name, value in found.items():
             self.now[name] = torch.where(spread.neighbors > 0, value, self.now.get(name, nothing))
         self.now |= dict.fromkeys(self.now.keys() - found.keys(), nothing)  # said by the weigher of another phase
@@ -81,4 +85,5 @@ def _inspected(weigher: Weigher, data: Data, env: Env) -> Mapping[str, Tensor]:
                 f"{type(weigher).__name__}.inspect()[{name!r}] must be a tensor with a value for all nodes, [], or one "
                 f"for each, [{data.num_nodes}], got {got}"
             )
-    return {name: value.detach().cpu().double() for name, value in found.items()}
+    plain = {name: value.detach().cpu().double() for name, value in found.items()}
+    return {name: env.plane.publish(value) if value.dim() else value for name, value in plain.items()}

@@ -1,0 +1,105 @@
+"""What each process has of the state: its own nodes' rows, and what all may know of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.piece import Field
+from graphcollab.plane import Plane
+from graphcollab.stack import Stacks
+
+__all__ = ["join_rows", "keep_own", "split_rows", "tell_all", "with_rows"]
+
+ROWS = ("models", "rows", "per_sample")  # kinds of which every process has those of its own nodes
+
+Values = Mapping[str, Any]
+
+
+def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
+    """Return the data with all of the control plane, also what only a node or a receiver knew, told to everybody."""
+
+    def told(field: Field, value: Any, values: Values) -> Any:
+        if field.known_to == "public" or field.kind in ROWS:
+            return value
+        if field.kind == "per_node":
+            return plane.publish(value)
+        if field.kind == "per_edge":
+            return plane.tell(value, values["edge_index"][1])
+        return plane.together(value.select(plane.known(value.edge_index[1])))
+
+    return data if plane.alone else Data(**_each(data.to_dict(), fields, told))
+
+
+def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
+    """Return the data with the rows of owned nodes only, given those of all."""
+
+    def own(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: own(one) for key, one in value.items()}
+        return value.held(plane.own) if isinstance(value, Stacks) else value[plane.own]
+
+    def kept(field: Field, value: Any, values: Values) -> Any:
+        return own(value) if field.kind in ROWS else value
+
+    return data if plane.alone else Data(**_each(data.to_dict(), fields, kept))
+
+
+def split_rows(values: Values, fields: Collection[Field]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what all processes have alike, and the rows, of which each has its own; a mapping inside stays one."""
+    alike: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
+    for name, value in values.items():
+        field = _declared(name, fields)
+        if field is None and isinstance(value, Mapping):
+            alike[name], inside = split_rows(value, fields)
+            rows |= {name: inside} if inside else {}
+        else:
+            (rows if field is not None and field.kind in ROWS else alike)[name] = value
+    return alike, rows
+
+
+def with_rows(alike: Values, rows: Values) -> dict[str, Any]:
+    """Undo `split_rows`."""
+    found = dict(alike)
+    for name, value in rows.items():
+        found[name] = with_rows(alike[name], value) if name in alike else value
+    return found
+
+
+def join_rows(parts: Sequence[tuple[Tensor, Any]]) -> Any:
+    """Return the rows of all nodes, given those of some nodes, ascending, from every process."""
+    nodes, values = [one for one, _ in parts], [value for _, value in parts]
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {key: join_rows([(one, value[key]) for one, value in parts]) for key in first}
+    if isinstance(first, Stacks):
+        every = [torch.cat([v.members[s] for v in values]) for s in range(len(first.specs))]
+        tensors = [_in_order(m, [v.tensors[s] for v in values]) for s, m in enumerate(every)]
+        return Stacks(first.specs, tuple(tensors), tuple(m.sort().values for m in every))
+    return _in_order(torch.cat(nodes), values)
+
+
+def _in_order(nodes: Tensor, rows: Sequence[Tensor]) -> Tensor:
+    return torch.cat([*rows])[nodes.argsort()]
+
+
+def _each(values: Values, fields: Collection[Field], change: Callable[[Field, Any, Values], Any]) -> dict[str, Any]:
+    """Change what is declared, by name; in what is not declared, such as the best state, look for fields."""
+    found = dict(values)
+    for name in sorted(values):
+        field = _declared(name, fields)
+        if field is not None:
+            found[name] = change(field, values[name], values)
+        elif isinstance(values[name], Mapping):
+            found[name] = _each(values[name], fields, change)
+    return found
+
+
+def _declared(name: str, fields: Collection[Field]) -> Field | None:
+    covering = [field for field in fields if field.covers(name)]
+    return min(covering, key=lambda field: field.name != name, default=None)
