@@ -61,7 +61,7 @@ def with_prototypes(data: Data, env: Env) -> Data:
 def embed_sample(data: Data, env: Env) -> list[Embedded]:
     """Return, for every architecture, outputs and latents of its first node's model for a training sample, [1, ...]."""
     split = env.engine.tasks.splits["train"]
-    sample = env.engine.tasks.pools[split.pool].inputs[split.index[:1]]
+    sample = env.engine.tasks.pools[split.pool].inputs[split.here[:1]]
     found = []
     for backend, rows in zip(env.engine.backends, data.x.tensors, strict=True):
         row = rows[:1] if len(rows) else backend.spec.flatten(backend.module)[None]

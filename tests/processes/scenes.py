@@ -1,0 +1,101 @@
+"""Runs that one process and several play alike, by name, and what is found by them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphcollab import Phases, methods, run
+from graphcollab.control import Attendance
+from graphcollab.testing.scene import Scene
+from graphcollab.train import RecordGraph, Result, WatchMerging, WatchMetrics, WatchWeights
+
+SHARES = {1: None, 2: [0, 1, 1, 0, 0, 1], 4: [0, 1, 1, 2, 3, 1]}
+"""Who owns the six nodes, by the number of processes; of four the last has no node of the second architecture."""
+
+
+def processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def played(method: Any, scene: Scene | None = None, rounds: int = 3, **settings: Any) -> Result:
+    scene = scene or Scene.small(embeds=method.embeds)
+    fixed: Any = {"rounds": rounds, "seed": scene.seed, "owner": SHARES[processes()]}
+    if scene.architecture is not None:
+        fixed["architecture"] = list(scene.architecture)
+    return run(method, scene.tasks, scene.modules, scene.edge_index, **{**fixed, **settings})
+
+
+def of_method(name: str) -> Result:
+    return played(getattr(methods, name)())
+
+
+def two_kinds(name: str) -> Result:
+    """Two architectures; four processes, one of which has no node of the second."""
+    method = getattr(methods, name)()
+    return played(method, Scene.small(shared_head=True, embeds=method.embeds))
+
+
+def watched() -> Result:
+    looking = [RecordGraph(), WatchMerging(), WatchMetrics(["brier", "ece"], ("val", "train")), WatchWeights()]
+    return played(methods.meta_l2c(), callbacks=looking)
+
+
+def isolated() -> Result:
+    """The last node's samples are so large that it diverges."""
+    scene = Scene.small()
+    pools = {name: replace(pool, inputs=pool.inputs.clone()) for name, pool in scene.tasks.pools.items()}
+    for split in scene.tasks.splits.values():
+        pools[split.pool].inputs[split.of(5)] *= 1e150
+    scene = scene.replace(tasks=replace(scene.tasks, pools=pools))
+    return played(methods.dpsgd(lr=10.0), scene, on_nonfinite="isolate")
+
+
+def weighted() -> Result:
+    scene = Scene.small()
+    pools = {name: replace(pool, weight=torch.arange(1.0, len(pool) + 1)) for name, pool in scene.tasks.pools.items()}
+    return played(methods.fedavg(), scene.replace(tasks=replace(scene.tasks, pools=pools)))
+
+
+SCENES: dict[str, Callable[[], Result]] = {
+    **{name: partial(of_method, name) for name in methods.__all__},
+    **{f"{name} of two kinds": partial(two_kinds, name) for name in ("local", "fedproto", "fedclassavg", "mapl")},
+    "phases": lambda: played(Phases(methods.local(), 2, methods.dpsgd()), rounds=4),
+    "phases of peers": lambda: played(Phases(methods.pens(), 2, methods.dac()), rounds=4),
+    "stragglers": lambda: played(methods.dpsgd(), attend=Attendance(drop=0.3, late=0.3), rounds=6),
+    "membership": lambda: played(
+        methods.fedavg(), attend=Attendance(joins={"node 1": 2}, leaves={"node 4": 2}), rounds=4
+    ),
+    "client sampling": lambda: played(methods.fedavg(fraction=0.5), rounds=4),
+    "early stopping": lambda: played(methods.local(lr=0.5), rounds=12, patience=2),
+    "isolation": isolated,
+    "weights": weighted,
+    "watched": watched,
+}
+QUICK = ("fedavg", "meta_l2c", "mapl", "dac", "fedclassavg of two kinds", "isolation", "stragglers", "watched")
+
+
+def found_by(scene: Callable[[], Result]) -> dict[str, Any]:
+    """Return what a run has found, in plain values, with the models of the nodes that are here."""
+    result = scene()
+    history = result.history
+    edges, weight = result.graph().edge_index, result.graph().edge_weight
+    return {
+        "models": {name: nn.utils.parameters_to_vector(m.parameters()).detach() for name, m in result.models().items()},
+        "values": {name: history.table(name) for name in sorted(history.values)},
+        "rounds": history.rounds,
+        "returned": history.returned,
+        "isolated": history.isolated,
+        "findings": [(finding.round, finding.kind, finding.nodes) for finding in history.findings],
+        "graphs": {t: tuple(pair) for t, pair in history.graphs.items()},
+        "edges": edges,
+        "weight": weight,
+        "scores": result.scores(split="train").values[result.tasks.metric],
+        "samples": sum(len(pool) for pool in result.tasks.pools.values()),
+    }
