@@ -192,8 +192,11 @@ class Processes(Transport):
             sizes = every[:, 2].tolist()
             texts = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else _nothing(), sizes)
             first = next(p for p, size in enumerate(sizes) if size)
-            self._told = error if first == self.process and error is not None else _read(bytes(texts[first].tolist()))
-            raise self._told
+            self._told = told = (
+                error if first == self.process and error is not None else _read(bytes(texts[first].tolist()))
+            )
+            _write_error_file(f"{type(told).__name__}: {told}")
+            raise told
         if len(set(every[:, 0].tolist())) > 1:
             said = [VERBS[verb] for verb in every[:, 0].tolist()]
             raise RuntimeError(f"processes have met in different verbs, which is a mistake in graphcollab: {said}")
@@ -377,5 +380,5 @@ def _lives(pid: int) -> bool:
 def _write_error_file(text: str) -> None:
     """Say what torchrun is to show of this process where it ends by a signal."""
     if path := os.environ.get(ERROR_FILE):
-        extra = {"py_callstack": "", "timestamp": str(int(time.time()))}
+        extra = {"py_callstack": text, "timestamp": str(int(time.time()))}
         Path(path).write_text(json.dumps({"message": {"message": text, "extraInfo": extra}}), encoding="utf-8")

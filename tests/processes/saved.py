@@ -1,0 +1,55 @@
+"""A run with checkpoints that processes play together: ``saved.py FOLDER OUT METHOD ROUNDS [SLEEP]``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphcollab import methods, run
+from graphcollab.testing.scene import Scene
+from graphcollab.train import Callback, Result
+from tests.processes.scenes import SHARES, processes
+
+
+class Slowly(Callback):
+    """Rounds that take a while, so that there is time to be killed."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def on_round(self, data: Any, history: Any) -> None:
+        time.sleep(self.seconds)
+
+
+def play(folder: str, method: str, rounds: int, seconds: float = 0.0) -> Result:
+    made = getattr(methods, method)()
+    scene = Scene.small(embeds=made.embeds)
+    return run(
+        made,
+        scene.tasks,
+        scene.modules,
+        scene.edge_index,
+        rounds=rounds,
+        owner=SHARES[processes()],
+        checkpoint=folder,
+        checkpoint_every=1,
+        callbacks=[Slowly(seconds)],
+    )
+
+
+def found_in(result: Result) -> dict[str, Any]:
+    values = {name: result.history.table(name) for name in sorted(result.history.values)}
+    models = {name: torch.nn.utils.parameters_to_vector(m.parameters()).detach() for name, m in result.models().items()}
+    return {"models": models, "values": values, "rounds": result.history.rounds}
+
+
+if __name__ == "__main__":
+    folder, out, method, rounds, *seconds = sys.argv[1:]
+    Path(out).mkdir(exist_ok=True)
+    found = found_in(play(folder, method, int(rounds), *map(float, seconds)))
+    torch.save(found, Path(out) / f"{os.environ.get('RANK', '0')}.pt")

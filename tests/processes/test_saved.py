@@ -1,0 +1,210 @@
+"""Checkpoints of several processes, and what happens when one of them fails or is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from graphcollab import methods
+from tests.processes.saved import found_in, play
+from tests.processes.test_equal import close, launch
+
+SAVED = Path(__file__).with_name("saved.py")
+QUICK = ("meta_l2c",)
+
+
+def found_by(count: int, folder: Path, out: Path, method: str, rounds: int) -> list[dict[str, object]]:
+    done = launch(count, SAVED, folder, out, method, rounds)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [torch.load(out / f"{p}.pt", weights_only=True) for p in range(count)]
+
+
+def same(found: object, expected: object, exactly: bool, what: str) -> None:
+    for name, model in expected["models"].items():
+        if exactly:
+            assert torch.equal(found["models"][name], model), f"{what}: {name}"
+        else:
+            close(found["models"][name], model, f"{what}: {name}")
+    for name, values in expected["values"].items():
+        close(found["values"][name], values, f"{what}: {name}")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [*QUICK, *(pytest.param(m, marks=pytest.mark.slow) for m in methods.__all__ if m not in QUICK)],
+)
+def test_a_run_goes_on_with_any_number_of_processes(method, tmp_path):
+    slow = method not in QUICK
+    begun, whole = tmp_path / "begun", tmp_path / "whole"
+    found_by(2, begun, tmp_path / "a", method, 2)
+    expected = found_by(2, whole, tmp_path / "b", method, 4)
+    for count in (2, 1, 4) if slow else (2, 1):
+        folder = shutil.copytree(begun, tmp_path / f"with-{count}")
+        if count == 1:
+            found = [found_in(play(str(folder), method, 4))]
+        else:
+            found = found_by(count, folder, tmp_path / f"out-{count}", method, 4)
+        for process in found:
+            for before in expected:
+                common = process["models"].keys() & before["models"].keys()
+                kept = {**before, "models": {name: before["models"][name] for name in common}}
+                same(process, kept, exactly=count == 2, what=f"{method} with {count}")
+
+
+def test_each_process_writes_the_rows_of_its_own_nodes(tmp_path):
+    found_by(2, tmp_path / "run", tmp_path / "out", "dpsgd", 1)
+    (path,) = (tmp_path / "run").glob("round-*")
+    manifest = json.loads((path / "manifest.json").read_bytes().partition(b"\n")[2])
+    names = [part["name"] for part in manifest["parts"]]
+    assert names == ["part-00000.safetensors", "rows-00000.safetensors", "rows-00001.safetensors"]
+    nodes = [load_file(path / name)[f"{name.partition('.')[0]}.nodes"].tolist() for name in names[1:]]
+    assert nodes == [[0, 3, 4], [1, 2, 5]]
+    assert not [key for key in load_file(path / names[0]) if re.search(r"data\.x\b|x_init", key)]
+
+
+@pytest.mark.filterwarnings("ignore:.*trying the checkpoint before it")
+def test_damage_to_one_part_is_noticed(tmp_path):
+    found_by(2, tmp_path / "run", tmp_path / "out", "dpsgd", 1)
+    (path,) = (tmp_path / "run").glob("round-*")
+    part = path / "rows-00001.safetensors"
+    part.write_bytes(part.read_bytes()[:-1] + b"x")
+    with pytest.raises(ValueError, match=r"none of the 1 checkpoints in .* the checksum of rows-00001\.safetensors"):
+        play(str(tmp_path / "run"), "dpsgd", 2)
+
+
+FAILING = """
+import sys, torch
+from graphcollab import methods, run
+from graphcollab.testing.scene import Scene
+from graphcollab.engine import NonFiniteLossError
+from dataclasses import replace
+scene = Scene.small()
+pools = {name: replace(pool, inputs=pool.inputs.clone()) for name, pool in scene.tasks.pools.items()}
+for split in scene.tasks.splits.values():
+    pools[split.pool].inputs[split.of(5)] *= 1e160
+tasks = replace(scene.tasks, pools=pools)
+try:
+    run(methods.dpsgd(lr=10.0), tasks, scene.modules, rounds=5, owner=[0, 1, 1, 0, 0, 1])
+except NonFiniteLossError as error:
+    print(f"told: {error}")
+"""
+
+
+def test_a_loss_that_is_not_finite_is_told_to_all(tmp_path):
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    done = launch(2, script, timeout=60)
+    told = [line for line in done.stdout.splitlines() if line.startswith("told: ")]
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(told) == 2
+    assert told[0] == told[1]
+    assert "'node 5'" in told[0] or "node 5" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("owner=[0, 0, 0, 0, 0, rank]", r"'node 5' is owned by the processes \[0, 1\]"),
+        ("owner=[0, 0, 0, 0, 1, 1 - rank]", "'node 5' is owned by no process"),
+        ("owner=[0, 0, 0, 0, 0, 0]", "process 1 owns no node"),
+        ("owner=[0, 1]", "owner must name a process for each of 6 nodes, got 2"),
+        ("seed=rank", "processes differ in seed"),
+        ("method=methods.dpsgd(lr=0.1 + rank)", "processes differ in method"),
+        ("model=lambda: torch.nn.Linear(4, 3 + rank, dtype=torch.float64)", "processes differ in"),
+        (
+            "model=[torch.manual_seed(rank), torch.nn.Linear(4, 3, dtype=torch.float64)][1]",
+            "processes differ in initial models",
+        ),
+    ],
+)
+@pytest.mark.slow
+def test_what_differs_between_processes_is_refused_before_training(arguments, message, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, torch\nfrom graphcollab import methods, run\nfrom graphcollab.testing.scene import Scene\n"
+        "rank = int(os.environ['RANK'])\nscene = Scene.small()\n"
+        "given = dict(method=methods.dpsgd(), tasks=scene.tasks, model=scene.modules, rounds=1)\n"
+        f"run(**given | dict({arguments}))\n"
+    )
+    done = launch(2, script, timeout=60)
+    assert done.returncode != 0
+    assert re.search(message, done.stderr), done.stderr[-3000:]
+
+
+def started(folder: Path, out: Path, method: str, *options: str, rounds: int = 6) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    arguments = [*command, *options, str(SAVED), str(folder), str(out), method, str(rounds), "0.3"]
+    return subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+
+
+def workers(launcher: int) -> list[int]:
+    """Return the processes that a launcher has started, by their rank."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text().rpartition(")")[2].split()
+            if int(stat[1]) == launcher and stat[0] not in "ZX":
+                env = (path / "environ").read_bytes().split(b"\0")
+                rank = next((one[5:] for one in env if one.startswith(b"RANK=")), None)
+                if rank is not None:
+                    found[int(rank)] = int(path.name)
+        except OSError:
+            continue
+    return [found[rank] for rank in sorted(found)]
+
+
+def wait_for_round(folder: Path, round_: int) -> None:
+    end = time.monotonic() + 120
+    while not [*folder.glob(f"round-{round_:06d}*")]:
+        assert time.monotonic() < end, "the run does not get on"
+        time.sleep(0.05)
+
+
+def test_a_killed_process_ends_all_and_is_named(tmp_path):
+    launcher = started(tmp_path / "run", tmp_path / "out", "dpsgd", rounds=100)
+    wait_for_round(tmp_path / "run", 1)
+    os.kill(workers(launcher.pid)[1], signal.SIGKILL)
+    began = time.monotonic()
+    _, log = launcher.communicate(timeout=60)
+    assert time.monotonic() - began < 30
+    assert launcher.returncode != 0
+    assert re.search(r"process 1 with 3 nodes \('node 1', 'node 2', 'node 5'\) was killed", log), log[-3000:]
+
+
+@pytest.mark.parametrize(
+    "method", [*QUICK, *(pytest.param(m, marks=pytest.mark.slow) for m in ("cobo", "mapl", "fedproto"))]
+)
+def test_a_killed_run_goes_on_by_itself(method, tmp_path):
+    launcher = started(tmp_path / "run", tmp_path / "out", method, "--max-restarts=3")
+    wait_for_round(tmp_path / "run", 2)
+    os.kill(workers(launcher.pid)[0], signal.SIGKILL)
+    _, log = launcher.communicate(timeout=240)
+    assert launcher.returncode == 0, log[-3000:]
+    expected = found_by(2, tmp_path / "whole", tmp_path / "expected", method, 6)
+    for p, process in enumerate(expected):
+        same(torch.load(tmp_path / "out" / f"{p}.pt", weights_only=True), process, exactly=True, what=method)
+
+
+def test_control_c_finishes_the_round_and_saves(tmp_path):
+    launcher = started(tmp_path / "run", tmp_path / "out", "dpsgd", rounds=100)
+    wait_for_round(tmp_path / "run", 2)
+    launcher.send_signal(signal.SIGINT)
+    launcher.communicate(timeout=60)
+    found = [torch.load(tmp_path / "out" / f"{p}.pt", weights_only=True) for p in range(2)]
+    rounds = found[0]["rounds"]
+    assert found[1]["rounds"] == rounds
+    assert 2 <= rounds[-1] < 100
+    assert [*(tmp_path / "run").glob(f"round-{rounds[-1]:06d}*")]
