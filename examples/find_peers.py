@@ -24,6 +24,7 @@ from torch.nn import Linear
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
+from graphcollab.distributed import one_voice
 from graphcollab.files import write_whole
 from graphcollab.tasks import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.train import ProbeSimilarity, RecordGraph, WatchMerging
@@ -41,6 +42,7 @@ METRICS = {
 SHOWN = "dac cosine weights"  # in pictures of a single method
 
 
+@one_voice()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument

@@ -19,8 +19,10 @@ import argparse
 from _answers import answer, asked, options, split  # type: ignore
 
 from graphcollab import benefit, build_model, load_dataset
+from graphcollab.distributed import one_voice
 
 
+@one_voice()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument

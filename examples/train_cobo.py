@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report
 from graphcollab.datasets import join_datasets
+from graphcollab.distributed import one_voice
 from graphcollab.files import write_whole
 from graphcollab.metrics import server_graph
 from graphcollab.models import MODELS
@@ -98,6 +99,7 @@ def contestants(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     return chosen, {"*": {"lr": args.lrs}, **{name: grid for name, grid in grids.items() if name in chosen}}
 
 
+@one_voice()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)

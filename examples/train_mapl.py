@@ -23,6 +23,7 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import compare, load_dataset, methods, report
+from graphcollab.distributed import one_voice
 from graphcollab.engine import Adam, ImageAugment, Views
 from graphcollab.exchange import NoExchange
 from graphcollab.files import write_whole
@@ -68,6 +69,7 @@ def make(name: str, args: argparse.Namespace) -> Any:
     return method.replace(local=replace(method.local, batch_size=args.batch_size, optimizer=optimizer, views=views))
 
 
+@one_voice()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)

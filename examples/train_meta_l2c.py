@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, dpsgd, fedavg, l2c, load_dataset, local, meta_l2c, report, shard_tasks
 from graphcollab.datasets import DATASETS
+from graphcollab.distributed import one_voice
 from graphcollab.files import write_whole
 from graphcollab.models import MODELS
 from graphcollab.train import Callback, History, RecordGraph
@@ -75,6 +76,7 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+@one_voice()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)

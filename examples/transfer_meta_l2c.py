@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, report, run, shard_tasks
 from graphcollab.datasets import LabelledArrays
+from graphcollab.distributed import one_voice
 from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_order
 from graphcollab.models import MODELS
@@ -70,6 +71,7 @@ def split_classes(data: LabelledArrays, seed: int, split: bool) -> tuple[list[in
     return sorted(order[:cut]), sorted(order[cut:])
 
 
+@one_voice()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)

@@ -13,7 +13,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,10 +22,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from graphcollab.files import unwritten
 from graphcollab.naming import few
 from graphcollab.transport import Transport
 
-__all__ = ["ProcessLostError", "Processes", "deal", "launched", "meet"]
+__all__ = ["ProcessLostError", "Processes", "deal", "launched", "meet", "one_voice", "speaks"]
 
 T = TypeVar("T")
 
@@ -49,6 +51,29 @@ def launched() -> bool:
     if dist.is_initialized():
         return dist.get_world_size() > 1
     return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def speaks() -> bool:
+    """Tell whether this is the first process, or the only one: the one to print, to draw and to write files."""
+    if not launched():
+        return True
+    return (dist.get_rank() if dist.is_initialized() else int(os.environ["RANK"])) == 0
+
+
+@contextlib.contextmanager
+def one_voice() -> Iterator[None]:
+    """Let the first process alone print, and write files by this package's functions; for scripts, as a decorator, too.
+
+    Example:
+        >>> with one_voice():
+        ...     print("said once")
+        said once
+    """
+    if speaks():
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), unwritten():
+        yield
 
 
 def deal(work: Tensor, processes: int) -> Tensor:
@@ -181,10 +206,13 @@ class Processes(Transport):
 
     # What all verbs are made of.
 
-    def _meet(self, verb: str, length: int = 0, error: Exception | None = None) -> list[int]:
-        """Say which verb this process begins, and return how much all of them have to tell."""
+    def _meet(
+        self, verb: str, length: int = 0, values: Tensor | None = None, error: Exception | None = None
+    ) -> list[int]:
+        """Say which verb this process begins, with which kind of values, and return how much all have to tell."""
         text = b"" if error is None else _written(error)
-        word = torch.tensor([VERBS.index(verb), length, len(text)])
+        kind = 0 if values is None else zlib.crc32(f"{values.dtype} {list(values.shape[1:])}".encode())
+        word = torch.tensor([VERBS.index(verb), length, len(text), kind])
         words = [torch.empty_like(word) for _ in range(self.size)]
         self._call(lambda: dist.all_gather(words, word))
         every = torch.stack(words)
@@ -197,9 +225,9 @@ class Processes(Transport):
             )
             _write_error_file(f"{type(told).__name__}: {told}")
             raise told
-        if len(set(every[:, 0].tolist())) > 1:
-            said = [VERBS[verb] for verb in every[:, 0].tolist()]
-            raise RuntimeError(f"processes have met in different verbs, which is a mistake in graphcollab: {said}")
+        if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
+            said = [f"{VERBS[verb]} ({kind})" for verb, _, _, kind in every.tolist()]
+            raise RuntimeError(f"processes have met in different verbs, or with different values: {said}")
         return cast("list[int]", every[:, 1].tolist())
 
     def _share(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -278,7 +306,7 @@ class Processes(Transport):
 
     def reduce(self, value: Tensor) -> Tensor:
         """Return the sum of a value over all processes."""
-        self._meet("reduce")
+        self._meet("reduce", values=value[None])
         total = value.detach().clone()
         self._call(lambda: dist.all_reduce(total))
         self.bytes_moved += total.numel() * total.element_size()
@@ -286,7 +314,7 @@ class Processes(Transport):
 
     def gather(self, values: Tensor) -> Tensor:
         """Return the values [K, ...] of all nodes."""
-        self._meet("gather")
+        self._meet("gather", values=values)
         out = values.new_empty(len(self.owner), *values.shape[1:])
         for nodes, some in zip(self.shares, self._of_all(values, self.counts), strict=True):
             out[nodes] = some
@@ -294,11 +322,11 @@ class Processes(Transport):
 
     def concat(self, values: Tensor) -> Tensor:
         """Return the values of all processes, one process's after the other's."""
-        return torch.cat(self._of_all(values, self._meet("concat", len(values))))
+        return torch.cat(self._of_all(values, self._meet("concat", len(values), values)))
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values with what their owners have filled in; everybody gets to know them, whatever ``to`` says."""
-        self._meet("tell")
+        self._meet("tell", values=values)
         by = self.owner[owner]
         places = [(by == p).nonzero().flatten() for p in range(self.size)]
         out = values.clone()
@@ -320,7 +348,7 @@ class _Fetch(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: Tensor, meeting: Processes) -> Tensor:
-        asked = meeting._of_all(wanted, meeting._meet("fetch", len(wanted)))
+        asked = meeting._of_all(wanted, meeting._meet("fetch", len(wanted), rows))
         give = [torch.searchsorted(nodes, one[meeting.here(one)]) for one in asked]
         places = [(meeting.owner[wanted] == p).nonzero().flatten() for p in range(meeting.size)]
         taken = [rows.new_empty(len(place), *rows.shape[1:]) for place in places]
@@ -335,7 +363,7 @@ class _Fetch(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         meeting, gradient = ctx.meeting, gradients[0]
-        meeting._meet("fetch back")
+        meeting._meet("fetch back", values=gradient)
         own = gradient.new_zeros(ctx.count, *gradient.shape[1:])
         back = [own.new_empty(len(one), *own.shape[1:]) for one in ctx.give]
         meeting._swap([gradient[place.to(gradient.device)].contiguous() for place in ctx.places], back)

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["flush_folder", "own_name", "write_new", "write_whole"]
+__all__ = ["flush_folder", "own_name", "unwritten", "write_new", "write_whole"]
 
 PART = ".part"  # how names of what is being written end
+_WRITES = True
+
+
+@contextmanager
+def unwritten() -> Iterator[None]:
+    """Let `write_whole` write nothing, where another process writes the same."""
+    global _WRITES
+    before, _WRITES = _WRITES, False
+    try:
+        yield
+    finally:
+        _WRITES = before
 
 
 def write_whole(path: str | Path, content: bytes) -> Path:
@@ -17,6 +31,8 @@ def write_whole(path: str | Path, content: bytes) -> Path:
     A symbolic link that stands at the path is replaced, not followed. Who may read the file is for the umask to say.
     """
     path = Path(path)
+    if not _WRITES:
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     part = own_name(path)
     try:

@@ -12,6 +12,7 @@ from torch import Tensor
 from graphcollab.engine import Engine, Rows
 from graphcollab.keyed import keyed_uniform
 from graphcollab.metrics.metric import Metric
+from graphcollab.plane import Plane
 from graphcollab.settings import Count, Real, Seed, checked
 from graphcollab.stack import Stacks
 
@@ -85,15 +86,21 @@ def percentile_interval(values: Tensor, confidence: Annotated[float, Real(above=
 
 
 def bootstrap_nodes(
-    engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric], resamples: int, seed: int = 0
+    engine: Engine,
+    models: Stacks,
+    split: str,
+    metrics: Sequence[Metric],
+    resamples: int,
+    seed: int = 0,
+    plane: Plane | None = None,
 ) -> Tensor:
     """Return metrics of every node's resampled samples of a split, [M, K, B], NaN where a node has none."""
     found = torch.full((len(metrics), engine.tasks.num_nodes, resamples), torch.nan, dtype=torch.float64)
     ids = engine.tasks.ids.tolist()
     for chunk in engine.predict(Rows.own(models), split):
-        for r, (node, n) in enumerate(zip(chunk.rows.tolist(), chunk.sizes.tolist(), strict=True)):
+        for r, (node, n) in enumerate(zip(models.nodes[chunk.rows].tolist(), chunk.sizes.tolist(), strict=True)):
             for m, metric in enumerate(metrics if n else ()):
                 one = chunk.outputs[r, :n].detach(), chunk.targets[r, :n]
                 weight = None if chunk.weight is None else chunk.weight[r, :n]
                 found[m, node] = bootstrap(metric, *one, resamples, seed, ids[node], weight)
-    return found
+    return found if plane is None else plane.publish(found.transpose(0, 1).contiguous()).transpose(0, 1)

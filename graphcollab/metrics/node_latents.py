@@ -46,7 +46,7 @@ def node_latents(
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for chunk in engine.predict(Rows.own(models), split, embed=True):
         values = getattr(chunk, of)
-        for r, node in enumerate(chunk.rows.tolist()):
+        for r, node in enumerate(models.nodes[chunk.rows].tolist()):
             here = chunk.mask[r].nonzero().flatten()
             if per_node is not None:
                 drawn = keyed_order(seed, _SAMPLE_STREAM, int(tasks.ids[node]), here)[:per_node]

@@ -254,7 +254,7 @@ def _resampled(
     result: Result, split: str, metrics: tuple[Metric, ...], resamples: int, seed: int, scores: Scores
 ) -> Tensor:
     """Return the metrics of resamples, [M, K, B]; NaN where a node has no value, or fewer than two samples."""
-    drawn = bootstrap_nodes(result.env.engine, result.stacks, split, metrics, resamples, seed)
+    drawn = bootstrap_nodes(result.env.engine, result.stacks, split, metrics, resamples, seed, result.env.plane)
     return drawn.masked_fill((_stacked(scores).isnan() | (scores.sizes < 2))[..., None], torch.nan)
 
 

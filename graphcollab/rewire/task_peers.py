@@ -134,7 +134,10 @@ class TaskPeers(Rewiring):
             raise ValueError(f"groups={self.groups} were asked for, but there are only {int(known.sum())} nodes")
         if len(nodes):
             own = env.plane.at_home(nodes)
-            centers = env.plane.collect(self._centers(env.engine.tasks, own, env.seed), own, nodes)
+            found = self._centers(env.engine.tasks, own, env.seed)
+            most = max(env.plane.everyone(found.shape[1]))
+            found = nn.functional.pad(found, (0, 0, 0, most - found.shape[1]), value=torch.nan)
+            centers = env.plane.collect(found, own, nodes)
             state = self.encoder.state_dict().values() if isinstance(self.encoder, nn.Module) else ()
             down = sum(tensor.numel() for tensor in state if tensor.is_floating_point())
             floats = (~centers.isnan()).flatten(1).sum(1).cpu() + down

@@ -140,6 +140,11 @@ def join(
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
+    if not result.env.plane.alone:
+        raise ValueError(
+            "nodes join in one process, which needs the models of all: give the run a checkpoint=, start it once more "
+            "without torchrun, which plays no further round, and let them join its result"
+        )
     method = result.method.last(old.round)
     if len(old.x.specs) > 1:
         raise ValueError("nodes can join runs of one architecture only")

@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from graphcollab.checks import own_filter, warn
+from graphcollab.distributed import launched
 from graphcollab.threads import threads_here
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.result import History
@@ -64,6 +65,11 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
     Every process has its share of the caller's threads. Functions travel by joblib, also lambdas, and scripts need no
     ``if __name__ == "__main__"``. Warnings are given here again.
     """
+    if launched():
+        raise ValueError(
+            f"jobs={jobs} starts processes, and this run has those of its launcher already, which play it together: leave "
+            "jobs out, or start the script without torchrun"
+        )
     threads, number_type = max(threads_here() // jobs, 1), torch.get_default_dtype()
     pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
     told = pool(joblib.delayed(_work)(function, item, threads, number_type) for item in items)
