@@ -24,7 +24,7 @@ from torch.nn import Linear
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
-from graphcollab.distributed import one_voice
+from graphcollab.distributed import one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.tasks import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.train import ProbeSimilarity, RecordGraph, WatchMerging
@@ -81,7 +81,7 @@ def main() -> None:
     grids: dict[str, Any] = {"*": {"lr": LRS[args.shift]}, **{name: {"tau": TAUS} for name in makers if "dac" in name}}
     trials = len(LRS[args.shift]) * sum(len(TAUS) if "dac" in name else 1 for name in makers)
     graphs: dict[int, Any] = {}
-    with tqdm(total=trials * args.seeds * args.rounds, unit="round") as bar:
+    with tqdm(total=trials * args.seeds * args.rounds, unit="round", disable=not speaks()) as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
             if result is not None:  # it is None where the trial failed

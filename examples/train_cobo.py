@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report
 from graphcollab.datasets import join_datasets
-from graphcollab.distributed import one_voice
+from graphcollab.distributed import one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.metrics import server_graph
 from graphcollab.models import MODELS
@@ -115,7 +115,7 @@ def main() -> None:
     play: dict[str, Any] = {"rounds": args.rounds, "evaluate_every": args.evaluate_every, "device": args.device}
     play |= {"budget": "rounds", "checkpoint": args.checkpoint, "checkpoint_every": args.evaluate_every}
     play["callbacks"] = [RecordGraph(range(args.evaluate_every, args.rounds + 1, args.evaluate_every))]
-    with tqdm(total=runs * args.seeds * args.rounds, unit="round") as bar:
+    with tqdm(total=runs * args.seeds * args.rounds, unit="round", disable=not speaks()) as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
             if result is not None:  # it is None where the trial failed

@@ -23,7 +23,7 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import compare, load_dataset, methods, report
-from graphcollab.distributed import one_voice
+from graphcollab.distributed import one_voice, speaks
 from graphcollab.engine import Adam, ImageAugment, Views
 from graphcollab.exchange import NoExchange
 from graphcollab.files import write_whole
@@ -84,7 +84,7 @@ def main() -> None:
 
     learned: list[Any] = []
     shown = sorted({args.warmup, (3 * args.warmup + args.rounds) // 4, args.rounds} - {0})
-    with tqdm(total=len(args.methods) * args.seeds, unit="run") as bar:
+    with tqdm(total=len(args.methods) * args.seeds, unit="run", disable=not speaks()) as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
             learned.extend([result] if trial.method == "mapl" and not trial.failure else [])

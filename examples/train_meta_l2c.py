@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, dpsgd, fedavg, l2c, load_dataset, local, meta_l2c, report, shard_tasks
 from graphcollab.datasets import DATASETS
-from graphcollab.distributed import one_voice
+from graphcollab.distributed import one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.models import MODELS
 from graphcollab.train import Callback, History, RecordGraph
@@ -90,7 +90,7 @@ def main() -> None:
     grids = {} if args.paper else GRIDS
     runs = sum(math.prod(map(len, {**grids.get("*", {}), **grids.get(name, {})}.values())) for name in methods)
     print(f"{data}: {args.nodes} nodes with {args.classes_per_node} classes each")
-    with tqdm(total=runs * args.seeds * args.rounds, unit="round") as bar:
+    with tqdm(total=runs * args.seeds * args.rounds, unit="round", disable=not speaks()) as bar:
         comparison = compare(
             methods,
             lambda seed: shard_tasks(data, shards, args.classes_per_node, seed, shard_size=args.shard_size),

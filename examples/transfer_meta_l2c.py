@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, report, run, shard_tasks
 from graphcollab.datasets import LabelledArrays
-from graphcollab.distributed import one_voice
+from graphcollab.distributed import one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_order
 from graphcollab.models import MODELS
@@ -87,7 +87,7 @@ def main() -> None:
     scratch, path = partial(meta_l2c, lr=args.lr, mixer_lr=args.mixer_lr, drop_round=args.drop_round), args.mixer
     print(f"source {source}, target {target}")
     parts = []
-    for seed in tqdm(range(args.seeds), unit="partition"):
+    for seed in tqdm(range(args.seeds), unit="partition", disable=not speaks()):
         taught, asked = split_classes(target, seed, args.split)
         if not args.mixer and (args.split or path is None):
             classes = taught if args.split else None

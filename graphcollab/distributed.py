@@ -101,7 +101,7 @@ def deal(work: Tensor, processes: int) -> Tensor:
     return torch.searchsorted(first, place, right=True) - 1
 
 
-def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] | None = None) -> Transport:
+def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] | Tensor | None = None) -> Transport:
     """Return how the processes of a run meet: one owns all nodes, unless a launcher has started several.
 
     Args:
@@ -113,7 +113,7 @@ def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] 
         ValueError: If the processes disagree about who owns which node, or one owns none.
     """
     if not launched():
-        if owner is not None and any(owner):
+        if owner is not None and bool(torch.as_tensor(owner).any()):
             raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
         return Transport()
     _join()
@@ -388,7 +388,7 @@ def _written(error: Exception) -> bytes:
 def _read(text: bytes) -> Exception:
     """Return another process's error: of its class where that is known here and takes a text, else a RuntimeError."""
     module, name, told = json.loads(text)
-    kind = functools.reduce(lambda at, one: getattr(at, one, None), name.split("."), sys.modules.get(module))
+    kind: Any = functools.reduce(lambda at, one: getattr(at, one, None), name.split("."), sys.modules.get(module))
     if isinstance(kind, type) and issubclass(kind, Exception):
         with contextlib.suppress(Exception):
             made = kind(told)

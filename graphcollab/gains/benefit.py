@@ -13,6 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from graphcollab.checks import warn
+from graphcollab.distributed import speaks
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.experiment import Experiment, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
@@ -133,7 +134,7 @@ def benefit(
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
     experiment = Experiment(layout, model, methods, work, lrs, measured, settings)
     each = len(lrs) * (1 + len(methods))
-    with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not progress) as bar:
+    with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as bar:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]

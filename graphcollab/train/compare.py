@@ -143,7 +143,7 @@ def compare(
                 raise KeyboardInterrupt(f"stopped in {where}")
             else:
                 kept[one.name, one.number] = result
-                trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks)
+                trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks, outcome.samples)
             trials.append(trial)
             if on_trial is not None:
                 on_trial(trial, result, len(trials), total)

@@ -85,9 +85,9 @@ def describe_run(
     return about | _describe_samples(tasks, plane or Plane(tasks.num_nodes))
 
 
-def identify_tasks(tasks: Tasks) -> str:
+def identify_tasks(tasks: Tasks, plane: Plane | None = None) -> str:
     """Return a fingerprint of nodes and samples, the same for the same ones only."""
-    return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks, Plane()).items()])
+    return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks, plane or Plane()).items()])
 
 
 def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:

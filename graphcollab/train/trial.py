@@ -87,9 +87,15 @@ class Trial:
 
     @classmethod
     def from_result(
-        cls, method: str, seed: int, setting: Mapping[str, Any], result: Result, tasks: str | None = None
+        cls,
+        method: str,
+        seed: int,
+        setting: Mapping[str, Any],
+        result: Result,
+        tasks: str = "",
+        samples: Samples | None = None,
     ) -> Trial:
-        """Return what is kept of a run; the fingerprint of its tasks is taken, unless it is known."""
+        """Return what is kept of a run; its tasks' fingerprint and samples are looked at, unless they are known."""
         history = result.history
 
         def final(name: str) -> float:
@@ -112,8 +118,8 @@ class Trial:
             local_steps=float(result.method.local_steps(result.tasks.sizes("train"), history.rounds[-1]).mean()),
             models=result.method.models_trained,
             findings=tuple(history.findings),
-            tasks=identify_tasks(result.tasks) if tasks is None else tasks,
-            samples=identify_samples(result.tasks),
+            tasks=tasks or identify_tasks(result.tasks, result.env.plane),
+            samples=samples or (identify_samples(result.tasks) if result.env.plane.alone else None),
             weights=_learned_weights(result),
             tested={name: size for name, size, value in sizes if not math.isnan(value)},
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphcollab.distributed import ProcessLostError
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
@@ -16,6 +17,7 @@ from graphcollab.train.identity import OtherRunError, identify_tasks
 from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
+from graphcollab.train.shared_samples import Samples, identify_samples
 from graphcollab.train.start import Model, tasks_of
 
 __all__ = ["Contestant", "Outcome", "Trials"]
@@ -37,12 +39,13 @@ class Contestant:
 class Outcome:
     """What came of a trial: a result, what went wrong, or nothing where it was stopped before it began.
 
-    ``tasks`` is the fingerprint of the tasks; empty if there are none.
+    ``tasks`` is the fingerprint of the tasks, empty if there are none, and ``samples`` says what they are made of.
     """
 
     result: Result | None = None
     error: Exception | None = None
     tasks: str = ""
+    samples: Samples | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Trials:
             except Exception as error:
                 broken = error
         same = "" if drawn is None else identify_tasks(drawn)
+        samples = None if drawn is None else identify_samples(drawn)
         for one in self.contestants:
             place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
             spent = one.spending
@@ -93,9 +97,9 @@ class Trials:
                 if broken is not None or drawn is None:
                     raise broken or ValueError(f"there are no tasks of seed {seed}")
                 result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
-            except (FolderInUseError, OtherRunError):
+            except (FolderInUseError, OtherRunError, ProcessLostError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:
-                yield Outcome(error=error, tasks=same)
+                yield Outcome(None, error, same, samples)
             else:
-                yield Outcome(result, tasks=same)
+                yield Outcome(result, None, same, samples)
