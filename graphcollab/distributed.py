@@ -126,6 +126,13 @@ def _join() -> None:
     """Let this process find the others, once."""
     if dist.is_initialized():
         return
+    shown = sys.excepthook
+
+    def note(kind: type[BaseException], error: BaseException, where: Any) -> None:
+        _write_error_file(f"{kind.__name__}: {error}")
+        shown(kind, error, where)
+
+    sys.excepthook = note
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     try:
         dist.init_process_group(backend)
@@ -162,7 +169,7 @@ class Processes(Transport):
         self.counts = torch.bincount(owner, minlength=self.size).tolist()
         self.nodes = (owner == self.process).nonzero().flatten()
         self.shares = [(owner == p).nonzero().flatten() for p in range(self.size)]
-        _write_error_file(f"{self.who(self.process)} was killed, or has ended without an error of its own")
+        _write_error_file(f"{self.who(self.process)} was killed")
 
     @property
     def speaks(self) -> bool:  # type: ignore[override]
@@ -223,7 +230,6 @@ class Processes(Transport):
             self._told = told = (
                 error if first == self.process and error is not None else _read(bytes(texts[first].tolist()))
             )
-            _write_error_file(f"{type(told).__name__}: {told}")
             raise told
         if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
             said = [f"{VERBS[verb]} ({kind})" for verb, _, _, kind in every.tolist()]

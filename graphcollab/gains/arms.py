@@ -208,11 +208,16 @@ class _Outside(Callback):
         if not len(self.sites):
             return
         rows = Rows(models, self.nodes[self.sites], self.models)
-        scores = [score_all(env.engine, rows, split, self.measured.metrics)[1] for split in self.measured.splits]
+
+        def scored(some: Rows) -> Tensor:
+            values = [score_all(env.engine, some, split, self.measured.metrics)[1] for split in self.measured.splits]
+            return torch.stack(values).movedim(-1, 0).double()  # [r, H, M]
+
+        scores = env.plane.at_data(rows, scored, to="public")
         for m, names in enumerate(self.measured.columns):
             for h, name in enumerate(names):
-                whole = torch.full((models.num_nodes,), torch.nan, dtype=torch.float64)
-                self.found[OUTSIDE + name] = whole.index_copy(0, self.sites, scores[h][m].double())
+                whole = torch.full((env.engine.tasks.num_nodes,), torch.nan, dtype=torch.float64)
+                self.found[OUTSIDE + name] = whole.index_copy(0, self.sites, scores[:, h, m])
 
     def values(self) -> Mapping[str, Tensor]:
         return dict(self.found)

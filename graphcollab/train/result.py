@@ -319,8 +319,13 @@ class Result:
     def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.
 
-        It is a ValueError if there is none: the method learns none, or the node is alone.
+        It is a ValueError if there is none: the method learns none, or the node is alone. In a run of several processes
+        all of them call it, and the first writes.
         """
         if "mixer" not in self.data:
             raise ValueError(f"{self.method.name} learns no mixer that transfers: use meta_l2c")
-        return Path(self.data.mixer.of(None if node is None else find_node(node, self.tasks.names)).save(path))
+        with self.env.plane.agreed():
+            mixer = self.data.mixer.of(None if node is None else find_node(node, self.tasks.names))
+            if self.env.plane.speaks:
+                mixer.save(path)
+        return Path(path)
