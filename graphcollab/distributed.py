@@ -6,6 +6,7 @@ processes together: docs/scaling.md says how. Without such a launcher nothing of
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
@@ -133,6 +134,7 @@ def _join() -> None:
         shown(kind, error, where)
 
     sys.excepthook = note
+    atexit.register(_leave)  # threads that still wait for others end a process by an abort
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     try:
         dist.init_process_group(backend)
@@ -142,6 +144,12 @@ def _join() -> None:
             f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with "
             "another --master-port if this one is in use"
         ) from error
+
+
+def _leave() -> None:
+    """Let go of the other processes, at the end of this one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class Processes(Transport):

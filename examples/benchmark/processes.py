@@ -42,7 +42,7 @@ def played(args: argparse.Namespace) -> dict[str, Any]:
     """Return seconds, rows and bytes per round of this process's part of the run."""
     data = load_dataset("digits")
     tasks = shard_tasks(data, args.nodes * 2 // data.num_classes, 2)
-    model = lambda: build_model("small_cnn", data.input_shape, data.num_classes)  # noqa: E731
+    model = lambda: build_model("small_cnn", data.input_shape, data.num_classes, padding="same")  # noqa: E731
 
     def play(rounds: int) -> tuple[float, Any]:
         began = time.perf_counter()
