@@ -1,155 +1,29 @@
-"""Runs in several processes of machines that trust each other: `Processes`, over `torch.distributed`.
-
-Start a script by ``torchrun --nproc-per-node 2 script.py``, and every `graphcollab.run` in it is played by all
-processes together: docs/scaling.md says how. Without such a launcher nothing of this is used.
-"""
+"""`Processes`: a transport over `torch.distributed`."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import functools
 import json
 import os
 import socket
-import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from graphcollab.files import unwritten
+from graphcollab.distributed.errors import ProcessLostError, lives, read, write_error_file, written
 from graphcollab.naming import few
 from graphcollab.transport import Transport
 
-__all__ = ["ProcessLostError", "Processes", "deal", "launched", "meet", "one_voice", "speaks"]
+__all__ = ["Processes"]
 
 T = TypeVar("T")
 
 VERBS = ("status", "everyone", "fetch", "fetch back", "reduce", "gather", "concat", "tell")
 PATIENCE = 10.0  # seconds in which survivors look for the process that is gone
-ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # what torchrun shows of a process that has ended
-
-
-class ProcessLostError(RuntimeError):
-    """Another process has ended in the middle of a run; the message names it and its nodes."""
-
-
-def launched() -> bool:
-    """Tell whether a launcher such as torchrun has started several processes of this program.
-
-    Example:
-        >>> launched()
-        False
-    """
-    if not dist.is_available():
-        return False
-    if dist.is_initialized():
-        return dist.get_world_size() > 1
-    return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
-
-
-def speaks() -> bool:
-    """Tell whether this is the first process, or the only one: the one to print, to draw and to write files."""
-    if not launched():
-        return True
-    return (dist.get_rank() if dist.is_initialized() else int(os.environ["RANK"])) == 0
-
-
-@contextlib.contextmanager
-def one_voice() -> Iterator[None]:
-    """Let the first process alone print, and write files by this package's functions; for scripts, as a decorator, too.
-
-    Example:
-        >>> with one_voice():
-        ...     print("said once")
-        said once
-    """
-    if speaks():
-        yield
-        return
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), unwritten():
-        yield
-
-
-def deal(work: Tensor, processes: int) -> Tensor:
-    """Return the process of every node, [K]: contiguous shares, balanced by the nodes' ``work`` [K].
-
-    Every process gets a node; with fewer nodes than processes that is a ValueError.
-
-    Example:
-        >>> deal(torch.tensor([1.0, 1.0, 1.0, 1.0, 4.0]), 2).tolist()
-        [0, 0, 0, 0, 1]
-    """
-    count = len(work)
-    if count < processes:
-        raise ValueError(
-            f"{processes} processes were started, and there are {count} nodes: each needs one, so start fewer"
-        )
-    middle = work.double().cumsum(0) - work.double() / 2
-    owner = (middle * processes / work.double().sum().clamp(min=1e-300)).long().clamp(0, processes - 1)
-    place = torch.arange(count)
-    # no process begins later than leaves a node for each after it, nor earlier than each before it has one
-    first = torch.searchsorted(owner, torch.arange(processes))
-    for p in range(processes):
-        low = 0 if p == 0 else int(first[p - 1]) + 1
-        first[p] = 0 if p == 0 else min(max(int(first[p]), low), count - processes + p)
-    return torch.searchsorted(first, place, right=True) - 1
-
-
-def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] | Tensor | None = None) -> Transport:
-    """Return how the processes of a run meet: one owns all nodes, unless a launcher has started several.
-
-    Args:
-        names: Names of the nodes.
-        work: Returns what a round costs every node, [K].
-        owner: The process of every node, [K]. Default: dealt in contiguous shares, balanced by work.
-
-    Raises:
-        ValueError: If the processes disagree about who owns which node, or one owns none.
-    """
-    if not launched():
-        if owner is not None and bool(torch.as_tensor(owner).any()):
-            raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
-        return Transport()
-    _join()
-    size = dist.get_world_size()
-    given = None if owner is None else torch.as_tensor(owner).long()
-    return Processes(names, deal(work(), size) if given is None else given)
-
-
-def _join() -> None:
-    """Let this process find the others, once."""
-    if dist.is_initialized():
-        return
-    shown = sys.excepthook
-
-    def note(kind: type[BaseException], error: BaseException, where: Any) -> None:
-        _write_error_file(f"{kind.__name__}: {error}")
-        shown(kind, error, where)
-
-    sys.excepthook = note
-    atexit.register(_leave)  # threads that still wait for others end a process by an abort
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-    try:
-        dist.init_process_group(backend)
-    except (RuntimeError, ValueError) as error:
-        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        raise RuntimeError(
-            f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with "
-            "another --master-port if this one is in use"
-        ) from error
-
-
-def _leave() -> None:
-    """Let go of the other processes, at the end of this one."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 class Processes(Transport):
@@ -177,7 +51,7 @@ class Processes(Transport):
         self.counts = torch.bincount(owner, minlength=self.size).tolist()
         self.nodes = (owner == self.process).nonzero().flatten()
         self.shares = [(owner == p).nonzero().flatten() for p in range(self.size)]
-        _write_error_file(f"{self.who(self.process)} was killed")
+        write_error_file(f"{self.who(self.process)} was killed")
 
     @property
     def speaks(self) -> bool:  # type: ignore[override]
@@ -225,7 +99,7 @@ class Processes(Transport):
         self, verb: str, length: int = 0, values: Tensor | None = None, error: Exception | None = None
     ) -> list[int]:
         """Say which verb this process begins, with which kind of values, and return how much all have to tell."""
-        text = b"" if error is None else _written(error)
+        text = b"" if error is None else written(error)
         kind = 0 if values is None else zlib.crc32(f"{values.dtype} {list(values.shape[1:])}".encode())
         word = torch.tensor([VERBS.index(verb), length, len(text), kind])
         words = [torch.empty_like(word) for _ in range(self.size)]
@@ -236,7 +110,7 @@ class Processes(Transport):
             texts = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else _nothing(), sizes)
             first = next(p for p, size in enumerate(sizes) if size)
             self._told = told = (
-                error if first == self.process and error is not None else _read(bytes(texts[first].tolist()))
+                error if first == self.process and error is not None else read(bytes(texts[first].tolist()))
             )
             raise told
         if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
@@ -274,7 +148,7 @@ class Processes(Transport):
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             for process, (host, pid) in enumerate(self.pids):
-                if process != self.process and host == socket.gethostname() and not _lives(pid):
+                if process != self.process and host == socket.gethostname() and not lives(pid):
                     return f"{self.who(process)} is gone"
             time.sleep(0.1)
         elsewhere = [self.who(p) for p, (host, _) in enumerate(self.pids) if host != socket.gethostname()]
@@ -392,35 +266,3 @@ def _nothing() -> Tensor:
 
 def _bytes(values: Tensor) -> Tensor:
     return values.detach().contiguous().reshape(-1).view(torch.uint8) if values.numel() else _nothing()
-
-
-def _written(error: Exception) -> bytes:
-    kind = type(error)
-    return json.dumps([kind.__module__, kind.__qualname__, str(error)]).encode()
-
-
-def _read(text: bytes) -> Exception:
-    """Return another process's error: of its class where that is known here and takes a text, else a RuntimeError."""
-    module, name, told = json.loads(text)
-    kind: Any = functools.reduce(lambda at, one: getattr(at, one, None), name.split("."), sys.modules.get(module))
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        with contextlib.suppress(Exception):
-            made = kind(told)
-            if str(made) == told:
-                return made
-    return RuntimeError(f"{name}: {told}")
-
-
-def _lives(pid: int) -> bool:
-    """Tell whether a process of this machine is still at work; one that has ended may wait to be taken note of."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def _write_error_file(text: str) -> None:
-    """Say what torchrun is to show of this process where it ends by a signal."""
-    if path := os.environ.get(ERROR_FILE):
-        extra = {"py_callstack": text, "timestamp": str(int(time.time()))}
-        Path(path).write_text(json.dumps({"message": {"message": text, "extraInfo": extra}}), encoding="utf-8")

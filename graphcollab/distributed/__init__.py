@@ -1,0 +1,11 @@
+"""Runs in several processes of machines that trust each other: `Processes`, over `torch.distributed`.
+
+Start a script by ``torchrun --nproc-per-node 2 script.py``, and every `graphcollab.run` in it is played by all
+processes together: docs/scaling.md says how. Without such a launcher nothing of this is used.
+"""
+
+from graphcollab.distributed.errors import ProcessLostError
+from graphcollab.distributed.launch import deal, launched, meet, one_voice, speaks
+from graphcollab.distributed.processes import Processes
+
+__all__ = ["ProcessLostError", "Processes", "deal", "launched", "meet", "one_voice", "speaks"]

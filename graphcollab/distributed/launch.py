@@ -1,0 +1,133 @@
+"""Whether a launcher has started several processes, who of them speaks, and how they meet."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from graphcollab.distributed.errors import write_error_file
+from graphcollab.distributed.processes import Processes
+from graphcollab.files import unwritten
+from graphcollab.transport import Transport
+
+__all__ = ["deal", "launched", "meet", "one_voice", "speaks"]
+
+
+def launched() -> bool:
+    """Tell whether a launcher such as torchrun has started several processes of this program.
+
+    Example:
+        >>> launched()
+        False
+    """
+    if not dist.is_available():
+        return False
+    if dist.is_initialized():
+        return dist.get_world_size() > 1
+    return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def speaks() -> bool:
+    """Tell whether this is the first process, or the only one: the one to print, to draw and to write files."""
+    if not launched():
+        return True
+    return (dist.get_rank() if dist.is_initialized() else int(os.environ["RANK"])) == 0
+
+
+@contextlib.contextmanager
+def one_voice() -> Iterator[None]:
+    """Let the first process alone print, and write files by this package's functions; for scripts, as a decorator, too.
+
+    Example:
+        >>> with one_voice():
+        ...     print("said once")
+        said once
+    """
+    if speaks():
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), unwritten():
+        yield
+
+
+def deal(work: Tensor, processes: int) -> Tensor:
+    """Return the process of every node, [K]: contiguous shares, balanced by the nodes' ``work`` [K].
+
+    Every process gets a node; with fewer nodes than processes that is a ValueError.
+
+    Example:
+        >>> deal(torch.tensor([1.0, 1.0, 1.0, 1.0, 4.0]), 2).tolist()
+        [0, 0, 0, 0, 1]
+    """
+    count = len(work)
+    if count < processes:
+        raise ValueError(
+            f"{processes} processes were started, and there are {count} nodes: each needs one, so start fewer"
+        )
+    middle = work.double().cumsum(0) - work.double() / 2
+    owner = (middle * processes / work.double().sum().clamp(min=1e-300)).long().clamp(0, processes - 1)
+    place = torch.arange(count)
+    # no process begins later than leaves a node for each after it, nor earlier than each before it has one
+    first = torch.searchsorted(owner, torch.arange(processes))
+    for p in range(processes):
+        low = 0 if p == 0 else int(first[p - 1]) + 1
+        first[p] = 0 if p == 0 else min(max(int(first[p]), low), count - processes + p)
+    return torch.searchsorted(first, place, right=True) - 1
+
+
+def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] | Tensor | None = None) -> Transport:
+    """Return how the processes of a run meet: one owns all nodes, unless a launcher has started several.
+
+    Args:
+        names: Names of the nodes.
+        work: Returns what a round costs every node, [K].
+        owner: The process of every node, [K]. Default: dealt in contiguous shares, balanced by work.
+
+    Raises:
+        ValueError: If the processes disagree about who owns which node, or one owns none.
+    """
+    if not launched():
+        if owner is not None and bool(torch.as_tensor(owner).any()):
+            raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
+        return Transport()
+    _join()
+    size = dist.get_world_size()
+    given = None if owner is None else torch.as_tensor(owner).long()
+    return Processes(names, deal(work(), size) if given is None else given)
+
+
+def _join() -> None:
+    """Let this process find the others, once."""
+    if dist.is_initialized():
+        return
+    shown = sys.excepthook
+
+    def note(kind: type[BaseException], error: BaseException, where: Any) -> None:
+        write_error_file(f"{kind.__name__}: {error}")
+        shown(kind, error, where)
+
+    sys.excepthook = note
+    atexit.register(_leave)  # threads that still wait for others end a process by an abort
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    try:
+        dist.init_process_group(backend)
+    except (RuntimeError, ValueError) as error:
+        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        raise RuntimeError(
+            f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with "
+            "another --master-port if this one is in use"
+        ) from error
+
+
+def _leave() -> None:
+    """Let go of the other processes, at the end of this one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
