@@ -14,7 +14,9 @@ from torch import Tensor
 from graphcollab.metrics.inference import corrected_differences
 from graphcollab.settings import NonNegative, Real, checked
 
-__all__ = ["PairedDifference", "paired_difference", "summarize"]
+__all__ = ["PairedDifference", "paired_difference", "summarize", "worst_shown"]
+
+WORST = {10: 20, 20: 10}  # from how many nodes on the mean over the worst is shown, by their share in percent
 
 Values: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 
@@ -45,7 +47,7 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
         raise ValueError(f"summarize expects one value per node, shape [K], got {list(values.shape)}")
     counted = values[~values.isnan()].sort(descending=not higher_is_better).values
     nodes = counted.numel()
-    worst10, worst20 = (float(counted[: -(-nodes * percent // 100)].mean()) for percent in (10, 20))
+    worst10, worst20 = (float(counted[: -(-nodes * percent // 100)].mean()) for percent in WORST)
     return {
         "mean": float(counted.mean()),
         "worst10": worst10,
@@ -54,6 +56,20 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
         "nodes": nodes,
         "ignored": values.numel() - nodes,
     }
+
+
+def worst_shown(nodes: float, of_nodes: float) -> list[int]:
+    """Return which shares of the worst nodes, in percent, are shown: those that are two nodes at least.
+
+    Args:
+        nodes: How many nodes have a value; NaN where that is not known, and all shares are shown.
+        of_nodes: How many nodes there are.
+
+    Example:
+        >>> worst_shown(20, 20), worst_shown(19, 19), worst_shown(9, 20)
+        ([10, 20], [20], [20])
+    """
+    return [percent for percent, least in WORST.items() if not (of_nodes < least or nodes * percent <= 100)]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
+from graphcollab.metrics.statistics import worst_shown
 from graphcollab.report._text import (
     MISSING,
     agreement,
@@ -33,9 +34,6 @@ from graphcollab.train.shared_samples import Over
 from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
-
-WORST = {10: 20, 20: 10}
-"""From how many nodes on tables have the mean over the worst nodes, by their share in percent: two nodes of each."""
 
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",
@@ -85,7 +83,10 @@ def results_table(
     rows = comparison.rows()
     scale, digits, unit = shown_in(comparison.share if percent is None else percent, 2)
     few = any(row["nodes"] < row["of_nodes"] for row in rows.values())
-    fewest = min((row["of_nodes"] for row in rows.values() if not math.isnan(row["of_nodes"])), default=math.nan)
+    fewest = min(
+        ((row["nodes"], row["of_nodes"]) for row in rows.values() if row["nodes"] == row["nodes"]),
+        default=(math.nan, math.nan),
+    )
     isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
     spent, beside = (any(row[key] > n for row in rows.values()) for key, n in (("local_steps", 0), ("models", 1)))
     chosen = settings and any(any(row["settings"]) for row in rows.values())
@@ -103,7 +104,7 @@ def results_table(
             cells["found"] = _on_seeds(row["findings"], len(row["per_seed"])) or MISSING
         if few:
             cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']} of {row['of_nodes']}"
-        shares = [(f"worst {share} %", f"worst{share}") for share, least in WORST.items() if not fewest < least]
+        shares = [(f"worst {share} %", f"worst{share}") for share in worst_shown(*fewest)]
         for title, key in (*shares, ("std over nodes", "std")):
             cells[title] = number(scale * row[key], digits)
         if spent:

@@ -21,6 +21,7 @@ from graphcollab.files import write_whole
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import Scores, as_metrics, score_nodes, summarize
 from graphcollab.metrics.scores import AnyMetrics
+from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import Node, find_node
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
@@ -156,6 +157,7 @@ class History:
     def summary(self, name: str = "test_metric") -> dict[str, float]:
         """Return mean, worst 10 %, worst 20 % and standard deviation over nodes, of the returned models.
 
+        The worst 10 % and 20 % are rounded up to whole nodes: of ten nodes or fewer the worst 10 % is the worst node.
         ``nodes`` says over how many nodes that is, ``ignored`` how many have no value. Where nodes have diverged,
         ``diverged`` says how many, and the others are NaN: what the rest reach is no result of the run.
         """
@@ -272,10 +274,11 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
 
-        The worst 10 % and 20 % are rounded up to whole nodes: of ten nodes or fewer the worst 10 % is the worst node.
-        ``nodes`` says over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values
-        are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says
-        what would be needed. Where nodes were isolated, ``isolated`` counts them; where something was found wrong
+        The worst 10 % are there from 20 nodes on and the worst 20 % from 10 on, where each are two nodes with a value
+        at least; of fewer they would be the worst one alone (`History.summary` has them all the same). ``nodes`` says
+        over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values are:
+        ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says what
+        would be needed. Where nodes were isolated, ``isolated`` counts them; where something was found wrong
         (`Finding`), such as weights that have come to tell nodes nothing, ``findings`` are its texts. Something must
         have been evaluated.
         """
@@ -284,6 +287,8 @@ class Result:
         of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())
         found = {**self.history.summary(of), "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
+        shown = worst_shown(found["nodes"], len(self.history.names))
+        found = {key: value for key, value in found.items() if not key.startswith("worst") or int(key[5:]) in shown}
         if self.history.isolated:
             found["isolated"] = len(self.history.isolated)
         if self.history.findings:
