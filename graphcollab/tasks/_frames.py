@@ -19,6 +19,7 @@ from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
 from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of, warn_of_one_class
 from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.metric_fit import of_one_class
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split
 
@@ -96,7 +97,7 @@ def tasks_of_table(
     if len(how.classes) == 1:
         warn(f"all rows have the target {how.classes[0]!r} in column {target!r}: nothing can be learned", UserWarning)
     elif metric == "auc":
-        warn_of_one_class(sites, targets)
+        warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
     return {
         "pools": {SAMPLES: Pool(torch.from_numpy(inputs), targets, weights)},
         "splits": splits,

@@ -298,14 +298,15 @@ class Result:
     def scores(self, metrics: AnyMetrics = None, split: str = "test") -> Scores:
         """Return one metric or several of every node's model on its samples of a split, from one pass of predictions.
 
-        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, and means are over the
-        others.
+        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, unless that of the run
+        has, and means are over the others.
 
         Args:
             metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
-        return score_nodes(self.env.engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
+        judged, told = as_metrics(metrics, self.tasks.metric), {self.history.metric: self.history.undefined(split)}
+        return score_nodes(self.env.engine, self.stacks, split, judged, told)
 
     def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.
