@@ -286,9 +286,10 @@ class Result:
             raise ValueError("nothing was evaluated, so there is nothing to summarise: play at least one round")
         of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())
-        found = {**self.history.summary(of), "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
-        shown = worst_shown(found["nodes"], len(self.history.names))
-        found = {key: value for key, value in found.items() if not key.startswith("worst") or int(key[5:]) in shown}
+        told = self.history.summary(of)
+        shown = worst_shown(told["nodes"], len(self.history.names))
+        kept = {key: value for key, value in told.items() if not key.startswith("worst") or int(key[5:]) in shown}
+        found = {**kept, "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
         if self.history.isolated:
             found["isolated"] = len(self.history.isolated)
         if self.history.findings:
