@@ -96,7 +96,7 @@ class Trial:
         samples: Samples | None = None,
     ) -> Trial:
         """Return what is kept of a run; its tasks' fingerprint and samples are looked at, unless they are known."""
-        history = result.history
+        history, summary = result.history, result.summary()
 
         def final(name: str) -> float:
             return history.mean(name)[history.returned] if name in history.values else math.nan
@@ -108,7 +108,7 @@ class Trial:
             seed,
             setting,
             validation=final("val_metric"),
-            summary=result.summary(),
+            summary=history.summary(summary["of"]) | summary,
             curve=(list(history.rounds), history.mean("test_metric")),
             per_node=per_node,
             test_loss=final("test_loss"),
