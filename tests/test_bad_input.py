@@ -193,6 +193,17 @@ BAD = {
         lambda: Tasks.from_samples([(X, X[:, 0])], loss="mse"),
         "metric='accuracy' is of classes, and targets are amounts, such as .*: use 'mae', 'mse', 'r2' or 'rmse'$",
     ),
+    "a metric of classes with a loss of amounts, and targets of 0 and 1": (
+        lambda: Tasks.from_samples([(X, (X[:, 0] > 0).float())], loss="mse", metric="brier"),
+        "metric='brier' reads outputs as scores of classes, and loss='mse' makes them amounts: use "
+        "loss='cross_entropy' with an output per class, loss='bce' with one output",
+    ),
+    "a metric of classes asked for afterwards": (
+        lambda: run(
+            local(), Tasks.from_samples([(X, Y.clamp(max=1))], loss="mse", metric="auc"), nn.Linear(4, 1), rounds=1
+        ).scores(["auc", "accuracy"], "val"),
+        "metric='accuracy' reads outputs as scores of classes",
+    ),
     "a metric of classes with a loss of one's own": (
         lambda: Tasks.from_samples([(X, X[:, 0])], loss=F.mse_loss, metric="auc"),
         "metric='auc' is of classes, and targets are amounts",
