@@ -250,3 +250,15 @@ def test_loaders_and_dicts_whose_samples_cannot_be_told_are_refused():
             Tasks.from_samples([wrong])
     with pytest.raises(ValueError, match=r"targets must be numbers \(Tasks.from_frame takes text and missing values\)"):
         Tasks.from_arrays(x, ["a"] * 6, [1] * 6)
+
+
+def test_lists_of_samples_are_what_datasets_of_them_are():
+    pairs = [(torch.tensor([k, 1.0]), k % 2) for k in range(4)]
+    dicts = [{"x": x, "y": y} for x, y in pairs]
+    for samples in (pairs, dicts, dicts[:1], DataLoader(pairs), DataLoader(dicts)):
+        pool = Tasks.from_samples({"a": samples}).pools["train"]
+        count = 1 if isinstance(samples, list) and len(samples) == 1 else 4
+        assert pool.inputs.tolist() == [[k, 1.0] for k in range(count)]
+        assert pool.targets.tolist() == [k % 2 for k in range(count)]
+    two = Tasks.from_samples({"a": [[[0.0], [1.0]], [0, 1]]}).pools["train"]  # inputs and targets, as ever
+    assert (two.inputs.tolist(), two.targets.tolist()) == ([[0.0], [1.0]], [0, 1])
