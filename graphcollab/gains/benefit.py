@@ -73,8 +73,9 @@ def benefit(
     data that may be put together, or with a part of them.
 
     Args:
-        tasks: Tasks, whose samples are dealt anew for every split (`resplit`); or a function from a seed to tasks, such
-            as one that draws a split, and standardises by its training samples.
+        tasks: Tasks, whose samples are dealt anew for every split (`resplit`), those of one group together; or a
+            function from a seed to tasks, such as one that draws a split, and standardises by its training samples.
+            Tasks for which it was said which samples are for testing are not dealt anew: give a function.
         model: See `run`; a function is initialised anew on every split. A function that takes an argument is given the
             split's tasks, for inputs whose number depends on them.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
@@ -97,7 +98,7 @@ def benefit(
 
     Raises:
         ValueError: If there are fewer than two sites, sites differ between splits, a site has no samples to choose or
-            to test on, or a method does not take the settings above.
+            to test on, a method does not take the settings above, or it was said which samples are for testing.
 
     Example:
         >>> x = torch.randn(90, 2)
@@ -145,6 +146,14 @@ def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
     """Return the tasks of every seed."""
     if callable(tasks):
         return [tasks_of(tasks, seed) for seed in seeds]
+    whole = all(tasks.pools[split.pool].group is not None for split in tasks.splits.values())
+    if tasks.split_given and not whole:
+        raise ValueError(
+            "the tasks say which samples are for testing (split= or test=), and benefit would deal all samples anew, "
+            "also those that should stay together: give a function of the seed, with what rows belong to, lambda "
+            "seed: Tasks.from_frame(..., group='patient', seed=seed) without split=, or with other splits of your own; "
+            "if all samples may be dealt anew, lambda seed: graphcollab.gains.resplit(tasks, seed)"
+        )
     if tasks.preparation is not None:
         warn(
             "the tasks were prepared by training rows that benefit deals out anew, also for testing, so a little of "
