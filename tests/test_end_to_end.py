@@ -148,7 +148,7 @@ def test_regression():
     assert validation[result.history.returned] == min(validation)
     assert result.model(1).bias.item() == pytest.approx(3.0, abs=0.3)
     assert result.model(0).bias.item() == pytest.approx(0.0, abs=0.3)
-    assert result.summary()["worst10"] == float(result.history.final("test_metric").max())
+    assert result.history.summary()["worst10"] == float(result.history.final("test_metric").max())
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

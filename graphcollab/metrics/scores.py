@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 
@@ -103,10 +103,23 @@ def refuse_metric(metric: Metric, tasks: Tasks, split: str = "train") -> None:
         refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
 
 
-def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric]) -> Scores:
+def score_nodes(
+    engine: Engine,
+    models: Stacks,
+    split: str,
+    metrics: Sequence[Metric],
+    told: Mapping[str, Collection[str]] | None = None,
+) -> Scores:
     """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
 
     It is a ValueError if no node has samples of the split, or a metric does not go with loss and targets.
+
+    Args:
+        engine: Predicts.
+        models: Every node's model.
+        split: Which samples they are judged on.
+        metrics: What they are judged by.
+        told: Nodes by the name of a metric, of which it has been said already that it is not defined there.
     """
     tasks = engine.tasks
     sizes = tasks.sizes(split)
@@ -118,7 +131,8 @@ def score_nodes(engine: Engine, models: Stacks, split: str, metrics: Sequence[Me
     by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}
     scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics))
     for metric in metrics:
-        if nodes := scores.undefined(metric.name):
+        nodes = scores.undefined(metric.name)
+        if not {*nodes} <= {*(told or {}).get(metric.name, ())}:
             warn(not_defined(metric, {split: (nodes, scores.nodes(metric.name))}, len(tasks.names)))
     return scores
 

@@ -14,7 +14,9 @@ from torch import Tensor
 from graphcollab.metrics.inference import corrected_differences
 from graphcollab.settings import NonNegative, Real, checked
 
-__all__ = ["PairedDifference", "paired_difference", "summarize"]
+__all__ = ["PairedDifference", "paired_difference", "summarize", "worst_shown"]
+
+WORST = {10: 20, 20: 10}  # from how many nodes on the mean over the worst is shown, by their share in percent
 
 Values: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 
@@ -45,7 +47,7 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
         raise ValueError(f"summarize expects one value per node, shape [K], got {list(values.shape)}")
     counted = values[~values.isnan()].sort(descending=not higher_is_better).values
     nodes = counted.numel()
-    worst10, worst20 = (float(counted[: -(-nodes * percent // 100)].mean()) for percent in (10, 20))
+    worst10, worst20 = (float(counted[: -(-nodes * percent // 100)].mean()) for percent in WORST)
     return {
         "mean": float(counted.mean()),
         "worst10": worst10,
@@ -56,13 +58,28 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
     }
 
 
+def worst_shown(nodes: float, of_nodes: float) -> list[int]:
+    """Return which shares of the worst nodes, in percent, are shown: those that are two nodes at least.
+
+    Args:
+        nodes: How many nodes have a value; NaN where that is not known, and all shares are shown.
+        of_nodes: How many nodes there are.
+
+    Example:
+        >>> worst_shown(20, 20), worst_shown(19, 19), worst_shown(9, 20)
+        ([10, 20], [20], [20])
+    """
+    return [percent for percent, least in WORST.items() if not (of_nodes < least or nodes * percent <= 100)]
+
+
 @dataclass(frozen=True)
 class PairedDifference:
     """The mean of a - b over n pairs and how certain it is.
 
     ``low`` and ``high`` are the ends of the confidence interval, ``std`` is the standard deviation of the differences
-    (divided by n - 1), ``p_value`` that of the two-sided paired t-test; with a single pair all four are NaN. ``ratio``
-    is what interval and test are corrected by, test samples per training sample; 0 where they are not.
+    (divided by n - 1), ``p_value`` that of the two-sided paired t-test; with a single pair all four are NaN. Where all
+    differences are the same and not 0, ``low`` and ``high`` are NaN, and the p-value is 1. ``ratio`` is what interval
+    and test are corrected by, test samples per training sample; 0 where they are not.
     """
 
     mean: float
@@ -84,8 +101,8 @@ def paired_difference(
         \bar d \pm t_{S-1,\,(1+c)/2} \; s \sqrt{1 / S + r}, \qquad d_s = a_s - b_s
 
     where :math:`s` is the standard deviation of the differences, :math:`c` the confidence and :math:`r` the ratio.
-    Without a ratio partitions are independent draws; differences that are all equal then give an interval of no width,
-    and a p-value of 0 (or of 1 if they are 0). With one, see `corrected_differences`: equal ones are no evidence.
+    Without a ratio partitions are independent draws; with one, see `corrected_differences`. Differences that are all
+    equal are no evidence: how they vary is not known, so the p-value is 1 and, unless they are 0, there is no interval.
 
     Args:
         a: The first method's value on each partition, [S], finite; at least one.
@@ -106,6 +123,4 @@ def paired_difference(
         return PairedDifference(mean, math.nan, math.nan, math.nan, n, math.nan, ratio)
     std = float(difference.std(correction=1))
     found = corrected_differences(difference, torch.tensor(float(ratio)), 1 - confidence)
-    if not ratio and not float(found.error) > 0:
-        return PairedDifference(mean, mean, mean, std, n, 0.0 if mean else 1.0)
     return PairedDifference(mean, float(found.low), float(found.high), std, n, float(found.p_value), ratio)

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
+from graphcollab.metrics.statistics import worst_shown
+from graphcollab.naming import few
 from graphcollab.report._text import (
     MISSING,
     agreement,
@@ -33,9 +35,6 @@ from graphcollab.train.shared_samples import Over
 from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
-
-WORST = {10: 20, 20: 10}
-"""From how many nodes on tables have the mean over the worst nodes, by their share in percent: two nodes of each."""
 
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",
@@ -84,8 +83,11 @@ def results_table(
     """
     rows = comparison.rows()
     scale, digits, unit = shown_in(comparison.share if percent is None else percent, 2)
-    few = any(row["nodes"] < row["of_nodes"] for row in rows.values())
-    fewest = min((row["of_nodes"] for row in rows.values() if not math.isnan(row["of_nodes"])), default=math.nan)
+    partly = any(row["nodes"] < row["of_nodes"] for row in rows.values())
+    fewest = min(
+        ((row["nodes"], row["of_nodes"]) for row in rows.values() if row["nodes"] == row["nodes"]),
+        default=(math.nan, math.nan),
+    )
     isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
     spent, beside = (any(row[key] > n for row in rows.values()) for key, n in (("local_steps", 0), ("models", 1)))
     chosen = settings and any(any(row["settings"]) for row in rows.values())
@@ -101,9 +103,9 @@ def results_table(
             cells["isolated"] = str(row["isolated"])
         if found:
             cells["found"] = _on_seeds(row["findings"], len(row["per_seed"])) or MISSING
-        if few:
+        if partly:
             cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']} of {row['of_nodes']}"
-        shares = [(f"worst {share} %", f"worst{share}") for share, least in WORST.items() if not fewest < least]
+        shares = [(f"worst {share} %", f"worst{share}") for share in worst_shown(*fewest)]
         for title, key in (*shares, ("std over nodes", "std")):
             cells[title] = number(scale * row[key], digits)
         if spent:
@@ -133,8 +135,9 @@ def paired_table(
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
     Lines below the table say whether intervals are corrected for samples that seeds share, that fewer than three seeds
-    are no evidence, and which nodes count in the mean with fewer than five test samples. Where one of the two
-    failed on a seed, or has no value there, that is said instead: there is no difference then.
+    are no evidence, that a difference that is the same on all seeds has no interval, and which nodes count in the mean
+    with fewer than five test samples. Where one of the two failed on a seed, or has no value there, that is said
+    instead: there is no difference then.
 
     Args:
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
@@ -158,7 +161,7 @@ def paired_table(
     points = comparison.share and column in METRIC_COLUMNS  # shares are shown in percentage points
     scale, digits, _ = shown_in(points, 2)
     sign = 1 if comparison.better(column) else -1
-    rows = []
+    rows, alike = [], []
     for name in others:
         if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
             rows.append([name, "; ".join(missing).removeprefix(f"{name}: ")])
@@ -172,7 +175,9 @@ def paired_table(
         ends = (max(found.low, -1), min(found.high, 1)) if points else (found.low, found.high)
         mean, low, high = (number(scale * end, digits, signed=True) for end in (found.mean, *ends))
         interval = MISSING if math.isnan(found.low) else f"{low} … {high}"
-        p_value = MISSING if math.isnan(found.p_value) else f"{found.p_value:.2g}"
+        p_value = MISSING if math.isnan(found.low) else f"{found.p_value:.2g}"
+        if found.p_value == found.p_value and math.isnan(found.low):
+            alike.append(name)
         rows.append([name, mean, interval, p_value, f"{better} of {found.n}"])
     header = [
         f"minus {reference}{', points' * points}",
@@ -183,7 +188,9 @@ def paired_table(
     ]
     seeds = len(comparison.chosen[reference])
     about = comparison.correction(over)[1]
-    return below(text_table(header, rows, markdown), about, FEW_SEEDS.get(seeds, ""), few_tested(comparison))
+    same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
+    notes = (same * bool(alike), about, FEW_SEEDS.get(seeds, ""), few_tested(comparison))
+    return below(text_table(header, rows, markdown), *notes)
 
 
 @shown

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -29,6 +30,7 @@ WHAT = (
 )
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_INDEX = re.compile(r"__index_level_\d+__")  # as what pandas and pyarrow keep an index without a name
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ def _from_frame(frame: Any) -> Table:
 
     try:
         known = nw.from_native(frame, eager_only=True)
-        names = {str(name): place for place, name in enumerate(known.columns)}
+        places = {str(name): place for place, name in enumerate(known.columns)}
     except nw.exceptions.DuplicateError as error:
         raise ValueError(f"columns must have different names: {error}") from error
     except TypeError as error:
@@ -253,8 +255,10 @@ def _from_frame(frame: Any) -> Table:
             hint = "; a single row of a frame is frame.iloc[[k]] in pandas and frame[[k]] in polars"
         raise TypeError(f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
 
+    names = tuple(name for name in places if not _INDEX.fullmatch(name))  # it numbers rows, and says nothing of them
+
     def read(name: str) -> np.ndarray:
-        series = known[:, names[name]]
+        series = known[:, places[name]]
         dtype = series.dtype
         if dtype.is_numeric() or dtype == nw.Boolean:
             complete = not series.is_null().any()
@@ -269,7 +273,7 @@ def _from_frame(frame: Any) -> Table:
             raise ValueError(dates(name, str(dtype)))
         raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or {without(name)}")
 
-    return Table(tuple(names), len(known), read)
+    return Table(names, len(known), read)
 
 
 def _read_parquet(path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,13 +91,12 @@ def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarr
     return torch.from_numpy(codes.astype(np.float32) if loss == "bce" else codes)
 
 
-def warn_of_one_class(sites: Sites, targets: Tensor) -> None:
-    """Warn of sites whose rows are all of one class, where models are to be judged by AUC."""
-    each = targets[sites.rows.index].split(sites.rows.sizes.tolist())
-    lone = [repr(name) for name, own in zip(sites.names, each, strict=True) if bool((own == own[0]).all())]
+def warn_of_one_class(lone: Sequence[str]) -> None:
+    """Warn of sites whose rows are all of one class, if there are any, where models are to be judged by AUC."""
     if lone:
+        which = f"{'site' if len(lone) == 1 else 'sites'} {few([*map(repr, lone)])}"
         warn(
-            f"all rows of {'site' if len(lone) == 1 else 'sites'} {few(lone)} are of one class, so metric='auc' is not "
-            "defined there: leave such sites out, or use metric='log_loss' or 'brier'",
+            f"all rows of {which} are of one class, so metric='auc' is not defined there: leave "
+            "such sites out, or use metric='log_loss' or 'brier'",
             UserWarning,
         )

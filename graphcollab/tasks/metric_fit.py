@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-__all__ = ["refuse_misfit"]
+from graphcollab.tasks.samples import Split
+
+__all__ = ["of_one_class", "refuse_misfit"]
 
 OF_CLASSES = ("accuracy", "auc", "brier", "ece", "log_loss")
 OF_VALUES = ("mae", "mse", "r2", "rmse")
@@ -41,6 +45,16 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor) -> None:
         raise ValueError(
             f"metric='auc' is of two classes, and targets go to {int(targets.max())}: use {_or(OF_CLASSES, but='auc')}"
         )
+
+
+def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -> list[str]:
+    """Return the sites whose rows, of all splits together, are all of one class, by name."""
+    splits = list(rows)
+    index = torch.cat([split.index for split in splits])
+    owner = torch.cat([torch.arange(len(names)).repeat_interleave(split.sizes) for split in splits])
+    own, nothing = targets.cpu()[index].double(), torch.full((len(names),), torch.nan, dtype=torch.float64)
+    low, high = (nothing.scatter_reduce(0, owner, own, end, include_self=False) for end in ("amin", "amax"))
+    return [names[k] for k in (low == high).nonzero().flatten().tolist()]
 
 
 def _or(names: tuple[str, ...], but: str = "") -> str:

@@ -10,8 +10,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from graphcollab.checks import warn
+from graphcollab.checks import own_filter, warn
 from graphcollab.method import Method
+from graphcollab.metrics import as_metric
 from graphcollab.naming import close
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, Seed, checked, unknown_argument
@@ -25,6 +26,7 @@ from graphcollab.train.run import run
 from graphcollab.train.start import Model, require_alike, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Trials
+from graphcollab.train.undefined import OF_ONE_CLASS, Undefined, told_by_table
 
 __all__ = ["compare"]
 
@@ -118,12 +120,15 @@ def compare(
     ]
     drawn = Trials(every, tasks, model, settings, folder).draw(seeds[0])
     if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
-        require_alike(model, {f"seed {seed}": drawn if seed == seeds[0] else tasks_of(tasks, seed) for seed in seeds})
+        with own_filter("ignore", OF_ONE_CLASS):  # said of the first seed
+            others = {f"seed {seed}": tasks_of(tasks, seed) for seed in seeds[1:]}
+        require_alike(model, {f"seed {seeds[0]}": drawn, **others})
     spent = spend([(one.name, one.make(**one.point)) for one in every], drawn, budget, rounds, evaluate_every)
     every = [replace(one, spending=own) for one, own in zip(every, spent, strict=True)]
     game, total = Trials(every, tasks, model, settings, folder), len(seeds) * len(every)
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
+    undefined = Undefined()
     first: Exception | None = None
     playing = game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)
     with closing(playing):
@@ -143,6 +148,7 @@ def compare(
                 raise KeyboardInterrupt(f"stopped in {where}")
             else:
                 kept[one.name, one.number] = result
+                undefined.add(result.history)
                 trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks)
             trials.append(trial)
             if on_trial is not None:
@@ -150,6 +156,7 @@ def compare(
     if not kept and first is not None:
         raise first
     history = next(iter(kept.values())).history
+    undefined.warn(as_metric(drawn.metric), len(history.names), told_by_table(drawn))
     higher, metric = history.higher_is_better, history.metric
     chosen = {name: _choose([t for t in trials if t.method == name], points[name], select, higher) for name in methods}
     last = {name: points[name].index(dict(chosen[name][-1].setting)) for name in methods}

@@ -21,6 +21,7 @@ from graphcollab.files import write_whole
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import Scores, as_metrics, score_nodes, summarize
 from graphcollab.metrics.scores import AnyMetrics
+from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import Node, find_node
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
@@ -156,6 +157,7 @@ class History:
     def summary(self, name: str = "test_metric") -> dict[str, float]:
         """Return mean, worst 10 %, worst 20 % and standard deviation over nodes, of the returned models.
 
+        The worst 10 % and 20 % are rounded up to whole nodes: of ten nodes or fewer the worst 10 % is the worst node.
         ``nodes`` says over how many nodes that is, ``ignored`` how many have no value. Where nodes have diverged,
         ``diverged`` says how many, and the others are NaN: what the rest reach is no result of the run.
         """
@@ -272,10 +274,11 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
 
-        The worst 10 % and 20 % are rounded up to whole nodes: of ten nodes or fewer the worst 10 % is the worst node.
-        ``nodes`` says over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values
-        are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says
-        what would be needed. Where nodes were isolated, ``isolated`` counts them; where something was found wrong
+        The worst 10 % are there from 20 nodes on and the worst 20 % from 10 on, where each are two nodes with a value
+        at least; of fewer they would be the worst one alone (`History.summary` has them all the same). ``nodes`` says
+        over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values are:
+        ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says what
+        would be needed. Where nodes were isolated, ``isolated`` counts them; where something was found wrong
         (`Finding`), such as weights that have come to tell nodes nothing, ``findings`` are its texts. Something must
         have been evaluated.
         """
@@ -283,7 +286,10 @@ class Result:
             raise ValueError("nothing was evaluated, so there is nothing to summarise: play at least one round")
         of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())
-        found = {**self.history.summary(of), "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
+        told = self.history.summary(of)
+        shown = worst_shown(told["nodes"], len(self.history.names))
+        kept = {key: value for key, value in told.items() if not key.startswith("worst") or int(key[5:]) in shown}
+        found = {**kept, "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
         if self.history.isolated:
             found["isolated"] = len(self.history.isolated)
         if self.history.findings:
@@ -293,14 +299,15 @@ class Result:
     def scores(self, metrics: AnyMetrics = None, split: str = "test") -> Scores:
         """Return one metric or several of every node's model on its samples of a split, from one pass of predictions.
 
-        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, and means are over the
-        others.
+        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, unless that of the run
+        has, and means are over the others.
 
         Args:
             metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
-        return score_nodes(self.env.engine, self.stacks, split, as_metrics(metrics, self.tasks.metric))
+        judged, told = as_metrics(metrics, self.tasks.metric), {self.history.metric: self.history.undefined(split)}
+        return score_nodes(self.env.engine, self.stacks, split, judged, told)
 
     def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.

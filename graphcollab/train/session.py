@@ -21,13 +21,13 @@ from graphcollab.control.guard import large_targets
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
-from graphcollab.metrics.scores import not_defined
 from graphcollab.phases import Phases
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.collapse import note_dropped, report_collapse
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
+from graphcollab.train.undefined import Undefined, told_by_table
 from graphcollab.typing import Env
 
 __all__ = ["Session", "evaluate", "out_of_patience", "remember_best"]
@@ -149,16 +149,10 @@ class Session:
 
     def _warn_of_undefined(self) -> None:
         """Say, once per run, which nodes have no value of the metric although they have samples."""
-        found = {split: self.history.undefined(split) for split in ("val", "test")}
-        if self._told or not any(found.values()):
-            return
-        self._told = True
-        known = {
-            split: (nodes, int((~self.history.last(f"{split}_metric").isnan()).sum()))
-            for split, nodes in found.items()
-            if nodes
-        }
-        warn(not_defined(self.metric, known, len(self.history.names)))
+        if not self._told:
+            found = Undefined()
+            found.add(self.history)
+            self._told = found.warn(self.metric, len(self.history.names), told_by_table(self.env.engine.tasks))
 
 
 @contextmanager

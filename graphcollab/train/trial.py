@@ -90,7 +90,7 @@ class Trial:
         cls, method: str, seed: int, setting: Mapping[str, Any], result: Result, tasks: str | None = None
     ) -> Trial:
         """Return what is kept of a run; the fingerprint of its tasks is taken, unless it is known."""
-        history = result.history
+        history, summary = result.history, result.summary()
 
         def final(name: str) -> float:
             return history.mean(name)[history.returned] if name in history.values else math.nan
@@ -102,7 +102,7 @@ class Trial:
             seed,
             setting,
             validation=final("val_metric"),
-            summary=result.summary(),
+            summary=history.summary(summary["of"]) | summary,
             curve=(list(history.rounds), history.mean("test_metric")),
             per_node=per_node,
             test_loss=final("test_loss"),

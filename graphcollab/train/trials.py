@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphcollab.checks import own_filter
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
@@ -17,6 +18,7 @@ from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.start import Model, tasks_of
+from graphcollab.train.undefined import NOT_DEFINED, OF_ONE_CLASS
 
 __all__ = ["Contestant", "Outcome", "Trials"]
 
@@ -81,7 +83,8 @@ class Trials:
         broken = None
         if drawn is None:
             try:
-                drawn = self.draw(seed)
+                with own_filter("ignore", OF_ONE_CLASS):  # said of the first seed
+                    drawn = self.draw(seed)
             except Exception as error:
                 broken = error
         same = "" if drawn is None else identify_tasks(drawn)
@@ -92,7 +95,8 @@ class Trials:
             try:
                 if broken is not None or drawn is None:
                     raise broken or ValueError(f"there are no tasks of seed {seed}")
-                result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
+                with own_filter("ignore", NOT_DEFINED):  # `compare` says it once, for all trials
+                    result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
             except (FolderInUseError, OtherRunError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:

@@ -36,7 +36,11 @@ def test_a_single_pair_has_no_interval() -> None:
 
 
 def test_differences_that_are_all_equal() -> None:
-    assert paired_difference([2.0, 3.0], [1.0, 2.0]) == PairedDifference(1.0, 1.0, 1.0, 0.0, 2, 0.0)
+    for given in ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0]):
+        found = paired_difference([one + 1 for one in given], given)
+        assert (found.mean, found.std, found.n, found.p_value) == (1.0, 0.0, len(given), 1.0)  # no evidence
+        assert math.isnan(found.low)
+        assert math.isnan(found.high)
     assert paired_difference([2.0, 3.0], [2.0, 3.0]) == PairedDifference(0.0, 0.0, 0.0, 0.0, 2, 1.0)
 
 

@@ -10,7 +10,7 @@ from graphcollab import run
 from graphcollab.methods import local
 from graphcollab.report import paired_table, results_table
 from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison
+from graphcollab.train import Comparison, Trial
 
 
 def test_difference_and_interval_by_hand(comparison: Comparison) -> None:
@@ -83,3 +83,12 @@ def test_a_run_says_how_many_test_samples_its_means_are_of() -> None:
     found = Comparison.from_results({"local": [result]})
     assert found.chosen["local"][0].tested == {"two": 2, "many": 12}
     assert "1 of 2 nodes (two) has fewer than 5 test samples" in results_table(found)
+
+
+def test_the_same_difference_on_all_seeds_is_no_evidence() -> None:
+    values = {"local": (0.5, 0.75), "l2c": (0.625, 0.875), "dac": (0.5, 0.75)}
+    chosen = {m: [Trial(m, s, {}, 0, {"mean": v}) for s, v in enumerate(vs)] for m, vs in values.items()}
+    _, _, l2c, dac, _, *notes = paired_table(Comparison([], chosen, True)).splitlines()
+    assert l2c.split() == ["l2c", "+12.50", "–", "–", "2", "of", "2"]
+    assert dac.split() == ["dac", "+0.00", "+0.00", "…", "+0.00", "1", "0", "of", "2"]
+    assert notes[0] == "no interval for l2c: the same difference on all seeds says nothing of how differences vary"

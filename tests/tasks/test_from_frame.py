@@ -643,3 +643,23 @@ def test_sites_of_one_class_have_no_auc():
     with pytest.warns(UserWarning, match="all rows of sites 'a', 'c' are of one class, so metric='auc' is not defined"):
         Tasks.from_frame(table, metric="auc")
     Tasks.from_frame(table, metric="brier")
+
+
+@pytest.mark.parametrize("reader", ["polars", "pyarrow", "pandas"])
+def test_an_index_without_a_name_is_no_column(reader, tmp_path):
+    pd, read = pytest.importorskip("pandas"), pytest.importorskip(reader)
+    pytest.importorskip("pyarrow")  # writes Parquet
+    frame = pd.DataFrame({"site": ["a", "b"] * 4, "x": range(8), "y": [0, 1, 1, 0] * 2}).sort_values("site")
+    path = tmp_path / "t.parquet"
+    frame.to_parquet(path)
+    if reader == "pyarrow":
+        stored = importlib.import_module("pyarrow.parquet").read_table(path)
+    else:
+        stored = read.read_parquet(path)
+    assert ("__index_level_0__" in getattr(stored, "column_names", stored.columns)) == (reader != "pandas")
+    for given in (path, stored):
+        assert Tasks.from_frame(given, **ALL).preparation.features == ("x",)
+    for site in "ab":
+        frame[frame["site"] == site].to_parquet(tmp_path / f"{site}.parquet")
+    by_site = Tasks.from_frame({"a": tmp_path / "a.parquet", "b": frame[frame["site"] == "b"]}, **ALL)
+    assert (by_site.names, by_site.preparation.features) == (("a", "b"), ("x",))

@@ -186,6 +186,24 @@ def test_a_summary_without_test_samples_says_what_it_is_of():
     assert "missing" not in run(local(steps=1), tasks(1.0), make, rounds=1).summary()
 
 
+@pytest.mark.parametrize(("nodes", "empty", "worst"), [
+    (9, 0, set()), (10, 0, {"worst20"}), (10, 5, set()), (10, 4, {"worst20"}), (19, 0, {"worst20"}),
+    (20, 0, {"worst10", "worst20"}), (20, 9, {"worst10", "worst20"}), (20, 10, {"worst20"}),
+])  # fmt: skip
+def test_a_summary_has_the_worst_nodes_where_they_are_two_or_more(nodes, empty, worst):
+    train = [(torch.randn(3, 3), torch.ones(3, 1))] * nodes
+    test = [(torch.randn(2 * (k >= empty), 3), torch.ones(2 * (k >= empty), 1)) for k in range(nodes)]
+    result = run(local(steps=1), Tasks.from_samples(train, test=test, loss="mse", metric="mse"), make, rounds=1)
+    summary = result.summary()
+    assert {key for key in summary if key.startswith("worst")} == worst
+    values = result.history.final("test_metric")
+    values = values[~values.isnan()].sort(descending=True).values
+    for key in worst:
+        assert summary[key] == pytest.approx(float(values[: 2 if key == "worst10" else -(-len(values) // 5)].mean()))
+    trial = Trial.from_result("local", 0, {}, result)
+    assert trial.summary["worst10"] == pytest.approx(float(values[: -(-len(values) // 10)].mean()))
+
+
 def test_a_trial_knows_how_many_nodes_its_means_are_over():
     one = [(torch.randn(6, 3), torch.ones(6, 1)), *[(torch.randn(6, 3), torch.tensor([[0.0], [1.0]] * 3))] * 2]
     made = Tasks.from_samples(one, one, one, loss="mse", metric="auc")

@@ -1,0 +1,56 @@
+"""Nodes for which the metric is not defined, named once for all that was evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from graphcollab.checks import warn
+from graphcollab.metrics import Metric
+from graphcollab.metrics.scores import not_defined
+from graphcollab.tasks import Tasks
+from graphcollab.tasks.metric_fit import of_one_class
+from graphcollab.train.result import History
+
+__all__ = ["NOT_DEFINED", "OF_ONE_CLASS", "Undefined", "told_by_table"]
+
+NOT_DEFINED = ".* is not defined for"
+"""How such a warning begins, as a regular expression."""
+OF_ONE_CLASS = "all rows of sites? .* of one class"
+"""How the warning of `Tasks.from_frame` begins."""
+
+
+@dataclass
+class Undefined:
+    """Nodes that have samples of a split but no value of the metric, in one history or several.
+
+    Args:
+        nodes: Such nodes by split, in any history.
+        left: Over how many nodes means are, by split; the fewest in any history.
+    """
+
+    nodes: dict[str, dict[str, None]] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+
+    def add(self, history: History) -> None:
+        """Take note of a history's last evaluation."""
+        for split in ("val", "test"):
+            if found := history.undefined(split):
+                left = int((~history.last(f"{split}_metric").isnan()).sum())
+                self.nodes.setdefault(split, {}).update(dict.fromkeys(found))
+                self.left[split] = min(left, self.left.get(split, left))
+
+    def warn(self, metric: Metric, count: int, told: Collection[str] = ()) -> bool:
+        """Name them all in one warning, unless there are none but those that were ``told`` of before; say whether."""
+        known = {split: ([*nodes], self.left[split]) for split, nodes in self.nodes.items()}
+        new = any(node not in told for nodes in self.nodes.values() for node in nodes)
+        if new:
+            warn(not_defined(metric, known, count))
+        return new
+
+
+def told_by_table(tasks: Tasks) -> list[str]:
+    """Return the sites of which `Tasks.from_frame` has warned: rows of one class alone, with AUC as metric."""
+    if tasks.preparation is None or tasks.metric != "auc":
+        return []
+    return of_one_class(tasks.names, tasks.splits.values(), tasks.pools[tasks.splits["train"].pool].targets)

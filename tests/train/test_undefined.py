@@ -1,0 +1,74 @@
+"""A node for which the metric is not defined is named once."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from graphcollab import Tasks, build_model, compare, run
+from graphcollab.methods import dac, fedavg, local
+
+TABLE = {
+    "site": ["a", "b", "c"] * 20,
+    "x": [k % 7 for k in range(60)],
+    "y": [k // 3 % 2 * (k % 3 > 0) for k in range(60)],  # all rows of a are of class 0
+}
+
+
+def of_table(seed: int) -> Tasks:
+    return Tasks.from_frame(TABLE, metric="auc", seed=seed)
+
+
+def of_samples(seed: int) -> Tasks:
+    draw = torch.Generator().manual_seed(seed)
+    sites = {name: (torch.randn(20, 2, generator=draw), torch.arange(20) % 2 * (name != "a")) for name in "abc"}
+    return Tasks.from_samples(sites, test=sites, metric="auc")
+
+
+def model(tasks: Tasks):
+    return build_model("mlp", tasks.input_shape, 2, hidden=4)
+
+
+def told(heard) -> list[str]:
+    return [str(one.message) for one in heard if "not defined" in str(one.message)]
+
+
+@pytest.mark.parametrize(("tasks", "who"), [(of_table, "site 'a'"), (of_samples, "(a; split val, test)")])
+def test_a_run_and_its_scores_name_a_node_once(tasks, who) -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        result = run(local(), tasks(0), model, rounds=2)
+        scores = [result.scores(), result.scores(["auc", "brier"]), result.scores("auc", "val")]
+    assert len(told(heard)) == 1
+    assert who in told(heard)[0]
+    assert all(one.undefined("auc") == ["a"] for one in scores)
+    assert result.summary()["ignored"] == 1
+
+
+@pytest.mark.parametrize(("tasks", "who"), [(of_table, "site 'a'"), (of_samples, "(a; split val, test)")])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_comparison_names_a_node_once(tasks, who, jobs) -> None:
+    methods = {"local": local, "dac": dac, "fedavg": fedavg}
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        found = compare(methods, tasks, model, range(3), rounds=2, jobs=jobs)
+        found.results["dac"].scores()
+    assert len(told(heard)) == 1
+    assert who in told(heard)[0]
+
+
+def test_other_metrics_and_other_nodes_are_named_all_the_same() -> None:
+    with pytest.warns(UserWarning, match="all rows of site 'a' are of one class"):
+        tasks = of_table(0)
+    result = run(local(), tasks, model, rounds=1)
+    with pytest.warns(RuntimeWarning, match=r"auc is not defined for 1 of 3 nodes \(a; split train\)"):
+        result.scores(split="train")  # nothing was said of training samples
+    words = [["train", "test"][k >= 30] for k in range(60)]
+    y = [k // 3 % 2 * (k % 3 > 0) * (k < 30 or k % 3 == 1) for k in range(60)]  # in testing c has one class, too
+    table = {**TABLE, "y": y, "part": words}
+    with pytest.warns(UserWarning, match="all rows of site 'a' are of one class"):
+        tasks = Tasks.from_frame(table, metric="auc", split="part", val_fraction=0)
+    with pytest.warns(RuntimeWarning, match=r"auc is not defined for 2 of 3 nodes \(a, c; split test\)"):
+        run(local(), tasks, model, rounds=1)
