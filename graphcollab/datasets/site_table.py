@@ -61,10 +61,10 @@ class SiteTable:
         """
         about = {"node": self.node, "target": self.target, "categorical": self.categorical, **settings}
         if about.get("preparation") is None:
-            split, weight = (
-                about.get(name) if isinstance(about.get(name), str) else None for name in ("split", "weight")
+            split, weight, group = (
+                about.get(name) if isinstance(about.get(name), str) else None for name in ("split", "weight", "group")
             )
-            apart = (about["node"], about["target"], split, weight)
+            apart = (about["node"], about["target"], split, weight, group)
             about["categorical"] = [name for name in about["categorical"] if name not in apart]
             whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
             undivided = {name: values for name, values in self.columns.items() if name != split}

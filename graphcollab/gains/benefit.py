@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from graphcollab.checks import warn
 from graphcollab.gains.arms import Measured
+from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
@@ -28,7 +29,7 @@ from graphcollab.train.start import Model, require_alike, tasks_of
 __all__ = ["benefit"]
 
 OF_RUN = ("device", "backend", "chunk", "threads", "autocast", "compile")
-RESERVED = ("alone", "together", "pairs", "without", "outside", "all sites")
+RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites")
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
 Methods = Annotated[
@@ -72,8 +73,9 @@ def benefit(
     data that may be put together, or with a part of them.
 
     Args:
-        tasks: Tasks, whose samples are dealt anew for every split (`resplit`); or a function from a seed to tasks, such
-            as one that draws a split, and standardises by its training samples.
+        tasks: Tasks, whose samples are dealt anew for every split (`resplit`), those of one group together; or a
+            function from a seed to tasks, such as one that draws a split, and standardises by its training samples.
+            Tasks for which it was said which samples are for testing are not dealt anew: give a function.
         model: See `run`; a function is initialised anew on every split. A function that takes an argument is given the
             split's tasks, for inputs whose number depends on them.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
@@ -96,7 +98,7 @@ def benefit(
 
     Raises:
         ValueError: If there are fewer than two sites, sites differ between splits, a site has no samples to choose or
-            to test on, or a method does not take the settings above.
+            to test on, a method does not take the settings above, or it was said which samples are for testing.
 
     Example:
         >>> x = torch.randn(90, 2)
@@ -144,6 +146,14 @@ def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
     """Return the tasks of every seed."""
     if callable(tasks):
         return [tasks_of(tasks, seed) for seed in seeds]
+    whole = all(tasks.pools[split.pool].group is not None for split in tasks.splits.values())
+    if tasks.split_given and not whole:
+        raise ValueError(
+            "the tasks say which samples are for testing (split= or test=), and benefit would deal all samples anew, "
+            "also those that should stay together: give a function of the seed, with what rows belong to, lambda "
+            "seed: Tasks.from_frame(..., group='patient', seed=seed) without split=, or with other splits of your own; "
+            "if all samples may be dealt anew, lambda seed: graphcollab.gains.resplit(tasks, seed)"
+        )
     if tasks.preparation is not None:
         warn(
             "the tasks were prepared by training rows that benefit deals out anew, also for testing, so a little of "
@@ -224,7 +234,7 @@ def _benefit(
     def table(name: str, nodes: Tensor) -> Tensor:
         """Return an arm's scores where they belong among ``nodes``, [R, H, ...]."""
         found = torch.full((len(played), len(experiment.measured.splits), *nodes.shape), torch.nan, dtype=torch.float64)
-        if bool((nodes >= 0).any()):
+        if name in played[0].scores and bool((nodes >= 0).any()):
             found[..., nodes >= 0] = torch.stack([one.scores[name][m] for one in played]).double()
         return found
 
@@ -232,7 +242,7 @@ def _benefit(
     left[layout.outside()[0]] = 0
     arms = {name: table(name, layout.alone) for name in ("alone", "together", *experiment.methods)}
     arms |= {"pairs": table("pairs", layout.pairs), "without": table("without", layout.without)}
-    arms["outside"] = table("outside", left)
+    arms |= {"outside": table("outside", left), "constant": table("constant", layout.alone)}
     train, test = (torch.stack([tasks.sizes(name) for tasks in dealt]).double().mean(0) for name in ("train", "test"))
     whole = {name: scores[:, 0] for name, scores in arms.items()}
     return Benefit(
@@ -242,6 +252,8 @@ def _benefit(
         pairs=whole.pop("pairs"),
         without=whole.pop("without"),
         outside=whole.pop("outside"),
+        constant=whole.pop("constant"),
+        flat=CONSTANTS[str(dealt[0].loss)] if "constant" in played[0].scores else "",
         scores=whole,
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,

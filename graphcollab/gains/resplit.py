@@ -23,6 +23,8 @@ Part = Annotated[float, Real(above=0, below=1)]
 def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part | None = None) -> Tasks:
     """Put every site's samples together and deal them out anew, class by class where they have labels.
 
+    Samples of one group stay together (``group`` of `Tasks.from_frame`).
+
     Inputs stay as they are. If they were standardised by the training samples, do that again for every split: give
     `benefit` a function from a seed to tasks.
 
@@ -52,7 +54,7 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
     for node in range(tasks.num_nodes):
         mine = [split.of(node) + starts[split.pool] for split in tasks.splits.values()]
         lists.append(torch.cat(mine).unique())
-    dealt = replace(tasks, pools={"all": whole}, splits={"train": Split.from_lists("all", lists)})
+    dealt = replace(tasks, pools={"all": whole}, splits={"train": Split.from_lists("all", lists)}, split_given=False)
     dealt = dealt.hold_out(test, keyed_seed(_SPLIT_STREAM, seed, 0) % 2**63)
     held = dealt.splits["val"]
     dealt = dealt.hold_out(val, keyed_seed(_SPLIT_STREAM, seed, 1) % 2**63)

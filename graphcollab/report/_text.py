@@ -16,7 +16,7 @@ from graphcollab.tasks.metric_fit import OF_VALUES
 from graphcollab.train import Comparison
 
 MISSING = "–"
-FEW = 5  # test samples, below which tables say that a node's share of a mean rests on few
+FEW = 5  # test samples, below which it is said that what a node has rests on few
 
 shown = checked_with(
     SHARED

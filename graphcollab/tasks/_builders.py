@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphcollab.settings import Fraction, Real, Seed, checked
 from graphcollab.tasks._frames import Fit, tasks_of_table
+from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors, to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
 from graphcollab.tasks.preparation import Preparation
@@ -70,7 +71,7 @@ class Builders:
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
         """
         pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
-        tasks = cast(Any, cls)(pools, splits, **about)
+        tasks = cast(Any, cls)(pools, splits, split_given=test is not None, **about)
         return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
 
     @classmethod
@@ -82,6 +83,7 @@ class Builders:
         node: Any,
         *,
         weight: Any = None,
+        group: Any = None,
         split: Any = None,
         val_fraction: Part = 0.2,
         test_fraction: Part = 0.2,
@@ -103,9 +105,13 @@ class Builders:
             weight: What every row counts in losses and metrics of its node, which are then weighted means, [N]: finite
                 numbers, not negative, of which only ratios within a node matter. How many rows a node has still counts
                 every row as one. Default: all count alike.
+            group: What every row belongs to, such as the patient whose visit it is, [N]: rows of one group at a node
+                are for training, for validation or for testing together, also where `graphcollab.benefit` deals them
+                anew. The same name at two nodes is two groups. Default: every row is by itself.
             split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
-            val_fraction: Share of a node's training rows set aside for validation, where ``split`` names none.
-            test_fraction: Share of a node's rows set aside for testing, where ``split`` is not given.
+            val_fraction: Share of a node's training rows, or of their groups, set aside for validation, where ``split``
+                names none.
+            test_fraction: Share of a node's rows, or groups, set aside for testing, where ``split`` is not given.
             stratify: Whether some rows of every class are set aside; see `hold_out`.
             seed: Seed of the draws.
             loss: See `Tasks`.
@@ -138,8 +144,11 @@ class Builders:
         given = None if weight is None else to_weights(weight, rows)
         if given is not None:
             sites.refuse_bad_weights(given)
-        splits = Draw(split, val_fraction, test_fraction, stratify, seed).divide(sites, class_labels(y.cpu()))
-        return cast(Any, cls)({SAMPLES: Pool(x, y, given)}, splits, sites.names, loss, metric, sites.node_id)
+        groups = None if group is None else to_groups(sites, group)
+        splits = Draw(split, val_fraction, test_fraction, stratify, seed).divide(sites, class_labels(y.cpu()), groups)
+        pools = {SAMPLES: Pool(x, y, given, groups)}
+        about = (loss, metric, sites.node_id)
+        return cast(Any, cls)(pools, splits, sites.names, *about, split_given=split is not None)
 
     @classmethod
     @checked
@@ -158,6 +167,7 @@ class Builders:
         standardise_target: bool = False,
         preparation: Preparation | None = None,
         refit: bool = False,
+        group: Any = None,
         split: Any = None,
         val_fraction: Part = 0.2,
         test_fraction: Part = 0.2,
@@ -193,6 +203,8 @@ class Builders:
                 arguments above, columns may be named if they are the same ones; the others do not count.
             refit: Whether means and deviations are fitted all the same, and only the columns, categories, classes and
                 indicators of ``preparation`` are kept. So models fit other splits, which may lack a rare category.
+            group: The column with what rows belong to, such as the patient whose visit each is, or a name for every
+                row: rows of a group stay together; see `from_arrays`.
             split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
                 random.
             val_fraction: See `from_arrays`, as for the next three.
@@ -218,5 +230,7 @@ class Builders:
         if preparation is not None and not refit:
             how = replace(preparation, floats_per_site=0)  # these sites tell nothing
         return cast(Any, cls)(
-            **tasks_of_table(frame, node, target, weight, columns, leave_out, categorical, drawn, how, loss, metric)
+            **tasks_of_table(
+                frame, node, target, weight, group, columns, leave_out, categorical, drawn, how, loss, metric
+            )
         )

@@ -15,6 +15,7 @@ from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_same
 from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_numbering, warn_of_spellings
+from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
 from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of, warn_of_one_class
@@ -51,6 +52,7 @@ def tasks_of_table(
     node: str,
     target: str,
     weight: Any,
+    group: Any,
     columns: Sequence[str] | None,
     leave_out: Sequence[str],
     categorical: Sequence[str],
@@ -73,6 +75,9 @@ def tasks_of_table(
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
     if isinstance(weight, str):
         taken.append(weight)
+    if isinstance(group, str):
+        taken.append(group)
+        group = table.column(group, f"group={group!r}")
     sites = _sites(table, node, f"node={node!r}" if known is None else TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else TAKEN)
     free = [name for name in table.names if name not in taken]
@@ -81,7 +86,8 @@ def tasks_of_table(
     refuse_missing(sites, values, target)
     weights = _weights(sites, table, weight)
     real = not known.classes if known is not None else is_real(sites, values, target, loss)
-    splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]))
+    groups = None if group is None else to_groups(sites, group)
+    splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), groups)
     if isinstance(how, Fit):
         how = Seen(sites, splits["train"], how).preparation(read, categorical, node, target, values, real)
     place = how.places(sites.names)[sites.owner.numpy()]
@@ -99,13 +105,14 @@ def tasks_of_table(
     elif metric == "auc":
         warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
     return {
-        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), targets, weights)},
+        "pools": {SAMPLES: Pool(torch.from_numpy(inputs), targets, weights, groups)},
         "splits": splits,
         "names": sites.names,
         "node_id": sites.node_id,
         "loss": default[0] if loss is None else loss,
         "metric": default[1] if metric is None else metric,
         "preparation": how,
+        "split_given": draw.words is not None,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -122,18 +122,22 @@ class Draw:
     stratify: bool
     seed: int
 
-    def divide(self, sites: Sites, labels: Tensor | None) -> dict[str, Split]:
-        """Divide every node's rows, given the classes of all rows, [N], if they have such."""
+    def divide(self, sites: Sites, labels: Tensor | None, group: Tensor | None = None) -> dict[str, Split]:
+        """Divide every node's rows, given the classes and the groups of all rows, [N], if they have such."""
         splits = {"train": sites.rows}
         draws = {"test": self.test_fraction, "val": self.val_fraction}
         if self.words is not None:
             splits = _by_word(sites, self.words)
             draws = {} if "val" in splits else {"val": self.val_fraction}
         draws = {name: fraction for name, fraction in draws.items() if fraction}
-        _check_sizes(sites, splits["train"], list(draws))
+        if group is not None:
+            _refuse_divided(sites, splits, group)
+        _check_sizes(sites, splits["train"], list(draws), group)
         for name, fraction in draws.items():
-            kinds = labels[splits["train"].index] if labels is not None and self.stratify else None
-            splits["train"], splits[name] = hold_out(splits["train"], sites.node_id, fraction, self.seed, kinds, name)
+            train = splits["train"]
+            kinds = labels[train.index] if labels is not None and self.stratify else None
+            whole = None if group is None else group[train.index]
+            splits["train"], splits[name] = hold_out(train, sites.node_id, fraction, self.seed, kinds, name, whole)
         return splits
 
 
@@ -202,15 +206,34 @@ def _by_word(sites: Sites, words: Any) -> dict[str, Split]:
     return out
 
 
-def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str]) -> None:
-    """Check that every node has a training sample, and one more for everything that is drawn from them."""
-    few = (train.sizes < 1 + len(drawn)).nonzero().flatten()
+def _refuse_divided(sites: Sites, splits: Mapping[str, Split], group: Tensor) -> None:
+    """Raise a ValueError that names a row whose group is in two splits, if there is one."""
+    seen = torch.full((int(group.max()) + 1,), -1)
+    for place, (name, split) in enumerate(splits.items()):
+        before = seen[group[split.index]]
+        if bool((before >= 0).any()):
+            at = int((before >= 0).nonzero()[0])
+            raise ValueError(
+                f"{sites.at(int(split.index[at]))} is for {name!r}, and others of its group for "
+                f"{list(splits)[int(before[at])]!r}: give all rows of a group the same split"
+            )
+        seen[group[split.index]] = place
+
+
+def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor | None) -> None:
+    """Check that every node has a training sample, or group, and one more for everything that is drawn from them."""
+    sizes, what = train.sizes, "sample"
+    if group is not None:
+        owners = sites.owner[train.index], group[train.index]
+        sizes, what = torch.stack(owners).unique(dim=1)[0].bincount(minlength=len(sizes)), "group"
+    few = (sizes < 1 + len(drawn)).nonzero().flatten()
     if not len(few):
         return
     uses = {"val": "validation", "test": "testing"}
-    who = few_names([f"{sites.names[k]!r} has {int(train.sizes[k])}" for k in few.tolist()])
+    who = few_names([f"{sites.names[k]!r} has {int(sizes[k])}" for k in few.tolist()])
     least, apart = 1 + len(drawn), " and one for ".join(uses[name] for name in drawn)
-    each = f"{least} samples to train on, of which one is set aside for {apart}" if drawn else "a sample to train on"
-    pandas = f", in pandas by frame.groupby(node).filter(lambda rows: len(rows) >= {least})" if "test" in drawn else ""
+    each = f"{least} {what}s to train on, of which one is set aside for {apart}" if drawn else f"a {what} to train on"
+    by_rows = "test" in drawn and group is None
+    pandas = f", in pandas by frame.groupby(node).filter(lambda rows: len(rows) >= {least})" if by_rows else ""
     cure = f", or give {' and '.join(f'{name}_fraction=0' for name in drawn)}" if drawn else ""
     raise ValueError(f"every site needs {each}, and {who}: leave such sites out{pandas}{cure}")

@@ -45,11 +45,13 @@ class Pool:
 
     Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N] is what samples count in
     means over a node's samples, finite and not negative; None: all count alike. Only ratios within a node matter.
+    ``group`` [N] are whole numbers, alike for a node's samples that are never divided between splits; None: all may be.
     """
 
     inputs: Tensor
     targets: Tensor
     weight: Tensor | None = None
+    group: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):
@@ -63,6 +65,8 @@ class Pool:
                 )
         if self.weight is not None:
             self._check_weight(self.weight)
+        if self.group is not None and (self.group.shape != (len(self),) or self.group.is_floating_point()):
+            raise ValueError(f"{len(self)} samples need a whole number each as group, got {list(self.group.shape)}")
 
     def _check_weight(self, weight: Tensor) -> None:
         if weight.shape != (len(self),) or not weight.is_floating_point():
@@ -81,21 +85,37 @@ class Pool:
         return len(self.inputs)
 
     def to(self, device: torch.device | str) -> Pool:
-        """Move the samples to a device."""
+        """Move the samples to a device; groups stay on the CPU."""
         weight = None if self.weight is None else self.weight.to(device)
-        return Pool(self.inputs.to(device), self.targets.to(device), weight)
+        return Pool(self.inputs.to(device), self.targets.to(device), weight, self.group)
 
     @classmethod
     def joined(cls, pools: Sequence[Pool]) -> Pool:
-        """Put the samples of pools one behind the other; where only some have weights, the others' are 1."""
+        """Put the samples of pools one behind the other; where only some have weights, the others' are 1.
+
+        Samples of pools without groups are groups of their own where others have some.
+        """
         if len(pools) == 1:
             return pools[0]
         inputs, targets = torch.cat([pool.inputs for pool in pools]), torch.cat([pool.targets for pool in pools])
+        group = _joined_groups(pools)
         if all(pool.weight is None for pool in pools):
-            return cls(inputs, targets)
+            return cls(inputs, targets, group=group)
         ones = (inputs.new_ones(len(pool), dtype=torch.float64) for pool in pools)
         weight = torch.cat([one if p.weight is None else p.weight for p, one in zip(pools, ones, strict=True)])
-        return cls(inputs, targets, weight)
+        return cls(inputs, targets, weight, group)
+
+
+def _joined_groups(pools: Sequence[Pool]) -> Tensor | None:
+    """Return the groups of all samples of pools, where any has such; equal numbers are one group."""
+    if all(pool.group is None for pool in pools):
+        return None
+    start = 1 + max(int(pool.group.max()) for pool in pools if pool.group is not None and len(pool))
+    parts = []
+    for pool in pools:
+        parts.append(start + torch.arange(len(pool)) if pool.group is None else pool.group)
+        start += len(pool)
+    return torch.cat(parts)
 
 
 @dataclass(frozen=True)
@@ -173,7 +193,13 @@ def check_splits(splits: Mapping[str, Split], pools: Mapping[str, Pool]) -> None
 
 
 def hold_out(
-    split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None = None, into: str = "val"
+    split: Split,
+    ids: Tensor,
+    fraction: float,
+    seed: int,
+    labels: Tensor | None = None,
+    into: str = "val",
+    group: Tensor | None = None,
 ) -> tuple[Split, Split]:
     """Divide every node's samples into those it keeps and those that are held out, max(round(fraction n), 1) of n.
 
@@ -182,8 +208,11 @@ def hold_out(
     every class of which a node has several, and last, only if nothing else is left, the last sample of a class.
 
     ``ids`` [K] are the nodes' identities, ``labels`` [total] the classes of the split's samples in its order. Draws
-    ``into`` ``"val"`` and into ``"test"`` are independent of each other.
+    ``into`` ``"val"`` and into ``"test"`` are independent of each other. With the ``group`` of every sample, [total],
+    whole groups are held out, and all of the above is about groups; the class of one is that of its first sample.
     """
+    if group is not None:
+        return _hold_out_groups(split, ids, fraction, seed, labels, into, group)
     sizes = split.sizes
     total = (fraction * sizes.double()).round().long().clamp(min=1).minimum(sizes - 1).clamp(min=0) * (fraction > 0)
     owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
@@ -200,6 +229,23 @@ def hold_out(
         Split(split.pool, split.index[shuffled[~out]], cumsum(sizes - total)),
         Split(split.pool, split.index[shuffled[out]], cumsum(total)),
     )
+
+
+def _hold_out_groups(
+    split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None, into: str, group: Tensor
+) -> tuple[Split, Split]:
+    """Hold out as `hold_out` does, with every group of a node's samples as one of them."""
+    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)
+    found, unit = torch.stack([owner, group], 1).unique(dim=0, return_inverse=True)  # node after node
+    first = torch.full((len(found),), len(owner)).scatter_reduce(0, unit, torch.arange(len(owner)), "amin")
+    units = Split(split.pool, torch.arange(len(found)), cumsum(found[:, 0].bincount(minlength=split.num_nodes)))
+    held = hold_out(units, ids, fraction, seed, None if labels is None else labels[first], into)[1]
+    out = torch.zeros(len(found), dtype=torch.bool).index_fill_(0, held.index, True)[unit]
+    kept, gone = (
+        Split(split.pool, split.index[mask], cumsum(owner[mask].bincount(minlength=split.num_nodes)))
+        for mask in (~out, out)
+    )
+    return kept, gone
 
 
 def _merits(owner: Tensor, labels: Tensor, sizes: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,6 +38,8 @@ class Tasks(Builders):
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
         preparation: What turned the rows of a table into the samples, where that is what they were.
+        split_given: Whether it was said which samples are for testing, and not drawn: `graphcollab.benefit` then does
+            not deal them anew.
 
     Raises:
         ValueError: If a node has no training samples, or in some split none whose weight is above 0, an index is
@@ -59,6 +61,7 @@ class Tasks(Builders):
     node_id: Tensor | None = field(default=None, repr=False)
     cluster: Tensor | None = field(default=None, repr=False)
     preparation: Preparation | None = field(default=None, repr=False)
+    split_given: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         given = () if self.names is None else check_setting("names", Names, self.names)
@@ -186,12 +189,14 @@ class Tasks(Builders):
 
         Where samples have one label each, whole numbers or zeros and ones of any type, every class of a node is held
         out in proportion: at least one sample of each class that has several, as far as the node's total allows it, and
-        never all. Without ``stratify`` samples are drawn without regard to classes.
+        never all. Without ``stratify`` samples are drawn without regard to classes. Where samples have groups, whole
+        groups are drawn.
         """
         split = self.splits["train"]
-        targets = self.pools[split.pool].targets.cpu()
-        labels = class_labels(targets) if stratify else None
-        train, held = hold_out(split, self.ids, fraction, seed, None if labels is None else labels[split.index], into)
+        pool = self.pools[split.pool]
+        labels = class_labels(pool.targets.cpu()) if stratify else None
+        kinds, group = (None if one is None else one[split.index] for one in (labels, pool.group))
+        train, held = hold_out(split, self.ids, fraction, seed, kinds, into, group)
         return replace(self, splits={**self.splits, "train": train, into: held})
 
     def require(self, split: str, why: str) -> None:

@@ -1,0 +1,126 @@
+"""Rows that belong together, such as the visits of one patient, are never divided between splits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import Tasks, benefit
+from graphcollab.gains import resplit
+from graphcollab.gains.resplit import HALVES, halve_tests
+from graphcollab.tasks import Pool
+
+VISITS = 6
+PATIENTS = {"a": 10, "b": 15}  # both sites call them 0, 1, 2, ...
+
+
+def table():
+    """A row for every visit: the input is the row's place, so that no two are alike."""
+    site = np.repeat(list(PATIENTS), [VISITS * many for many in PATIENTS.values()])
+    patient = np.concatenate([np.repeat(np.arange(many), VISITS) for many in PATIENTS.values()])
+    order = np.random.default_rng(0).permutation(len(site))
+    return {"x": np.arange(len(site)) + 0.5, "site": site[order], "patient": patient[order], "y": patient[order] % 2}
+
+
+def of_arrays(**settings):
+    columns = table()
+    x, y = torch.tensor(columns["x"]).float()[:, None], torch.tensor(columns["y"])
+    return Tasks.from_arrays(x, y, columns["site"], group=columns["patient"], **settings)
+
+
+def patients(tasks, name, node):
+    """Who is in a split of a node, with the number of rows of each."""
+    split = tasks.splits[name]
+    who = table()["patient"][split.of(node).numpy()]
+    return dict(zip(*(one.tolist() for one in np.unique(who, return_counts=True)), strict=True))
+
+
+def require_whole(tasks, sizes):
+    for node, many in enumerate(PATIENTS.values()):
+        found = [patients(tasks, name, node) for name in ("train", "val", "test")]
+        assert all(rows == VISITS for one in found for rows in one.values())
+        assert [len(one) for one in found] == sizes[node]
+        assert sorted(who for one in found for who in one) == list(range(many))
+
+
+def test_whole_groups_are_drawn():
+    """Of 10 patients a fifth are 2, and of the other 8 a fifth, rounded, are 2; of 15 they are 3, and of 12 2."""
+    sizes = [[6, 2, 2], [10, 2, 3]]
+    require_whole(of_arrays(seed=3), sizes)
+    require_whole(of_arrays(seed=3, stratify=False), sizes)
+    assert patients(of_arrays(seed=3), "test", 0) != patients(of_arrays(seed=4), "test", 0)
+
+
+def test_of_every_class_there_are_groups_in_every_split():
+    for seed in range(5):
+        for node in (0, 1):
+            for name in ("train", "val", "test"):
+                assert {who % 2 for who in patients(of_arrays(seed=seed), name, node)} == {0, 1}
+
+
+def test_a_column_of_a_table_is_named_and_not_predicted_from():
+    tasks = Tasks.from_frame(table(), group="patient", seed=3)
+    assert tasks.preparation.features == ("x",)
+    for name in ("train", "val", "test"):
+        assert torch.equal(tasks.splits[name].index, of_arrays(seed=3).splits[name].index)
+    texts = {**table(), "patient": [f"p{who:02}" for who in table()["patient"]]}
+    assert torch.equal(
+        Tasks.from_frame(texts, group="patient", seed=3).splits["test"].index, tasks.splits["test"].index
+    )
+
+
+def test_groups_stay_together_where_rows_are_dealt_anew():
+    dealt = [resplit(of_arrays(), seed) for seed in range(4)]
+    for one in dealt:
+        require_whole(one, [[6, 2, 2], [10, 2, 3]])
+    assert len({tuple(patients(one, "test", 1)) for one in dealt}) > 1
+    halved = halve_tests(dealt[0], 1)
+    both = [patients(halved, name, 1) for name in HALVES]
+    assert not set(both[0]) & set(both[1])
+    assert {**both[0], **both[1]} == patients(dealt[0], "test", 1)
+
+
+def test_samples_of_pools_without_groups_are_by_themselves():
+    one = Pool(torch.zeros(3, 1), torch.zeros(3), group=torch.tensor([4, 4, 0]))
+    joined = Pool.joined([one, replace(one, group=None), one])
+    assert joined.group.tolist()[:3] == joined.group.tolist()[6:] == [4, 4, 0]
+    assert len(joined.group.unique()) == 5
+
+
+def net():
+    return nn.Linear(1, 2)
+
+
+def test_benefit_does_not_deal_anew_what_the_user_has_separated():
+    part = np.where(table()["patient"] < 4, "test", "train")
+    columns = {name: values for name, values in table().items() if name != "patient"}
+    settings = {"methods": {}, "repeats": 3, "rounds": 1, "lrs": [0.1]}
+    with pytest.raises(
+        ValueError, match=r"say which samples are for testing .*a function of the seed.*group='patient'"
+    ):
+        benefit(Tasks.from_frame(columns, split=part), net, **settings)
+    pair = torch.zeros(9, 1), torch.arange(9) % 2
+    with pytest.raises(ValueError, match=r"lambda seed: graphcollab.gains.resplit\(tasks, seed\)"):
+        benefit(Tasks.from_samples([pair, pair], test=[pair, pair]), net, **settings)
+    found = benefit(of_arrays(split=part), net, **settings)  # groups keep them apart
+    assert found.test.tolist() == [2 * VISITS, 3 * VISITS] or (found.test % VISITS == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"group": ["p"] * 149}, r"group must have a name for each of the 150 rows, got \[149\]"),
+        ({"group": ["p"] * 149 + [None]}, r"row 149 \(site '.'\) has no group: name it or drop the row"),
+        ({"group": ["p"] * 150}, "every site needs 3 groups to train on, .* and 'a' has 1, 'b' has 1: leave such sites "
+         "out, or give test_fraction=0 and val_fraction=0"),
+        ({"group": "patient", "split": ["train", "test"] * 75}, "others of its group for 'train': give all rows of a "),
+        ({"group": "patent"}, "did you mean 'patient'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        Tasks.from_frame(table(), **{"leave_out": ["patient"] * (change["group"] != "patient"), **change})
