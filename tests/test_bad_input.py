@@ -150,7 +150,7 @@ BAD = {
     "shapes": (lambda: Tasks.from_samples([(X, Y), (X[:, :2], Y)]), r"different shapes \[\(2,\), \(4,\)\]"),
     "no training samples": (
         lambda: Tasks.from_samples([(X, Y), (X[:0], Y[:0])], names=["ada", "bob"]),
-        r"1 node is \('bob'\) without training samples",
+        r"1 node \('bob'\) is without training samples",
     ),
     "empty dataset": (lambda: Tasks.from_samples([TensorDataset(X[:0], Y[:0])]), "node 0 .* has an empty dataset"),
     "triples": (lambda: Tasks.from_samples([TensorDataset(X, Y, Y)]), r"must yield pairs .*, got 3 values"),
@@ -162,10 +162,10 @@ BAD = {
     ),
     "double ids": (lambda: nodes(node_id=torch.tensor([1, 2, 1])), "two nodes have the same node_id"),
     # data against method and model
-    "no validation data": (lambda: go(l2c(), one_validation_sample_too_few()), r"\('bob'\) without 'val' .*l2c needs"),
+    "no validation data": (lambda: go(l2c(), one_validation_sample_too_few()), r"'bob'\) is without 'val' .*l2c needs"),
     "no validation data for early stopping": (
         lambda: go(local(), one_validation_sample_too_few(), patience=2),
-        r"\('bob'\) without 'val' samples, which early stopping needs",
+        r"\('bob'\) is without 'val' samples, which early stopping needs",
     ),
     "label too large": (
         lambda: go(tasks=with_labels("train", 3)),

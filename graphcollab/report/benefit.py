@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable
 
 from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.outcome import CONSTANT
-from graphcollab.report._text import MISSING, agreement, number, shown, shown_in, text_table
+from graphcollab.report._text import FEW, MISSING, agreement, number, shown, shown_in, text_table
 from graphcollab.train.trial import SHARES
 
 __all__ = ["benefit_answer", "benefit_table"]
 
-FEW = 5  # test samples on a split, below which a site is named
 SHOWN = 8  # gains that are told one by one
 FLOOR = -200.0  # percent; an error that has more than trebled is told and drawn as if it had trebled
 GAINS = {
@@ -59,11 +57,11 @@ def benefit_answer(benefit: Benefit) -> str:
             lines.append(f"{gain.site} {verdict} {by_whom(gain.by)}: {_told(gain, scale, digits)}.")
         if len(some) > SHOWN:
             lines.append(f"So do {len(some) - SHOWN} more of the comparisons (Benefit.found has all).")
-    for arm in ("alone", *benefit.arms):
-        flat = benefit.chosen[arm].count(CONSTANT)
-        if flat:
-            by = "alone" if arm == "alone" else by_whom(arm)
-            lines.append(f"On {flat} of {len(benefit.chosen[arm])} splits models {by} did no better than {CONSTANT}.")
+    for arm in ("alone", *benefit.arms, "pairs", "without"):
+        chosen = benefit.chosen.get(arm, [])
+        if flat := chosen.count(benefit.flat):
+            lines.append(f"On {flat} of {len(chosen)} splits models {_models(arm)} did no better than {benefit.flat}.")
+    lines += [_constants(one) for one in (benefit, *benefit.also.values())]
     lines += [line for name in benefit.findings for line in _weights(benefit, name)]
     tried, there = benefit.tried
     if tried < there:
@@ -78,7 +76,7 @@ def benefit_answer(benefit: Benefit) -> str:
     undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
     for name in dict.fromkeys(gain.site for gain in undefined):
         lines.append(f"{name}: {benefit.metric} is not defined on its test samples in any split.")
-    return "\n".join(lines)
+    return "\n".join(line for line in lines if line)
 
 
 @shown
@@ -86,10 +84,11 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
 
     It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
-    in the group of all (none where no absence costs it anything), and tells what the model of all others gains it that
-    it had no part in. The last two rows are means over sites, all alike and weighted by their test samples. A star
-    marks a gain or loss there is evidence of, all comparisons considered; the last row has none. Further metrics have
-    tables of their own.
+    in the group of all (none where no absence costs it anything), both only where models of such groups did better than
+    constants on most splits, and tells what the model of all others gains it that it had no part in. Where constants do
+    as well as training alone at any site, they have a column of their own (`graphcollab.gains.Benefit`). The last two
+    rows are means over sites, all alike and weighted by their test samples. A star marks a gain or loss there is
+    evidence of, all comparisons considered; the last row has none. Further metrics have tables of their own.
 
     Args:
         benefit: What `graphcollab.benefit` found.
@@ -104,24 +103,20 @@ def _table(benefit: Benefit, markdown: bool) -> str:
     """Write the table of one metric."""
     scale, digits, unit = scale_of(benefit)
     unit = unit if benefit.relative else ""
-    header = [
-        "site",
-        "train",
-        "test",
-        f"alone, {_of(benefit)}",
-        *(f"gain {by_whom(arm)}{unit}" for arm in benefit.arms),
-    ]
-    header, rows = [*header, "best single other", "missed most", "left out"], []
+    alone = [f"alone, {_of(benefit)}", *(["constant"] if _rivals(benefit) else [])]
+    ways = [f"gain {by_whom(arm)}{unit}" for arm in benefit.arms]
+    header, rows = ["site", "train", "test", *alone, *ways, "best single other", "missed most", "left out"], []
+    paired, grouped = not benefit.by_constants("pairs"), not any(map(benefit.by_constants, ("together", "without")))
     for k, site in enumerate(benefit.names):
         gains = benefit.of(site)
         row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", *_cells(benefit, gains.values())]
         others = [gains[name] for name in benefit.names if name in gains and name != site]
         best = max(others, key=lambda gain: gain.gain, default=None)
-        row.append(MISSING if best is None else f"{best.by} {_told(best, scale, digits)}")
+        row.append(f"{best.by} {_told(best, scale, digits)}" if best and paired else MISSING)
         worth = scale * benefit.worth[k]
         most = int(worth.nan_to_num(-math.inf).argmax())
         missed = f"{benefit.names[most]} {number(float(worth[most]), digits, signed=True)}"
-        row.append(missed if float(worth[most]) > 0 else MISSING)
+        row.append(missed if float(worth[most]) > 0 and grouped else MISSING)
         rows.append([*row, _bounded(float(scale * benefit.left_out[k]), digits)])
     totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
@@ -130,10 +125,41 @@ def _table(benefit: Benefit, markdown: bool) -> str:
 
 
 def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[str]:
-    """Write what there is alone, and the gains by all together and by methods."""
+    """Write what there is alone, what constants have, and the gains by all together and by methods."""
     (scale, digits, _), by = scale_of(benefit), {gain.by: gain for gain in gains}
     told = [by[arm] for arm in benefit.arms]
-    return [_alone(benefit, told[0].alone), *(_told(gain, scale, digits) for gain in told)]
+    means = [told[0].alone, *([told[0].constant] if _rivals(benefit) else [])]
+    return [*(_mean(benefit, mean) for mean in means), *(_told(gain, scale, digits) for gain in told)]
+
+
+def _rivals(benefit: Benefit) -> bool:
+    """Tell whether constants do as well as training alone at any site."""
+    constant, alone = benefit.constant.nanmean(0), benefit.scores["alone"].nanmean(0)
+    return bool((constant >= alone if benefit.higher_is_better else constant <= alone).any())
+
+
+def _constants(benefit: Benefit) -> str:
+    """Say which models do no better than constants in the mean over sites, beside those for which constants stood."""
+    first = benefit.overall[0]
+    means = {"alone": first.alone} | {gain.by: gain.score for gain in benefit.overall}
+    worse = {
+        arm: mean
+        for arm, mean in means.items()
+        if (mean <= first.constant if benefit.higher_is_better else mean >= first.constant)
+        and not benefit.by_constants(arm)
+    }
+    if not worse:
+        return ""
+    models = ", ".join(f"{_models(arm)} ({_mean(benefit, mean)})" for arm, mean in worse.items())
+    return (
+        f"In {_of(benefit)}, mean over sites, models {models} do no better than {benefit.flat} of each site "
+        f"({_mean(benefit, first.constant)}): what does not is no gain."
+    )
+
+
+def _models(arm: str) -> str:
+    """Say which models."""
+    return {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}.get(arm, by_whom(arm))
 
 
 def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
@@ -141,7 +167,7 @@ def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
     return shown_in(benefit.relative or benefit.metric in SHARES, 1)
 
 
-def _alone(benefit: Benefit, mean: float) -> str:
+def _mean(benefit: Benefit, mean: float) -> str:
     """Write a mean of scores."""
     scale, digits, _ = shown_in(benefit.metric in SHARES, 1)
     return number(scale * mean, digits)
@@ -166,7 +192,10 @@ def _weights(benefit: Benefit, method: str) -> list[str]:
         for kind in dict.fromkeys(kinds)
     ]
     alike = benefit.agreement(method) if method in benefit.weights else math.nan
-    return [*lines, *([] if math.isnan(alike) else [f"On different splits the weights it learned {agreement(alike)}."])]
+    return [
+        *lines,
+        *([] if math.isnan(alike) else [f"On different splits the weights that {method} learned {agreement(alike)}."]),
+    ]
 
 
 def _told(gain: Gain, scale: float, digits: int | None) -> str:
