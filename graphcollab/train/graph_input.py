@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab.naming import find_nodes
+from graphcollab.naming import few, find_nodes, numbered
 from graphcollab.settings import Natural, SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
@@ -35,9 +35,10 @@ Graph: TypeAlias = Annotated[
 """Who may hear whom. An edge goes from the sender to the receiver, who hears it.
 
 In a matrix the receiver is the row and the sender the column, as in w_ij: an entry that is not 0 is an edge. (Whole
-numbers of shape [2, E] are always an ``edge_index``.) Edges of an undirected NetworkX graph go both ways; its nodes are
-the tasks' names or positions (`Node`), and nodes that it lacks have no edges. Weights that are given say only where
-there is an edge: those of a run are the method's to find.
+numbers of shape [2, E] are always an ``edge_index``, of positions; where nodes' names are other whole numbers it is
+refused, since there a number is a name, see `Node`: give pairs, or a ``Data``, which always holds positions.) Edges of
+an undirected NetworkX graph go both ways; its nodes are the tasks' names or positions (`Node`), and nodes that it lacks
+have no edges. Weights that are given say only where there is an edge: those of a run are the method's to find.
 """
 
 
@@ -93,6 +94,12 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
         raise SettingError("graph", GRAPH, graph) from error
     whole = not (matrix.is_floating_point() or matrix.is_complex() or matrix.dtype == torch.bool)
     if matrix.dim() != 2 or len(matrix) != matrix.shape[1] or (whole and len(matrix) == 2):
+        if numbered(tasks.names) and list(tasks.names) != [*map(str, range(count))]:
+            raise ValueError(
+                f"the graph is an edge_index, whose numbers are positions, and the names of the nodes are numbers, "
+                f"too: {few(tasks.names)}. Give pairs (sender, receiver) of names, such as graph=edge_index.T.tolist() "
+                f"if they are names, or Data(edge_index=edge_index, num_nodes={count}) if they are positions"
+            )
         return matrix  # an edge_index, or what is refused as one
     _require_size(matrix.shape, count)
     if matrix.layout == torch.strided:

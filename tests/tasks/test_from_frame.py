@@ -503,6 +503,8 @@ def changed(**columns):
         (changed(age=["30", "50", "?", *["70"] * 5]), {},
          r"row 2 \(site 'b'\) has '\?' in column 'age', which otherwise looks like numbers: correct it, or leave it "
          r"empty where unknown; if they are categories, name it in categorical=\['age'\]"),
+        (changed(age=["30", "50"] * 4), {}, r"column 'age' holds numbers as text, such as '30' \(row 0 \(site 'b'\)\): "
+         r"make it numbers .*; if they are categories, name it in categorical=\['age'\]"),
         (changed(age=[30, "old", *[3] * 6]), {}, "row 1 of column 'age' holds 'old', and other rows hold such as 30"),
         (changed(age=[3] * 7), {}, "columns must have one length, .*'age': 7"),
         (changed(age=np.zeros((8, 2))), {}, r"column 'age' must be one value per row, \[N\], got an array \[8, 2\]"),

@@ -122,3 +122,12 @@ def test_graphs_that_do_not_fit(graph, error, says):
 def test_what_a_learned_graph_says_is_taken_again():
     graph = LearnedGraph(edge_index=INDEX, edge_weight=torch.tensor([0.25, 0.5, 1.0]), num_nodes=3, name=NAMES)
     assert edges(graph.named_edges()) == edges(graph) == EDGES
+
+
+def test_positions_are_refused_where_names_are_other_numbers():
+    numbered = tasks(["1", "2", "3"])
+    with pytest.raises(ValueError, match=r"numbers are positions, and the names .* numbers, too: 1, 2, 3\. Give pairs"):
+        edges(torch.tensor([[1], [2]]), numbered)
+    assert edges([(1, 2)], numbered) == [(0, 1)]
+    assert edges(Data(edge_index=torch.tensor([[1], [2]]), num_nodes=3), numbered) == [(1, 2)]
+    assert edges(torch.tensor([[1], [2]]), tasks(["0", "1", "2"])) == [(1, 2)]
