@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from graphcollab.checks import warn
 from graphcollab.gains.arms import Measured
+from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
@@ -30,7 +31,7 @@ from graphcollab.train.start import Model, require_alike, tasks_of
 __all__ = ["benefit"]
 
 OF_RUN = ("device", "backend", "chunk", "threads", "autocast", "compile")
-RESERVED = ("alone", "together", "pairs", "without", "outside", "all sites")
+RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites")
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
 Methods = Annotated[
@@ -251,7 +252,7 @@ def _benefit(
     def table(name: str, nodes: Tensor) -> Tensor:
         """Return an arm's scores where they belong among ``nodes``, [R, H, ...]."""
         found = torch.full((len(played), len(experiment.measured.splits), *nodes.shape), torch.nan, dtype=torch.float64)
-        if bool((nodes >= 0).any()):
+        if name in played[0].scores and bool((nodes >= 0).any()):
             found[..., nodes >= 0] = torch.stack([one.scores[name][m] for one in played]).double()
         return found
 
@@ -259,7 +260,7 @@ def _benefit(
     left[layout.outside()[0]] = 0
     arms = {name: table(name, layout.alone) for name in ("alone", "together", *experiment.methods)}
     arms |= {"pairs": table("pairs", layout.pairs), "without": table("without", layout.without)}
-    arms["outside"] = table("outside", left)
+    arms |= {"outside": table("outside", left), "constant": table("constant", layout.alone)}
     train, test = (torch.stack([tasks.sizes(name) for tasks in dealt]).double().mean(0) for name in ("train", "test"))
     whole = {name: scores[:, 0] for name, scores in arms.items()}
     return Benefit(
@@ -269,6 +270,8 @@ def _benefit(
         pairs=whole.pop("pairs"),
         without=whole.pop("without"),
         outside=whole.pop("outside"),
+        constant=whole.pop("constant"),
+        flat=CONSTANTS[str(dealt[0].loss)] if "constant" in played[0].scores else "",
         scores=whole,
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,

@@ -14,7 +14,7 @@ from graphcollab.naming import few
 from graphcollab.train import Comparison
 
 MISSING = "–"
-FEW = 5  # test samples, below which tables say that a node's share of a mean rests on few
+FEW = 5  # test samples, below which it is said that what a node has rests on few
 
 shown = checked_with(
     SHARED
