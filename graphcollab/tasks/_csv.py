@@ -25,6 +25,7 @@ _WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
 _MISSING = {"", "?", "NA", "N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"}
 _SEPARATORS = ",;\t|"
 _DECIMAL_COMMAS_WITH = ";\t"
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarray]]:
@@ -36,6 +37,8 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             file.seek(0)
             head, *rows = [row for row in csv.reader(file, delimiter=separator) if row] or [[]]
     except UnicodeDecodeError as error:
+        if path.suffix.lower() in _COMPRESSED:
+            raise ValueError(f"{path} is compressed: unpack it, or read it into a frame and give that") from error
         raise ValueError(
             f"{path} is no text in UTF-8: save it as such, or read it into a frame and give that"
         ) from error

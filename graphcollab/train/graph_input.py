@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import networkx
 import numpy as np
@@ -22,12 +22,12 @@ from graphcollab.transforms import Complete
 __all__ = ["Graph", "Pairs", "read_graph", "read_pairs"]
 
 GRAPH = (
-    "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K], a NetworkX graph, a list of pairs "
-    "(sender, receiver), or None"
+    "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K] of NumPy, SciPy or PyTorch, a NetworkX "
+    "graph, a list of pairs (sender, receiver) or of (name, name, weight), or None"
 )
 
-Pairs: TypeAlias = Sequence[Sequence[Natural | str]]
-"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`)."""
+Pairs: TypeAlias = Sequence[Sequence[Natural | str | float]]
+"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`); of names also with a weight behind."""
 
 Graph: TypeAlias = Annotated[
     Data | Tensor | np.ndarray | sparse.sparray | sparse.spmatrix | networkx.Graph | Pairs | BaseTransform | None, GRAPH
@@ -65,10 +65,19 @@ def read_graph(graph: Graph, tasks: Tasks) -> Data:
 
 def read_pairs(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
     """Return pairs of nodes as ``edge_index`` [2, E], each once; a `SettingError` names the argument."""
-    if any(len(pair) != 2 for pair in pairs):
+    if not all(_is_edge(*pair) for pair in pairs):
         raise SettingError(name, what, pairs)
-    j, i = (find_nodes([pair[end] for pair in pairs], names) for end, names in enumerate((senders, receivers)))
+    nodes: list[list[Any]] = [[pair[end] for pair in pairs] for end in (0, 1)]
+    j, i = (find_nodes(some, names) for some, names in zip(nodes, (senders, receivers), strict=True))
     return torch.tensor([j, i], dtype=torch.int64).unique(dim=1) if j else torch.empty(2, 0, dtype=torch.int64)
+
+
+def _is_edge(*entries: object) -> bool:
+    """Tell a pair of nodes, or of names with a weight behind (`LearnedGraph.named_edges`), from the row of a matrix."""
+    ends, weight = entries[:2], entries[2:]
+    if weight:
+        return len(weight) == 1 and not isinstance(weight[0], str) and all(isinstance(end, str) for end in ends)
+    return len(ends) == 2 and not any(isinstance(end, float) for end in ends)
 
 
 def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix, tasks: Tasks) -> Tensor:
