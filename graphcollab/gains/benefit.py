@@ -21,8 +21,10 @@ from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
 from graphcollab.methods import meta_l2c
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, refuse_metric
+from graphcollab.naming import close
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
+from graphcollab.tasks._pairs import class_labels
 from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Model, require_alike, tasks_of
 
@@ -113,6 +115,8 @@ def benefit(
     for name, make in methods.items():
         _require_settings(name, make, {"lr", *work})
     _require_run(settings)
+    if not len(lrs):
+        raise ValueError("lrs must list one step size or more to choose from, got none: leave it out for the usual")
     dealt = _deal(tasks, range(seed, seed + repeats))
     layout = _lay_out(dealt, limit, seed)
     if all(_same_rows(one, dealt[0]) for one in dealt):
@@ -197,10 +201,11 @@ def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
 
 
 def _require_run(settings: Mapping[str, Any]) -> None:
+    own = [name for name in inspect.signature(benefit).parameters if name != "settings"]
     if unknown := sorted(settings.keys() - set(OF_RUN)):
         raise ValueError(
-            f"benefit has no setting {unknown[0]!r}; beside its own it takes those of run that say where and how to "
-            f"compute: {', '.join(OF_RUN)}"
+            f"benefit has no setting {unknown[0]!r}; {close(unknown[0], [*own, *OF_RUN], 1)}its own are "
+            f"{', '.join(own)}, and it takes those of run that say where and how to compute: {', '.join(OF_RUN)}"
         )
 
 
@@ -223,6 +228,19 @@ def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:
         tasks.require("val", "benefit chooses step sizes by")
         tasks.require("test", "benefit measures gains by")
     return Layout.of(first.num_nodes, limit, seed)
+
+
+def _rarer(dealt: Sequence[Tasks]) -> Tensor | None:
+    """Return the mean number of every site's test samples of its rarer class, [K], where there are two classes."""
+    counts = []
+    for tasks in dealt:
+        held = tasks.splits["test"]
+        labels = class_labels(tasks.pools[held.pool].targets.cpu())
+        if labels is None or len(labels.unique()) != 2:
+            return None
+        ones = (labels == labels.max()).double()
+        counts.append(torch.stack([held.totals(ones), held.totals(1 - ones)]))
+    return torch.stack(counts).mean(0).amin(0)
 
 
 def _benefit(
@@ -258,6 +276,7 @@ def _benefit(
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,
         test=test,
+        rarer=_rarer(dealt),
         chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
         findings={name: [one.findings[name] for one in played] for name in played[0].findings},
         weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},

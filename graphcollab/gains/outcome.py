@@ -89,6 +89,7 @@ class Benefit:
         chosen: What was chosen on validation data, for every arm a list with one text for each split.
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
+        rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
         work: What was played, in words.
@@ -110,6 +111,7 @@ class Benefit:
     test: Tensor = field(repr=False)
     chosen: Mapping[str, list[str]] = field(repr=False)
     halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    rarer: Tensor | None = field(default=None, repr=False)
     findings: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     work: str = ""

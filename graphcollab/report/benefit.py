@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterable
 
 from graphcollab.gains import Benefit, Gain
-from graphcollab.report._text import FEW, MISSING, agreement, number, shown, shown_in, text_table
+from graphcollab.naming import numbered
+from graphcollab.report._text import FEW, MISSING, agreement, below, number, shown, shown_in, text_table
 from graphcollab.train.trial import SHARES
 
 __all__ = ["benefit_answer", "benefit_table"]
 
+MANY = 1000  # times as many samples, from which on no estimate is told
 SHOWN = 8  # gains that are told one by one
-FLOOR = -200.0  # percent; an error that has more than trebled is told and drawn as if it had trebled
+FLOOR = -200.0  # percent; of an error that has more than trebled it is told how many times as large it is
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
     True: "Gains say by how many percent the error of training alone falls",
@@ -35,8 +37,13 @@ def benefit_answer(benefit: Benefit) -> str:
     lines = [
         f"{len(benefit.names)} sites, {_of(benefit)}, {benefit.work}. {GAINS[benefit.relative]}, with 95 % intervals."
     ]
-    if not any(one.helps for one in (benefit, *benefit.also.values())):
-        lines.append("No evidence that collaborating helps.")
+    every = (benefit, *benefit.also.values())
+    if not any(one.helps for one in every):
+        if any(gain.verdict == "loses" for one in every for gain in one.overall):
+            lines.append("Evidence that collaborating harms, and none that it helps: train alone.")
+        else:
+            harmed = " There is evidence that some sites lose by it." * any(one.found for one in every)
+            lines.append(f"No evidence that collaborating helps.{harmed}")
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
         lines.append(
             f"In the mean over sites, {by_whom(gain.by)}: {_told(gain, scale, digits)}, weighted by test samples "
@@ -54,14 +61,17 @@ def benefit_answer(benefit: Benefit) -> str:
     for verdict in ("gains", "loses"):
         some = [gain for gain in single if gain.verdict == verdict]
         for gain in some[:SHOWN]:
-            lines.append(f"{gain.site} {verdict} {by_whom(gain.by)}: {_told(gain, scale, digits)}.")
+            by = by_whom(gain.by) if gain.by in benefit.arms else by_whom(_site(benefit, gain.by))
+            lines.append(f"{_site(benefit, gain.site)} {verdict} {by}: {_told(gain, scale, digits)}.")
         if len(some) > SHOWN:
             lines.append(f"So do {len(some) - SHOWN} more of the comparisons (Benefit.found has all).")
     for arm in ("alone", *benefit.arms, "pairs", "without"):
         chosen = benefit.chosen.get(arm, [])
         if flat := chosen.count(benefit.flat):
             lines.append(f"On {flat} of {len(chosen)} splits models {_models(arm)} did no better than {benefit.flat}.")
-    lines += [_constants(one) for one in (benefit, *benefit.also.values())]
+    if benefit.flat and any(benefit.flat in chosen for chosen in benefit.chosen.values()):
+        lines.append(f"There {benefit.flat} counts in place of the models, for each site that of its own.")
+    lines += [_constants(one) for one in every]
     lines += [line for name in benefit.findings for line in _weights(benefit, name)]
     tried, there = benefit.tried
     if tried < there:
@@ -71,11 +81,21 @@ def benefit_answer(benefit: Benefit) -> str:
         )
     few = [(name, float(test)) for name, test in zip(benefit.names, benefit.test, strict=True) if float(test) < FEW]
     if few:
-        told = ", ".join(f"{name} {test:g}" for name, test in few)
+        told = ", ".join(f"{_site(benefit, name)} {test:g}" for name, test in few)
+        if len(few) == len(benefit.names) and len({test for _, test in few}) == 1:
+            told = f"each of the {len(few)} sites {few[0][1]:g}"
         lines.append(f"Few test samples on a split ({told}): what such sites gain is mostly chance, and so are means.")
+    rarer = [] if benefit.rarer is None else zip(benefit.names, benefit.rarer.tolist(), strict=True)
+    if rare := [f"{_site(benefit, name)} {many:g}" for name, many in rarer if 0 < many < FEW]:
+        lines.append(
+            f"Few test samples of the rarer class on a split ({', '.join(rare)}): be wary of what is said of such "
+            "sites, and of means, above all by auc."
+        )
     undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
     for name in dict.fromkeys(gain.site for gain in undefined):
-        lines.append(f"{name}: {benefit.metric} is not defined on its test samples in any split.")
+        lines.append(f"{_site(benefit, name)}: {benefit.metric} is not defined on its test samples in any split.")
+    if not any(one.found for one in every) and any(gain.detectable for gain in benefit.overall):
+        lines.append(_next(benefit, scale, digits))
     return "\n".join(line for line in lines if line)
 
 
@@ -96,7 +116,14 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     tables = [_table(benefit, markdown)]
     for name, one in benefit.also.items():
         tables.append(f"{name}:\n\n{_table(one, markdown)}")
-    return "\n\n".join(tables)
+    whole = "\n\n".join(tables)
+    notes = [
+        "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, "
+        "so an interval without 0 may have none.",
+        f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known." * (f"({MISSING} …" in whole),
+        "×4: the error is four times as large." * ("×" in whole),
+    ]
+    return below(whole, *notes)
 
 
 def _table(benefit: Benefit, markdown: bool) -> str:
@@ -112,12 +139,12 @@ def _table(benefit: Benefit, markdown: bool) -> str:
         row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", *_cells(benefit, gains.values())]
         others = [gains[name] for name in benefit.names if name in gains and name != site]
         best = max(others, key=lambda gain: gain.gain, default=None)
-        row.append(f"{best.by} {_told(best, scale, digits)}" if best and paired else MISSING)
+        row.append(f"{_site(benefit, best.by)} {_told(best, scale, digits)}" if best and paired else MISSING)
         worth = scale * benefit.worth[k]
         most = int(worth.nan_to_num(-math.inf).argmax())
-        missed = f"{benefit.names[most]} {number(float(worth[most]), digits, signed=True)}"
+        missed = f"{_site(benefit, benefit.names[most])} {number(float(worth[most]), digits, signed=True)}"
         row.append(missed if float(worth[most]) > 0 and grouped else MISSING)
-        rows.append([*row, _bounded(float(scale * benefit.left_out[k]), digits)])
+        rows.append([*row, bounded(float(benefit.left_out[k]), scale, digits)])
     totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
         rows.append([label, *totals, *_cells(benefit, gained), "", "", ""])
@@ -202,13 +229,38 @@ def _told(gain: Gain, scale: float, digits: int | None) -> str:
     """Write a gain and its interval; a star where there is evidence."""
     if math.isnan(gain.gain):
         return MISSING
-    mean, low, high = (_bounded(scale * value, digits) for value in (gain.gain, gain.low, gain.high))
+    mean, low, high = (bounded(value, scale, digits) for value in (gain.gain, gain.low, gain.high))
     return f"{mean} ({low} … {high}){'*' if gain.verdict in ('gains', 'loses') else ''}"
 
 
-def _bounded(value: float, digits: int | None) -> str:
-    """Write a gain; of an error that has more than trebled only that it has."""
-    return f"< {number(FLOOR, 0, signed=True)}" if value < FLOOR else number(value, digits, signed=True)
+def bounded(gain: float, scale: float, digits: int | None) -> str:
+    """Write a gain; of an error that has more than trebled how many times as large it is."""
+    if scale > 1 and scale * gain < FLOOR:  # shares differ by one at most
+        return f"×{number(1 - gain, None)}"
+    return number(scale * gain, digits, signed=True)
+
+
+def _site(benefit: Benefit, name: str) -> str:
+    """Name a site so that it does not look like a number."""
+    return f"site {name}" if numbered(benefit.names) else name
+
+
+def _next(benefit: Benefit, scale: float, digits: int | None) -> str:
+    """Say what to do where there is no evidence, and estimate how many samples would tell."""
+    advice = "So train alone, or ask again with more samples"
+    best = max(benefit.overall, key=lambda gain: -math.inf if math.isnan(gain.gain) else gain.gain)
+    sizes = best.gain, best.detectable
+    if not (all(map(math.isfinite, sizes)) and 0 < best.gain < best.detectable):
+        return f"{advice}."
+    seen, needed = (-math.log1p(-one) if benefit.relative else one for one in sizes)
+    times = (needed / seen) ** 2
+    if not 1 < times < MANY:
+        return f"{advice}."
+    told = number(scale * best.gain, digits, signed=True)
+    return (
+        f"{advice}: if the gain {by_whom(best.by)} is indeed {told}, it would take about {times:.2g} times as many to "
+        "find it (an estimate: what can be found shrinks with the square root of their number)."
+    )
 
 
 def _means(gain: Gain, scale: float, digits: int | None) -> str:

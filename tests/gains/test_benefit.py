@@ -93,7 +93,9 @@ def test_models_of_all_others_are_tested_at_the_one_left_out(found):
     ratio = (found.outside[:, 2] / found.scores["alone"][:, 2]).log().mean().exp()
     assert float(found.left_out[2]) == pytest.approx(1 - float(ratio))
     assert float(ratio) > 3  # c has the opposite sign
-    assert benefit_table(found).splitlines()[4].split()[-2:] == ["<", "−200"]
+    table = benefit_table(found)
+    assert table.splitlines()[4].split()[-1] == f"×{ratio:.4g}"
+    assert "×4: the error is four times as large." in table
 
 
 def test_results_are_those_of_one_process_bit_for_bit(found):
@@ -208,7 +210,7 @@ def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
     assert numbers["pairs"][0][0][0] is None
     assert len(numbers["pair_gains"]) == 6
     table = benefit_table(found)
-    assert [line.split()[0] for line in table.splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
+    assert [line.split()[0] for line in table.split("\n\n")[0].splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
     assert "gain by all together (%)" in table
     save_figure(benefit_figure(found, "three sites"), tmp_path / "benefit.png")
     again = pickle.loads(pickle.dumps(found))
@@ -236,6 +238,58 @@ def test_sites_with_few_test_samples_are_named(found):
     assert "Few test samples" not in benefit_answer(found)
     told = benefit_answer(replace(found, test=torch.tensor([8.0, 2.0, 3.0])))
     assert "Few test samples on a split (b 2, c 3): what such sites gain is mostly chance, and so are means." in told
+
+
+def test_harm_without_gains_is_the_headline(found):
+    """Of errors that double everywhere, with little noise."""
+    alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
+    noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    worse = replace(found, scores={"alone": alone, "together": 2 * alone * noise, "ditto": 2 * alone * noise})
+    told = benefit_answer(worse).splitlines()
+    assert told[1] == "Evidence that collaborating harms, and none that it helps: train alone."
+    assert "No evidence that" not in "".join(told)
+    one = 2 * torch.ones_like(found.pairs[0])
+    some = replace(worse, scores={**worse.scores, "together": alone, "ditto": alone})
+    some = replace(some, pairs=alone[..., None] * one * noise[..., None])
+    told = benefit_answer(some).splitlines()
+    assert told[1] == "No evidence that collaborating helps. There is evidence that some sites lose by it."
+
+
+def test_it_is_estimated_how_many_samples_would_tell(found):
+    """Logarithms of ratios: the square of what could be detected over what there seems to be."""
+    alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
+    ratio = torch.tensor([[0.8], [1.0], [0.9]], dtype=torch.float64)
+    pairs, without = torch.full_like(found.pairs, 1.0), torch.full_like(found.without, 1.0)
+    scores = {"alone": alone, "together": alone * ratio, "ditto": 1.01 * alone}
+    told = replace(found, scores=scores, pairs=pairs, without=without)
+    seen = told.overall[0]
+    assert seen.gain == pytest.approx(1 - (0.8 * 1.0 * 0.9) ** (1 / 3))
+    times = (math.log(1 - seen.detectable) / math.log(1 - seen.gain)) ** 2
+    last = benefit_answer(told).splitlines()[-1]
+    assert last.startswith(
+        "So train alone, or ask again with more samples: if the gain by all together is indeed +10.4"
+    )
+    assert f"about {times:.2g} times as many" in last
+    worse = replace(told, scores={"alone": alone, "together": alone / ratio, "ditto": alone / ratio})
+    assert benefit_answer(worse).splitlines()[-1] == "So train alone, or ask again with more samples."
+
+
+def test_sites_that_are_numbers_are_called_sites(found):
+    told = replace(found, names=("1", "2", "23"), test=torch.tensor([8.0, 2.0, 3.0]))
+    assert "Few test samples on a split (site 2 2, site 23 3)" in benefit_answer(told)
+    assert " site 1 " in benefit_table(told) or " site 2 " in benefit_table(told)
+    alike = replace(told, test=torch.full((3,), 4.0))
+    assert "Few test samples on a split (each of the 3 sites 4)" in benefit_answer(alike)
+
+
+def test_few_test_samples_of_the_rarer_class_are_told():
+    """Of 40 rows a quarter are tested on: of b's 4 rows of class 1 that is one."""
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    y, rare = torch.arange(40) % 2, (torch.arange(40) < 4).long()
+    tasks = Tasks.from_samples([(x, y), (x, rare)], metric="auc", names=["a", "b"])
+    told = benefit(tasks, lambda: nn.Linear(2, 2), methods={}, repeats=3, rounds=2, lrs=(0.1,))
+    assert told.rarer.tolist() == [5.0, 1.0]
+    assert "Few test samples of the rarer class on a split (b 1): be wary" in benefit_answer(told)
 
 
 def test_a_metric_that_is_not_defined_is_said():
@@ -461,6 +515,11 @@ def test_refusals():
         benefit(lambda seed: 3, linear)
     with pytest.raises(ValueError, match=r"lrs must be a list of step sizes, got 0.1"):
         benefit(tasks, linear, lrs=0.1)
+    with pytest.raises(ValueError, match=r"lrs must list one step size or more to choose from, got none"):
+        benefit(tasks, linear, lrs=[])
+    for name, meant in (("lr", "lrs"), ("metric", "metrics"), ("method", "methods"), ("batchsize", "batch_size")):
+        with pytest.raises(ValueError, match=f"benefit has no setting '{name}'; did you mean '{meant}'"):
+            benefit(tasks, linear, **{name: 1})
     settings = {"repeats": 3, **WHOLE}
     with pytest.raises(ValueError, match="two sites or more, got 1"):
         benefit(tasks.select([0]), linear, **settings)
@@ -470,7 +529,7 @@ def test_refusals():
         benefit(tasks, linear, methods={"alone": fedavg}, **settings)
     with pytest.raises(ValueError, match="a site is called 'ditto', as something else in the answer"):
         benefit(replace(tasks, names=("a", "ditto", "c")), linear, methods={"ditto": ditto}, **settings)
-    with pytest.raises(ValueError, match="benefit has no setting 'patience'; beside its own it takes"):
+    with pytest.raises(ValueError, match=r"no setting 'patience'; its own are tasks, model, .*device, backend"):
         benefit(tasks, linear, patience=3, **settings)
     table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * k for k in range(20)]}
     with pytest.warns(UserWarning, match="give a function, lambda seed: Tasks.from_frame"):
