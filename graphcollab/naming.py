@@ -17,7 +17,7 @@ Node: TypeAlias = int | str
 So sites that a column calls 1, 2, 3 are asked for as 1, 2, 3, and never by position.
 """
 
-SAME = {"learning_rate": "lr", "step_size": "lr"}  # what others call what we call so
+SAME = {"learning_rate": "lr", "step_size": "lr", "site": "node"}  # what others call what we call so
 SHOWN = 8  # names in a message at most
 
 
@@ -95,17 +95,18 @@ def numbered(names: Sequence[str]) -> bool:
 def close(name: str, names: Iterable[str], most: int = 3) -> str:
     """Ask whether the names most like a name were meant, whatever their case; nothing where none is like it.
 
-    Names that begin as the given one does come first.
+    Names that begin as the given one does come first, and those that end as it does last.
 
     Example:
-        >>> close("Agee", ["age", "sex"]), close("acc", ["auc", "accuracy"], most=1)
-        ("did you mean 'age'? ", "did you mean 'accuracy'? ")
+        >>> close("Agee", ["age", "sex"]), close("acc", ["auc", "accuracy"], most=1), close("Bern", ["Genf"])
+        ("did you mean 'age'? ", "did you mean 'accuracy'? ", '')
     """
     known = list(names)
     begin = [one for one in known if len(name) > 2 and one.lower().startswith(name.strip().lower())]
     near = difflib.get_close_matches(name.strip().lower(), [one.strip().lower() for one in known], n=3)
     near_ones = [one for low in dict.fromkeys(near) for one in known if one.strip().lower() == low]
-    found = list(dict.fromkeys([*(one for one in [SAME.get(name)] if one in known), *begin, *near_ones]))
+    end = sorted((one for one in known if len(name) > 2 and one.lower().endswith(name.strip().lower())), key=len)
+    found = list(dict.fromkeys([*(one for one in [SAME.get(name)] if one in known), *begin, *near_ones, *end]))
     return f"did you mean {' or '.join(map(repr, found[:most]))}? " if found else ""
 
 

@@ -17,12 +17,28 @@ from graphcollab.settings import check_settings
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["ALONE", "TOLD", "Exchanger", "Field", "Judge", "Local", "Origin", "Piece", "Rewiring", "Stop", "Weigher"]
+__all__ = [
+    "ALONE",
+    "TOLD",
+    "Exchanger",
+    "Field",
+    "Judge",
+    "Local",
+    "Origin",
+    "Piece",
+    "Rewiring",
+    "Stop",
+    "WeighNew",
+    "Weigher",
+]
 
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
 Audience: TypeAlias = Literal["public", "owner", "receiver", "ends"]
 Origin: TypeAlias = Literal["computed", "learned", "kept"]
+WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
+"""Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
+weights [E]."""
 
 
 @dataclass(frozen=True)
@@ -176,12 +192,11 @@ class Weigher(Piece):
         data.edge_weight = self.weights(data, env).to(data.x.dtype)
         return data
 
-    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> Callable[[Tensor], Tensor] | None:
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew | None:
         """Return what weighs edges to nodes that come after training; None where that cannot be said of such nodes.
 
-        That is a function from the newcomers' mixed part, [K', P_part], to the edges' weights, [E]. Edges are [2, E]:
-        senders are the K nodes of the data, then the newcomers; receivers are newcomers, numbered from 0. Errors call
-        nodes by their names.
+        Edges are [2, E]: senders are the K nodes of the data, then the newcomers; receivers are newcomers, numbered
+        from 0. Errors call nodes by their names.
         """
         return None
 
@@ -246,6 +261,18 @@ class Rewiring(Piece):
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data with the next round's edges and nodes at work."""
         return data
+
+    def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
+        """Return which edges from K nodes to newcomers are in use where a server averages, [E].
+
+        Args:
+            data: The K nodes.
+            new: The newcomers.
+            env: The newcomers' env.
+            both: That of the K nodes, then the newcomers.
+            edge_index: Senders among the K nodes, receivers among the newcomers, [2, E].
+        """
+        return torch.ones_like(edge_index[0], dtype=torch.bool)
 
 
 @dataclass(frozen=True)

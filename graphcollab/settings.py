@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import dataclasses
-import difflib
 import functools
 import inspect
 import math
@@ -199,12 +198,9 @@ def _plain(value: Any) -> Any:
 
 
 def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
-    """Return what is known by a name; else a ValueError says which is the nearest, all that are known, and ``also``."""
+    """Return what is known by a name; else a ValueError says which is like it, all that are known, and ``also``."""
     if name not in known:
-        given = str(name).lower().replace("-", "_")
-        near = (
-            close(given, known, 1) or f"did you mean {difflib.get_close_matches(given, known, n=1, cutoff=0.0)[0]!r}? "
-        )
+        near = close(str(name).replace("-", "_"), known, 1)
         raise ValueError(f"unknown {kind} {name!r}; {near}Known: {', '.join(known)}{also}")
     return known[name]
 

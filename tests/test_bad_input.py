@@ -150,7 +150,7 @@ BAD = {
     "shapes": (lambda: Tasks.from_samples([(X, Y), (X[:, :2], Y)]), r"different shapes \[\(2,\), \(4,\)\]"),
     "no training samples": (
         lambda: Tasks.from_samples([(X, Y), (X[:0], Y[:0])], names=["ada", "bob"]),
-        r"1 node is \('bob'\) without training samples",
+        r"1 node \('bob'\) is without training samples",
     ),
     "empty dataset": (lambda: Tasks.from_samples([TensorDataset(X[:0], Y[:0])]), "node 0 .* has an empty dataset"),
     "triples": (lambda: Tasks.from_samples([TensorDataset(X, Y, Y)]), r"must yield pairs .*, got 3 values"),
@@ -162,10 +162,10 @@ BAD = {
     ),
     "double ids": (lambda: nodes(node_id=torch.tensor([1, 2, 1])), "two nodes have the same node_id"),
     # data against method and model
-    "no validation data": (lambda: go(l2c(), one_validation_sample_too_few()), r"\('bob'\) without 'val' .*l2c needs"),
+    "no validation data": (lambda: go(l2c(), one_validation_sample_too_few()), r"'bob'\) is without 'val' .*l2c needs"),
     "no validation data for early stopping": (
         lambda: go(local(), one_validation_sample_too_few(), patience=2),
-        r"\('bob'\) without 'val' samples, which early stopping needs",
+        r"\('bob'\) is without 'val' samples, which early stopping needs",
     ),
     "label too large": (
         lambda: go(tasks=with_labels("train", 3)),
@@ -192,6 +192,17 @@ BAD = {
     "a metric of classes with a loss of amounts": (
         lambda: Tasks.from_samples([(X, X[:, 0])], loss="mse"),
         "metric='accuracy' is of classes, and targets are amounts, such as .*: use 'mae', 'mse', 'r2' or 'rmse'$",
+    ),
+    "a metric of classes with a loss of amounts, and targets of 0 and 1": (
+        lambda: Tasks.from_samples([(X, (X[:, 0] > 0).float())], loss="mse", metric="brier"),
+        "metric='brier' reads outputs as scores of classes, and loss='mse' makes them amounts: use "
+        "loss='cross_entropy' with an output per class, loss='bce' with one output",
+    ),
+    "a metric of classes asked for afterwards": (
+        lambda: run(
+            local(), Tasks.from_samples([(X, Y.clamp(max=1))], loss="mse", metric="auc"), nn.Linear(4, 1), rounds=1
+        ).scores(["auc", "accuracy"], "val"),
+        "metric='accuracy' reads outputs as scores of classes",
     ),
     "a metric of classes with a loss of one's own": (
         lambda: Tasks.from_samples([(X, X[:, 0])], loss=F.mse_loss, metric="auc"),

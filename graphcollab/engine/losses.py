@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphcollab.engine.objective import Context, Objective, Reads
-from graphcollab.settings import NonNegative
+from graphcollab.settings import NonNegative, look_up
 
 __all__ = ["Loss", "Proximal", "as_objective"]
 
@@ -179,13 +178,7 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
     if isinstance(loss, Objective):
         return loss
     if isinstance(loss, str):
-        if loss not in NAMED:
-            nearest = difflib.get_close_matches(loss.lower(), NAMED, n=1, cutoff=0.0)[0]
-            raise ValueError(
-                f"unknown loss {loss!r}; did you mean {nearest!r}? Known: {', '.join(NAMED)}, or a function (outputs, "
-                "targets)"
-            )
-        return NAMED[loss]
+        return look_up("loss", loss, NAMED, also=", or a function (outputs, targets)")
     return Loss(loss)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from contextlib import nullcontext
@@ -20,7 +19,7 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.reference import Numbers, Reference
 from graphcollab.engine.trial import difference, kept_by, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
-from graphcollab.settings import Count, check_setting, check_settings
+from graphcollab.settings import Count, check_setting, check_settings, look_up
 from graphcollab.stack import ParamSpec
 
 __all__ = ["BACKENDS", "Plan", "check_plan", "make_plan"]
@@ -98,9 +97,7 @@ def make_plan(
         ValueError: If the backend is unknown, ``"vmap"`` was asked for and the module has no stacked form, or no
             backend computes what plain PyTorch does; the message says what differs.
     """
-    if backend not in ("auto", *BACKENDS):
-        nearest = difflib.get_close_matches(str(backend).lower(), ("auto", *BACKENDS), n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown backend {backend!r}; did you mean {nearest!r}? Known: auto, {', '.join(BACKENDS)}")
+    look_up("backend", backend, dict.fromkeys(("auto", *BACKENDS)))
     check_setting("chunk", Count | None, chunk)
     device = sample[0].device
     budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES

@@ -3,6 +3,5 @@
 from graphcollab.gains.benefit import benefit
 from graphcollab.gains.outcome import Benefit, Gain
 from graphcollab.gains.resplit import resplit
-from graphcollab.metrics.inference import Differences, corrected_differences, holm
 
-__all__ = ["Benefit", "Differences", "Gain", "benefit", "corrected_differences", "holm", "resplit"]
+__all__ = ["Benefit", "Gain", "benefit", "resplit"]

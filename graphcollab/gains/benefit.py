@@ -15,21 +15,24 @@ from tqdm import tqdm
 from graphcollab.checks import warn
 from graphcollab.distributed import speaks
 from graphcollab.gains.arms import Measured
+from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
 from graphcollab.methods import meta_l2c
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, refuse_metric
+from graphcollab.naming import close
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
+from graphcollab.tasks._pairs import class_labels
 from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Model, require_alike, tasks_of
 
 __all__ = ["benefit"]
 
 OF_RUN = ("device", "backend", "chunk", "threads", "autocast", "compile")
-RESERVED = ("alone", "together", "pairs", "without", "outside", "all sites")
+RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites")
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
 Methods = Annotated[
@@ -113,6 +116,8 @@ def benefit(
     for name, make in methods.items():
         _require_settings(name, make, {"lr", *work})
     _require_run(settings)
+    if not len(lrs):
+        raise ValueError("lrs must list one step size or more to choose from, got none: leave it out for the usual")
     dealt = _deal(tasks, range(seed, seed + repeats))
     layout = _lay_out(dealt, limit, seed)
     if all(_same_rows(one, dealt[0]) for one in dealt):
@@ -197,10 +202,11 @@ def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
 
 
 def _require_run(settings: Mapping[str, Any]) -> None:
+    own = [name for name in inspect.signature(benefit).parameters if name != "settings"]
     if unknown := sorted(settings.keys() - set(OF_RUN)):
         raise ValueError(
-            f"benefit has no setting {unknown[0]!r}; beside its own it takes those of run that say where and how to "
-            f"compute: {', '.join(OF_RUN)}"
+            f"benefit has no setting {unknown[0]!r}; {close(unknown[0], [*own, *OF_RUN], 1)}its own are "
+            f"{', '.join(own)}, and it takes those of run that say where and how to compute: {', '.join(OF_RUN)}"
         )
 
 
@@ -225,6 +231,19 @@ def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:
     return Layout.of(first.num_nodes, limit, seed)
 
 
+def _rarer(dealt: Sequence[Tasks]) -> Tensor | None:
+    """Return the mean number of every site's test samples of its rarer class, [K], where there are two classes."""
+    counts = []
+    for tasks in dealt:
+        held = tasks.splits["test"]
+        labels = class_labels(tasks.pools[held.pool].targets.cpu())
+        if labels is None or len(labels.unique()) != 2:
+            return None
+        ones = (labels == labels.max()).double()
+        counts.append(torch.stack([held.totals(ones), held.totals(1 - ones)]))
+    return torch.stack(counts).mean(0).amin(0)
+
+
 def _benefit(
     dealt: Sequence[Tasks], experiment: Experiment, played: Sequence[Played], work: str, level: float, m: int
 ) -> Benefit:
@@ -234,7 +253,7 @@ def _benefit(
     def table(name: str, nodes: Tensor) -> Tensor:
         """Return an arm's scores where they belong among ``nodes``, [R, H, ...]."""
         found = torch.full((len(played), len(experiment.measured.splits), *nodes.shape), torch.nan, dtype=torch.float64)
-        if bool((nodes >= 0).any()):
+        if name in played[0].scores and bool((nodes >= 0).any()):
             found[..., nodes >= 0] = torch.stack([one.scores[name][m] for one in played]).double()
         return found
 
@@ -242,7 +261,7 @@ def _benefit(
     left[layout.outside()[0]] = 0
     arms = {name: table(name, layout.alone) for name in ("alone", "together", *experiment.methods)}
     arms |= {"pairs": table("pairs", layout.pairs), "without": table("without", layout.without)}
-    arms["outside"] = table("outside", left)
+    arms |= {"outside": table("outside", left), "constant": table("constant", layout.alone)}
     train, test = (torch.stack([tasks.sizes(name) for tasks in dealt]).double().mean(0) for name in ("train", "test"))
     whole = {name: scores[:, 0] for name, scores in arms.items()}
     return Benefit(
@@ -252,10 +271,13 @@ def _benefit(
         pairs=whole.pop("pairs"),
         without=whole.pop("without"),
         outside=whole.pop("outside"),
+        constant=whole.pop("constant"),
+        flat=CONSTANTS[str(dealt[0].loss)] if "constant" in played[0].scores else "",
         scores=whole,
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,
         test=test,
+        rarer=_rarer(dealt),
         chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
         findings={name: [one.findings[name] for one in played] for name in played[0].findings},
         weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},

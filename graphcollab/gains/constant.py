@@ -1,4 +1,4 @@
-"""Models that say the same whatever they see: what a model of amounts must beat to be one."""
+"""Models that say the same whatever they see: what a model must beat to have learned anything from its inputs."""
 
 from __future__ import annotations
 
@@ -6,36 +6,65 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context
 from graphcollab.gains.arms import Measured
 from graphcollab.tasks import Tasks
 
-__all__ = ["constants"]
+__all__ = ["CONSTANTS", "constants"]
+
+FREQUENCIES = "the class frequencies"
+CONSTANTS = {"mse": "the mean of the targets", "cross_entropy": FREQUENCIES, "bce": FREQUENCIES}
+"""What constants say, by loss."""
+
+ADDED = 0.5  # samples of each class beside those there are
 
 
-def constants(tasks: Tasks, measured: Measured, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return validation losses [K] and test metrics [M, H, K] of the mean of every site's training targets, float64.
+def constants(tasks: Tasks, measured: Measured, shape: Sequence[int]) -> tuple[Tensor, Tensor] | None:
+    """Return validation losses [K] and test metrics [M, H, K] of what the training targets of a site say by themselves.
 
-    Means are weighted where samples have weights.
+    They are the mean of the targets for ``loss="mse"``, and for ``"cross_entropy"`` and ``"bce"`` logits of how often
+    each class occurs, weighted where samples have weights; None for other losses. To each class half a sample is added,
+    so that one without training samples has no infinite loss. Both returned tensors are float64.
 
-    Where targets are noise, models of more sites overfit less and have smaller errors, which is no gain: the mean does
-    better. That is for amounts, ``loss="mse"``: how well classes are told apart does not gain by it. Metrics are given
-    outputs of the ``shape`` that a model's have for one sample.
+    Where targets are noise, models of more sites overfit less, so they have smaller errors and, where classes are not
+    equally frequent, a higher accuracy. That is no gain: constants do better.
+
+    Args:
+        tasks: Tasks.
+        measured: What models are tested by.
+        shape: Shape of a model's output for one sample, which metrics are given.
     """
-    losses = []
+    if not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
+        return None
+    loss, losses = as_objective(tasks.loss), []
     scores = torch.full((len(measured.metrics), len(measured.splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
     for node in range(tasks.num_nodes):
-        train, by = _targets(tasks, "train", node)
-        val, over = _targets(tasks, "val", node)
-        mean = _mean(train, by)
-        losses.append(_mean((mean - val.double()).square(), over).mean())
+        said = _said(tasks.loss, *_targets(tasks, "train", node), shape)
+        targets, weight = _targets(tasks, "val", node)
+        share = None if weight is None else weight / weight.sum()
+        losses.append(loss(said.expand(len(targets), *shape), targets, Context(share, {})).double())
         for h, split in enumerate(measured.splits):
             targets, weight = _targets(tasks, split, node)
-            outputs = mean.reshape(shape).expand(len(targets), *shape).float()
+            outputs = said.expand(len(targets), *shape).float()
             weight = None if weight is None else weight[None]
             for m, metric in enumerate(measured.metrics if len(targets) else ()):
                 scores[m, h, node] = metric(outputs[None], targets[None], weight=weight)[0]
     return torch.stack(losses), scores
+
+
+def _said(loss: str, targets: Tensor, weight: Tensor | None, shape: Sequence[int]) -> Tensor:
+    """Return the output for every sample of a site with these training targets [n, ...], of the given shape."""
+    if loss == "mse":
+        return _mean(targets, weight).reshape(tuple(shape))
+    classes = shape[0] if loss == "cross_entropy" else 2
+    if loss == "cross_entropy":
+        targets = functional.one_hot(targets, classes)
+    # as many as there are, also where they have weights, of which only ratios matter
+    share = (len(targets) * _mean(targets, weight) + ADDED) / (len(targets) + classes * ADDED)
+    return share.log() if loss == "cross_entropy" else share.logit().reshape(tuple(shape))
 
 
 def _mean(values: Tensor, weight: Tensor | None) -> Tensor:

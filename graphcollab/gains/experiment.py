@@ -21,9 +21,8 @@ from graphcollab.gains.arms import (
     scores_of,
     table_of,
 )
-from graphcollab.gains.constant import constants
+from graphcollab.gains.constant import CONSTANTS, constants
 from graphcollab.gains.layout import Layout
-from graphcollab.gains.outcome import CONSTANT
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
@@ -36,7 +35,7 @@ Make = Callable[..., Method | Phases]
 
 @dataclass
 class Played:
-    """What is kept of one split: test metrics of every arm [M, H, n], what was chosen, found and learned."""
+    """What is kept of one split: test metrics of every arm and constants [M, H, n], what was chosen, found, learned."""
 
     scores: dict[str, Tensor] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
@@ -78,15 +77,18 @@ class Experiment:
             one = partial(_made, make, self.work)
             runs[name] = mine = runs_of(one, self.lrs, self.measured, tick, split, model, **settings)
             arms[name] = Arm(lrs_of(mine), table_of(mine, "val_loss"), scores_of(mine, self.measured), usual)
-        played, flat = Played(), None
-        if split.loss == "mse":
-            flat = constants(split, self.measured, _output_shape(build_modules(model, seed)[0], split))
+        flat = constants(split, self.measured, _output_shape(build_modules(model, seed)[0], split))
+        played = Played()
+        if flat is not None:
+            played.scores["constant"] = flat[1]
         for name, arm in arms.items():
-            if flat is not None and name != "outside":
+            if flat is not None and split.loss == "mse" and name != "outside":
                 sites = self._sites(name)
                 arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
             played.scores[name], at = arm.choose()
-            played.chosen[name] = CONSTANT if at is None else f"lr={arm.lrs[at[0]]}, {self._rounds(at[1])} rounds"
+            played.chosen[name] = (
+                CONSTANTS["mse"] if at is None else f"lr={arm.lrs[at[0]]}, {self._rounds(at[1])} rounds"
+            )
             if name in runs:
                 last = runs[name][0 if at is None else at[0]][1]
                 played.findings[name] = ", ".join(found.kind for found in last.history.findings)

@@ -21,7 +21,6 @@ from graphcollab.train.trial import SHARES
 
 __all__ = ["Benefit", "Gain"]
 
-CONSTANT = "the mean of the targets"  # chosen in place of models
 FAMILIES = 3  # of comparisons, which share the level
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
 
@@ -37,6 +36,7 @@ class Gain:
         by: Whom or what it collaborates by: a method, ``"together"``, or another site's name.
         alone: Mean metric of the site's own training.
         score: Mean metric with others.
+        constant: Mean metric of a constant in the place of models (`Benefit`); NaN where there is none.
         gain: Mean gain.
         low: Lower end of its 95 % interval, which is of this comparison alone; of shares not beyond -1.
         high: Upper end; of shares not beyond 1.
@@ -49,6 +49,7 @@ class Gain:
     by: str
     alone: float
     score: float
+    constant: float
     gain: float
     low: float
     high: float
@@ -68,6 +69,11 @@ class Benefit:
     third of the level: gains in the mean over sites, gains of sites by all together and by methods, and gains of sites
     by single others. So the chance that any gain is claimed where there is none at all is at most ``level``.
 
+    Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
+    constants, too, by the same test: p-values of gains are the larger of the two, before they are adjusted. A constant
+    says the same of every sample of a site: the mean of its training targets for ``loss="mse"``, how often each class
+    occurs among them for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
+
     Args:
         names: Names of the sites.
         metric: Name of the metric.
@@ -76,11 +82,14 @@ class Benefit:
         pairs: That of site i when it collaborates with site j only, [R, K, K]; NaN where that was not tried.
         without: That of site i when all but site k collaborate, [R, K, K].
         outside: That of the model of all others at a site that gave them nothing, [R, K].
+        constant: That of a constant in the place of models, [R, K]; NaN where the loss has none.
+        flat: What the constant is, in words.
         train: Mean number of training samples, [K].
         test: Mean number of test samples, [K].
         chosen: What was chosen on validation data, for every arm a list with one text for each split.
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
-            [R, 2, K], and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
+            [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
+        rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
         work: What was played, in words.
@@ -96,10 +105,13 @@ class Benefit:
     pairs: Tensor = field(repr=False)
     without: Tensor = field(repr=False)
     outside: Tensor = field(repr=False)
+    constant: Tensor = field(repr=False)
+    flat: str = field(repr=False)
     train: Tensor = field(repr=False)
     test: Tensor = field(repr=False)
     chosen: Mapping[str, list[str]] = field(repr=False)
     halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    rarer: Tensor | None = field(default=None, repr=False)
     findings: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     work: str = ""
@@ -128,29 +140,36 @@ class Benefit:
             share = weight.expand_as(scores).masked_fill(scores.isnan(), 0)
             return (share * scores.nan_to_num()).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
 
-        found = self._differences(self.test.sum() / self.train.sum(), mean)
-        means = {name: mean(self.scores[name]) for name in ("alone", *self.arms)}
-        scores = torch.stack([means[arm] for arm in self.arms], 1)
-        return self._gains(found, list(self.arms), scores, ["all sites"], means["alone"])
+        ratio = self.test.sum() / self.train.sum()
+        found, beyond = (self._differences(ratio, mean, than) for than in ("alone", "constant"))
+        scores = torch.stack([mean(self.scores[arm]) for arm in self.arms], 1)
+        base = mean(self.scores["alone"]), mean(self.constant)
+        return self._gains(found, beyond, list(self.arms), scores, ["all sites"], base)
 
     @cached_property
     def by_arm(self) -> Differences:
         """Gains by all together and by methods, [arms, K]; of errors, logarithms."""
-        return self._differences(self.test / self.train, lambda scores: scores)
+        return self._differences(self.test / self.train, lambda scores: scores, "alone")
 
-    def _differences(self, ratio: Tensor, of: Callable[[Tensor], Tensor]) -> Differences:
-        """Return gains by arms of what is made of scores [R, K], or of halves [R, 2, K]."""
+    def _differences(self, ratio: Tensor, of: Callable[[Tensor], Tensor], than: str) -> Differences:
+        """Return gains by arms of what is made of scores [R, K], or of halves [R, 2, K], over one or ``"constant"``."""
 
         def gains(scores: Mapping[str, Tensor]) -> Tensor:
-            return torch.stack([self._better(of(scores[arm]), of(scores["alone"])) for arm in self.arms], -2)
+            return torch.stack([self._better(of(scores[arm]), of(scores[than])) for arm in self.arms], -2)
 
-        return corrected_differences(gains(self.scores), ratio, halves=gains(self.halves) if self.halves else None)
+        halves = gains(self.halves) if self.halves else None
+        return corrected_differences(gains({**self.scores, "constant": self.constant}), ratio, halves=halves)
 
     @cached_property
     def by_site(self) -> Differences:
         """Gains of site i by site j alone, [K, K]; of errors, logarithms."""
-        values = self._better(self.pairs, self.scores["alone"][..., None])
-        halves = self._better(self.halves["pairs"], self.halves["alone"][..., None]) if self.halves else None
+        return self._pair_differences("alone")
+
+    def _pair_differences(self, than: str) -> Differences:
+        """Return gains of site i by site j alone, [K, K], over training alone or over ``"constant"``."""
+        base = self.constant if than == "constant" else self.scores[than]
+        values = self._better(self.pairs, base[..., None])
+        halves = self._better(self.halves["pairs"], self.halves[than][..., None]) if self.halves else None
         return corrected_differences(values, (self.test / self.train)[:, None], halves=halves)
 
     @property
@@ -174,14 +193,20 @@ class Benefit:
     @cached_property
     def gains(self) -> list[Gain]:
         """Gains of every site by all together and by every method."""
+        beyond = self._differences(self.test / self.train, lambda scores: scores, "constant")
         scores = torch.stack([self.scores[arm] for arm in self.arms], 1)
-        return self._gains(self.by_arm, list(self.arms), scores, self.names, self.scores["alone"])
+        base = self.scores["alone"], self.constant
+        return self._gains(self.by_arm, beyond, list(self.arms), scores, self.names, base)
 
     @cached_property
     def pair_gains(self) -> list[Gain]:
         """Gains of every site by every other that was tried."""
-        turned = Differences(*(value.T for value in asdict(self.by_site).values()))  # [j, i], as by_arm is
-        return self._gains(turned, list(self.names), self.pairs.transpose(1, 2), self.names, self.scores["alone"])
+        found, beyond = (  # [j, i], as by_arm is
+            Differences(*(value.T for value in asdict(some).values()))
+            for some in (self.by_site, self._pair_differences("constant"))
+        )
+        base = self.scores["alone"], self.constant
+        return self._gains(found, beyond, list(self.names), self.pairs.transpose(1, 2), self.names, base)
 
     def of(self, site: Node) -> dict[str, Gain]:
         """Return all gains of a site, by name or position (`Node`): by arm, and by the names of others."""
@@ -222,10 +247,14 @@ class Benefit:
         """Whether gains are shares of an error: the metric is positive, and better the smaller it is."""
         return not self.higher_is_better and all(bool((s > 0).logical_or(s.isnan()).all()) for s in self._all())
 
-    def _by_constants(self, by: str) -> bool:
-        """Tell whether constants stood for models on half of the splits: then no model has a part in a gain."""
-        chosen = self.chosen.get(by if by in self.arms else "pairs", [])
-        return 2 * chosen.count(CONSTANT) >= max(len(chosen), 1)
+    def by_constants(self, by: str) -> bool:
+        """Tell whether constants stood for models on half of the splits: then no model has a part in a gain.
+
+        Args:
+            by: ``"together"``, a method, ``"without"`` for groups of all but one, or ``"pairs"`` for those of two.
+        """
+        chosen = self.chosen.get(by, [])
+        return 2 * chosen.count(self.flat) >= max(len(chosen), 1)
 
     def _all(self) -> list[Tensor]:
         return [*self.scores.values(), self.pairs, self.without, self.outside]
@@ -241,34 +270,57 @@ class Benefit:
         return -torch.expm1(-gain) if self.relative else gain
 
     def _gains(
-        self, found: Differences, by: list[str], scores: Tensor, sites: Sequence[str], alone: Tensor
+        self,
+        found: Differences,
+        beyond: Differences,
+        by: list[str],
+        scores: Tensor,
+        sites: Sequence[str],
+        base: tuple[Tensor, Tensor],
     ) -> list[Gain]:
-        """Return gains of some sites, [by, k], given scores [R, by, k] and those of training alone, [R, k]."""
-        adjusted = holm(found.p_value)
-        many = int((~found.p_value.isnan()).sum())
-        bar = found.detectable(self.level / FAMILIES / max(many, 1))
-        alone, means = alone.nanmean(0), scores.nanmean(0)
+        """Return gains of some sites, [by, k], over training alone and over constants.
+
+        They are given with the scores [R, by, k], and those of training alone and of constants, [R, k] each.
+        """
+        p_value, bar = _over_both(found, beyond, self.level / FAMILIES)
+        adjusted = holm(p_value)
+        alone, constant, means = base[0].nanmean(0), base[1].nanmean(0), scores.nanmean(0)
         gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, bar))
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
         told = []
         for k, site in enumerate(sites):
+            flat = float(constant[k])
             for a, name in enumerate(by):
                 if math.isnan(float(means[a, k])):
                     if name in self.arms:
-                        mean, nothing = float(alone[k]), math.nan
-                        told.append(
-                            Gain(site, name, mean, nothing, nothing, nothing, nothing, nothing, nothing, "not defined")
-                        )
+                        mean, nan = float(alone[k]), math.nan
+                        told.append(Gain(site, name, mean, nan, flat, nan, nan, nan, nan, nan, "not defined"))
                     continue
                 p, gain = float(adjusted[a, k]), float(gains[a, k])
                 claimed: Verdict = "gains" if gain > 0 else "loses"
-                sure = p <= self.level / FAMILIES and not (gain > 0 and self._by_constants(name))
-                verdict: Verdict = claimed if sure else "no evidence"
+                none = gain > 0 and self.by_constants(name if name in self.arms else "pairs")
+                verdict: Verdict = claimed if p <= self.level / FAMILIES and not none else "no evidence"
                 ends = float(lows[a, k]), float(highs[a, k])
                 score = float(means[a, k])
-                told.append(Gain(site, name, float(alone[k]), score, gain, *ends, p, float(bars[a, k]), verdict))
+                told.append(Gain(site, name, float(alone[k]), score, flat, gain, *ends, p, float(bars[a, k]), verdict))
         return told
+
+
+def _over_both(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:
+    """Return p-values of gains over training alone that are such over constants, too, and what would be found of them.
+
+    It is the larger p-value of the two. That of a loss is the one of training alone; so are all where constants have no
+    value, and where a gain over them was the same on all splits.
+    """
+    p_value, beyond = alone.p_value, constant.p_value
+    known = constant.error > 0
+    needed = (alone.mean > 0) & ~constant.mean.isnan() & (known | (constant.mean <= 0))
+    beyond = torch.where(constant.mean > 0, beyond, 1.0)
+    many = max(int((~p_value.isnan()).sum()), 1)
+    bars = alone.detectable(level / many), constant.detectable(level / many) + alone.mean - constant.mean
+    bar = torch.where(known & (bars[0] > 0), torch.maximum(*bars), bars[0])
+    return torch.where(needed, torch.maximum(p_value, beyond), p_value), bar
 
 
 def _plain(value: Any) -> Any:

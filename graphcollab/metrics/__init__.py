@@ -4,6 +4,7 @@ from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
 from graphcollab.metrics.classification import accuracy, auc
 from graphcollab.metrics.errors import mae, mse, r2, rmse
+from graphcollab.metrics.inference import Differences, corrected_differences, holm
 from graphcollab.metrics.metric import Metric
 from graphcollab.metrics.mixture_bound import label_distance, mixture_bound
 from graphcollab.metrics.node_latents import node_latents
@@ -29,6 +30,7 @@ from graphcollab.metrics.weight_spread import WeightSpread, weight_agreement, we
 
 __all__ = [
     "METRICS",
+    "Differences",
     "Metric",
     "PairedDifference",
     "Scores",
@@ -43,7 +45,9 @@ __all__ = [
     "class_overlap",
     "cluster_traffic",
     "contact_counts",
+    "corrected_differences",
     "ece",
+    "holm",
     "in_cluster_share",
     "label_distance",
     "log_loss",

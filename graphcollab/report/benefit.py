@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable
 
 from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.outcome import CONSTANT
-from graphcollab.report._text import MISSING, agreement, number, shown, shown_in, text_table
+from graphcollab.naming import numbered
+from graphcollab.report._text import FEW, MISSING, agreement, below, number, shown, shown_in, text_table
 from graphcollab.train.trial import SHARES
 
 __all__ = ["benefit_answer", "benefit_table"]
 
-FEW = 5  # test samples on a split, below which a site is named
+MANY = 1000  # times as many samples, from which on no estimate is told
 SHOWN = 8  # gains that are told one by one
-FLOOR = -200.0  # percent; an error that has more than trebled is told and drawn as if it had trebled
+FLOOR = -200.0  # percent; of an error that has more than trebled it is told how many times as large it is
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
     True: "Gains say by how many percent the error of training alone falls",
@@ -37,8 +37,13 @@ def benefit_answer(benefit: Benefit) -> str:
     lines = [
         f"{len(benefit.names)} sites, {_of(benefit)}, {benefit.work}. {GAINS[benefit.relative]}, with 95 % intervals."
     ]
-    if not any(one.helps for one in (benefit, *benefit.also.values())):
-        lines.append("No evidence that collaborating helps.")
+    every = (benefit, *benefit.also.values())
+    if not any(one.helps for one in every):
+        if any(gain.verdict == "loses" for one in every for gain in one.overall):
+            lines.append("Evidence that collaborating harms, and none that it helps: train alone.")
+        else:
+            harmed = " There is evidence that some sites lose by it." * any(one.found for one in every)
+            lines.append(f"No evidence that collaborating helps.{harmed}")
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
         lines.append(
             f"In the mean over sites, {by_whom(gain.by)}: {_told(gain, scale, digits)}, weighted by test samples "
@@ -56,14 +61,17 @@ def benefit_answer(benefit: Benefit) -> str:
     for verdict in ("gains", "loses"):
         some = [gain for gain in single if gain.verdict == verdict]
         for gain in some[:SHOWN]:
-            lines.append(f"{gain.site} {verdict} {by_whom(gain.by)}: {_told(gain, scale, digits)}.")
+            by = by_whom(gain.by) if gain.by in benefit.arms else by_whom(_site(benefit, gain.by))
+            lines.append(f"{_site(benefit, gain.site)} {verdict} {by}: {_told(gain, scale, digits)}.")
         if len(some) > SHOWN:
             lines.append(f"So do {len(some) - SHOWN} more of the comparisons (Benefit.found has all).")
-    for arm in ("alone", *benefit.arms):
-        flat = benefit.chosen[arm].count(CONSTANT)
-        if flat:
-            by = "alone" if arm == "alone" else by_whom(arm)
-            lines.append(f"On {flat} of {len(benefit.chosen[arm])} splits models {by} did no better than {CONSTANT}.")
+    for arm in ("alone", *benefit.arms, "pairs", "without"):
+        chosen = benefit.chosen.get(arm, [])
+        if flat := chosen.count(benefit.flat):
+            lines.append(f"On {flat} of {len(chosen)} splits models {_models(arm)} did no better than {benefit.flat}.")
+    if benefit.flat and any(benefit.flat in chosen for chosen in benefit.chosen.values()):
+        lines.append(f"There {benefit.flat} counts in place of the models, for each site that of its own.")
+    lines += [_constants(one) for one in every]
     lines += [line for name in benefit.findings for line in _weights(benefit, name)]
     tried, there = benefit.tried
     if tried < there:
@@ -73,12 +81,22 @@ def benefit_answer(benefit: Benefit) -> str:
         )
     few = [(name, float(test)) for name, test in zip(benefit.names, benefit.test, strict=True) if float(test) < FEW]
     if few:
-        told = ", ".join(f"{name} {test:g}" for name, test in few)
+        told = ", ".join(f"{_site(benefit, name)} {test:g}" for name, test in few)
+        if len(few) == len(benefit.names) and len({test for _, test in few}) == 1:
+            told = f"each of the {len(few)} sites {few[0][1]:g}"
         lines.append(f"Few test samples on a split ({told}): what such sites gain is mostly chance, and so are means.")
+    rarer = [] if benefit.rarer is None else zip(benefit.names, benefit.rarer.tolist(), strict=True)
+    if rare := [f"{_site(benefit, name)} {many:g}" for name, many in rarer if 0 < many < FEW]:
+        lines.append(
+            f"Few test samples of the rarer class on a split ({', '.join(rare)}): be wary of what is said of such "
+            "sites, and of means, above all by auc."
+        )
     undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
     for name in dict.fromkeys(gain.site for gain in undefined):
-        lines.append(f"{name}: {benefit.metric} is not defined on its test samples in any split.")
-    return "\n".join(lines)
+        lines.append(f"{_site(benefit, name)}: {benefit.metric} is not defined on its test samples in any split.")
+    if not any(one.found for one in every) and any(gain.detectable for gain in benefit.overall):
+        lines.append(_next(benefit, scale, digits))
+    return "\n".join(line for line in lines if line)
 
 
 @shown
@@ -86,10 +104,11 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
 
     It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
-    in the group of all (none where no absence costs it anything), and tells what the model of all others gains it that
-    it had no part in. The last two rows are means over sites, all alike and weighted by their test samples. A star
-    marks a gain or loss there is evidence of, all comparisons considered; the last row has none. Further metrics have
-    tables of their own.
+    in the group of all (none where no absence costs it anything), both only where models of such groups did better than
+    constants on most splits, and tells what the model of all others gains it that it had no part in. Where constants do
+    as well as training alone at any site, they have a column of their own (`graphcollab.gains.Benefit`). The last two
+    rows are means over sites, all alike and weighted by their test samples. A star marks a gain or loss there is
+    evidence of, all comparisons considered; the last row has none. Further metrics have tables of their own.
 
     Args:
         benefit: What `graphcollab.benefit` found.
@@ -97,32 +116,35 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     tables = [_table(benefit, markdown)]
     for name, one in benefit.also.items():
         tables.append(f"{name}:\n\n{_table(one, markdown)}")
-    return "\n\n".join(tables)
+    whole = "\n\n".join(tables)
+    notes = [
+        "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, "
+        "so an interval without 0 may have none.",
+        f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known." * (f"({MISSING} …" in whole),
+        "×4: the error is four times as large." * ("×" in whole),
+    ]
+    return below(whole, *notes)
 
 
 def _table(benefit: Benefit, markdown: bool) -> str:
     """Write the table of one metric."""
     scale, digits, unit = scale_of(benefit)
     unit = unit if benefit.relative else ""
-    header = [
-        "site",
-        "train",
-        "test",
-        f"alone, {_of(benefit)}",
-        *(f"gain {by_whom(arm)}{unit}" for arm in benefit.arms),
-    ]
-    header, rows = [*header, "best single other", "missed most", "left out"], []
+    alone = [f"alone, {_of(benefit)}", *(["constant"] if _rivals(benefit) else [])]
+    ways = [f"gain {by_whom(arm)}{unit}" for arm in benefit.arms]
+    header, rows = ["site", "train", "test", *alone, *ways, "best single other", "missed most", "left out"], []
+    paired, grouped = not benefit.by_constants("pairs"), not any(map(benefit.by_constants, ("together", "without")))
     for k, site in enumerate(benefit.names):
         gains = benefit.of(site)
         row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", *_cells(benefit, gains.values())]
         others = [gains[name] for name in benefit.names if name in gains and name != site]
         best = max(others, key=lambda gain: gain.gain, default=None)
-        row.append(MISSING if best is None else f"{best.by} {_told(best, scale, digits)}")
+        row.append(f"{_site(benefit, best.by)} {_told(best, scale, digits)}" if best and paired else MISSING)
         worth = scale * benefit.worth[k]
         most = int(worth.nan_to_num(-math.inf).argmax())
-        missed = f"{benefit.names[most]} {number(float(worth[most]), digits, signed=True)}"
-        row.append(missed if float(worth[most]) > 0 else MISSING)
-        rows.append([*row, _bounded(float(scale * benefit.left_out[k]), digits)])
+        missed = f"{_site(benefit, benefit.names[most])} {number(float(worth[most]), digits, signed=True)}"
+        row.append(missed if float(worth[most]) > 0 and grouped else MISSING)
+        rows.append([*row, bounded(float(benefit.left_out[k]), scale, digits)])
     totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
         rows.append([label, *totals, *_cells(benefit, gained), "", "", ""])
@@ -130,10 +152,41 @@ def _table(benefit: Benefit, markdown: bool) -> str:
 
 
 def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[str]:
-    """Write what there is alone, and the gains by all together and by methods."""
+    """Write what there is alone, what constants have, and the gains by all together and by methods."""
     (scale, digits, _), by = scale_of(benefit), {gain.by: gain for gain in gains}
     told = [by[arm] for arm in benefit.arms]
-    return [_alone(benefit, told[0].alone), *(_told(gain, scale, digits) for gain in told)]
+    means = [told[0].alone, *([told[0].constant] if _rivals(benefit) else [])]
+    return [*(_mean(benefit, mean) for mean in means), *(_told(gain, scale, digits) for gain in told)]
+
+
+def _rivals(benefit: Benefit) -> bool:
+    """Tell whether constants do as well as training alone at any site."""
+    constant, alone = benefit.constant.nanmean(0), benefit.scores["alone"].nanmean(0)
+    return bool((constant >= alone if benefit.higher_is_better else constant <= alone).any())
+
+
+def _constants(benefit: Benefit) -> str:
+    """Say which models do no better than constants in the mean over sites, beside those for which constants stood."""
+    first = benefit.overall[0]
+    means = {"alone": first.alone} | {gain.by: gain.score for gain in benefit.overall}
+    worse = {
+        arm: mean
+        for arm, mean in means.items()
+        if (mean <= first.constant if benefit.higher_is_better else mean >= first.constant)
+        and not benefit.by_constants(arm)
+    }
+    if not worse:
+        return ""
+    models = ", ".join(f"{_models(arm)} ({_mean(benefit, mean)})" for arm, mean in worse.items())
+    return (
+        f"In {_of(benefit)}, mean over sites, models {models} do no better than {benefit.flat} of each site "
+        f"({_mean(benefit, first.constant)}): what does not is no gain."
+    )
+
+
+def _models(arm: str) -> str:
+    """Say which models."""
+    return {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}.get(arm, by_whom(arm))
 
 
 def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
@@ -141,7 +194,7 @@ def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
     return shown_in(benefit.relative or benefit.metric in SHARES, 1)
 
 
-def _alone(benefit: Benefit, mean: float) -> str:
+def _mean(benefit: Benefit, mean: float) -> str:
     """Write a mean of scores."""
     scale, digits, _ = shown_in(benefit.metric in SHARES, 1)
     return number(scale * mean, digits)
@@ -166,20 +219,48 @@ def _weights(benefit: Benefit, method: str) -> list[str]:
         for kind in dict.fromkeys(kinds)
     ]
     alike = benefit.agreement(method) if method in benefit.weights else math.nan
-    return [*lines, *([] if math.isnan(alike) else [f"On different splits the weights it learned {agreement(alike)}."])]
+    return [
+        *lines,
+        *([] if math.isnan(alike) else [f"On different splits the weights that {method} learned {agreement(alike)}."]),
+    ]
 
 
 def _told(gain: Gain, scale: float, digits: int | None) -> str:
     """Write a gain and its interval; a star where there is evidence."""
     if math.isnan(gain.gain):
         return MISSING
-    mean, low, high = (_bounded(scale * value, digits) for value in (gain.gain, gain.low, gain.high))
+    mean, low, high = (bounded(value, scale, digits) for value in (gain.gain, gain.low, gain.high))
     return f"{mean} ({low} … {high}){'*' if gain.verdict in ('gains', 'loses') else ''}"
 
 
-def _bounded(value: float, digits: int | None) -> str:
-    """Write a gain; of an error that has more than trebled only that it has."""
-    return f"< {number(FLOOR, 0, signed=True)}" if value < FLOOR else number(value, digits, signed=True)
+def bounded(gain: float, scale: float, digits: int | None) -> str:
+    """Write a gain; of an error that has more than trebled how many times as large it is."""
+    if scale > 1 and scale * gain < FLOOR:  # shares differ by one at most
+        return f"×{number(1 - gain, None)}"
+    return number(scale * gain, digits, signed=True)
+
+
+def _site(benefit: Benefit, name: str) -> str:
+    """Name a site so that it does not look like a number."""
+    return f"site {name}" if numbered(benefit.names) else name
+
+
+def _next(benefit: Benefit, scale: float, digits: int | None) -> str:
+    """Say what to do where there is no evidence, and estimate how many samples would tell."""
+    advice = "So train alone, or ask again with more samples"
+    best = max(benefit.overall, key=lambda gain: -math.inf if math.isnan(gain.gain) else gain.gain)
+    sizes = best.gain, best.detectable
+    if not (all(map(math.isfinite, sizes)) and 0 < best.gain < best.detectable):
+        return f"{advice}."
+    seen, needed = (-math.log1p(-one) if benefit.relative else one for one in sizes)
+    times = (needed / seen) ** 2
+    if not 1 < times < MANY:
+        return f"{advice}."
+    told = number(scale * best.gain, digits, signed=True)
+    return (
+        f"{advice}: if the gain {by_whom(best.by)} is indeed {told}, it would take about {times:.2g} times as many to "
+        "find it (an estimate: what can be found shrinks with the square root of their number)."
+    )
 
 
 def _means(gain: Gain, scale: float, digits: int | None) -> str:

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from graphcollab.gains import Benefit, Gain
 from graphcollab.report._figure import COLOURS, GRID, TEXT, new_figure, quiet, tidy
-from graphcollab.report._text import number, shown
-from graphcollab.report.benefit import FLOOR, by_whom, scale_of
+from graphcollab.report._text import shown
+from graphcollab.report.benefit import FLOOR, bounded, by_whom, scale_of
 
 __all__ = ["benefit_figure"]
 
@@ -117,7 +117,7 @@ def _pairs(panel: Axes, benefit: Benefit) -> None:
         value = scale * gain.gain
         if len(benefit.names) <= WRITTEN and np.isfinite(value):
             ink = "white" if abs(value) > 0.7 * most else TEXT
-            text = number(max(value, FLOOR) if benefit.relative else value, 0 if scale > 1 else digits, signed=True)
+            text = bounded(gain.gain, scale, 0 if scale > 1 else digits)
             box = {"boxstyle": "square,pad=0.25", "fill": False, "edgecolor": ink} if sure else None
             panel.text(*at, text, ha="center", va="center", fontsize=8, color=ink, bbox=box,
                        fontweight="bold" if sure else "normal")  # fmt: skip

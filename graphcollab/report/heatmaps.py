@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Annotated, Any, TypeAlias
 
 import torch
 from matplotlib.axes import Axes
@@ -18,16 +19,23 @@ from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.report._figure import COLOURS, TEXT, leftmost, new_panels, quiet
 from graphcollab.report._text import require_some, shown
 from graphcollab.settings import Count
+from graphcollab.train import History, Result
 
 __all__ = ["contact_heatmap", "weight_heatmaps"]
 
 NUMBERED = 20  # labels at an axis at most
 
+OfRun: TypeAlias = Annotated[Graphs | History | Result, "graphs by round, a history, or what run returns"]
+OfRuns: TypeAlias = Annotated[
+    Graphs | History | Result | Mapping[str, Graphs | History | Result],
+    "graphs by round, a history, or what run returns, or several of these by name",
+]
+
 
 @shown
 def weight_heatmaps(
-    graphs: Graphs,
-    num_nodes: Count,
+    graphs: OfRun,
+    num_nodes: Count | None = None,
     order: Tensor | None = None,
     cluster: Tensor | None = None,
     title: str | None = None,
@@ -47,15 +55,19 @@ def weight_heatmaps(
     same classes are to collaborate.
 
     Args:
+        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
+            know the nodes' names. A result without recorded graphs shows that of its last round.
+        num_nodes: K. Default: a history knows it.
         cluster: The true cluster of each node, [K] of integers, or which classes each node has, [K, C] of bool, as in
             ``tasks.classes``. Nodes are sorted by it (classes: by their first, then by their second class, and so on)
             and lines are drawn between the clusters (between nodes of different first classes).
         classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``, for the first panel. Default:
             there is none.
     """
-    if not graphs:
+    rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
+    if not rounds:
         raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
-    matrices = {f"round {r}": pair_weights(*graphs[r], num_nodes, f"round {r}: ").cpu() for r in sorted(graphs)}
+    matrices = {f"round {r}": pair_weights(*rounds[r], num_nodes, f"round {r}: ").cpu() for r in sorted(rounds)}
     every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
     most, first = float(every.abs().max()) or 1.0, None
     if bool((every < 0).any()):
@@ -71,8 +83,8 @@ def weight_heatmaps(
 
 @shown
 def contact_heatmap(
-    graphs: Graphs | Mapping[str, Graphs],
-    num_nodes: Count,
+    graphs: OfRuns,
+    num_nodes: Count | None = None,
     cluster: Tensor | None = None,
     order: Tensor | None = None,
     downloaded: bool = False,
@@ -88,23 +100,28 @@ def contact_heatmap(
     listened to, whose columns are empty.
 
     Args:
-        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round, such as ``history.graphs``; or several such,
-            by name.
+        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
+            know the nodes' names; or several such, by name.
+        num_nodes: K. Default: a history knows it.
         cluster: The true cluster of each node, or which classes each node has; see `weight_heatmaps`.
     """
-    one = any(not isinstance(value, Mapping) for value in graphs.values())
-    named: Mapping[str, Graphs] = {"": graphs} if one else graphs  # type: ignore[dict-item, assignment]
+    one = not isinstance(graphs, Mapping) or any(isinstance(value, tuple) for value in graphs.values())
+    given: Mapping[str, Any] = {"": graphs} if one else graphs  # type: ignore[assignment]
+    named: dict[str, Graphs] = {}
+    count = 0
+    for name, graphs_of in given.items():
+        named[name], count, names = _of_run(graphs_of, num_nodes, names)
     require_some(named, "the graph of at least one round of each run", ": record with RecordGraph")
     matrices, unheard = {}, {}
     for name, rounds in named.items():
-        matrices[name] = pair_weights(*contact_counts(rounds, num_nodes, downloaded), num_nodes)
-        unheard[name] = never_sampled(rounds, num_nodes, downloaded)
+        matrices[name] = pair_weights(*contact_counts(rounds, count, downloaded), count)
+        unheard[name] = never_sampled(rounds, count, downloaded)
     most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
     figure, panels, nodes_shown = _draw(matrices, scale, "rounds listened to", order, cluster, title, names)
     figure.axes[-1].yaxis.set_major_locator(MaxNLocator(6, integer=True))  # of the colour bar
     for panel, (name, nodes) in zip(panels, unheard.items(), strict=True):
-        if 0 < len(nodes) < num_nodes:
+        if 0 < len(nodes) < count:
             columns = nodes_shown.argsort()[nodes].sort().values.tolist()
             above = panel.get_xaxis_transform()
             panel.plot(
@@ -114,6 +131,21 @@ def contact_heatmap(
         if any(map(len, unheard.values())):  # all titles have two lines then, so that names stand at one height
             panel.set_title(f"{name}\n{note or ' '}" if name else note, pad=9)
     return figure
+
+
+def _of_run(
+    graphs: Graphs | History | Result, num_nodes: int | None, names: Sequence[str] | None
+) -> tuple[Graphs, int, Sequence[str] | None]:
+    """Return graphs by round, how many nodes they have, and the nodes' names where they are known."""
+    if isinstance(graphs, Result):
+        last = graphs.graph()
+        rounds = graphs.history.graphs or {graphs.data.round: (last.edge_index, last.edge_weight)}
+        return rounds, len(graphs.history.names), names or graphs.history.names
+    if isinstance(graphs, History):
+        return graphs.graphs, len(graphs.names), names or graphs.names
+    if num_nodes is None:
+        raise ValueError("num_nodes must say how many nodes graphs by round have: a history or a result knows it")
+    return graphs, num_nodes, names
 
 
 def _draw(

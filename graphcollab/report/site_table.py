@@ -19,7 +19,7 @@ from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
 from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
 from graphcollab.naming import few
-from graphcollab.report._text import MISSING, below, number, shown, shown_in, text_table
+from graphcollab.report._text import MISSING, below, in_deviations, number, shown, shown_in, text_table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
 from graphcollab.train.trial import SHARES
@@ -47,6 +47,7 @@ class SiteScores:
             interval, [M, K, 3].
         reference: Name of the method that the others are compared with, or None.
         about: What the numbers are, in words.
+        units: In what units errors are, where these are not those of the data.
     """
 
     scores: Mapping[str, Scores]
@@ -54,6 +55,7 @@ class SiteScores:
     differences: Mapping[str, Tensor] = field(repr=False)
     reference: str | None = None
     about: str = ""
+    units: str = ""
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -122,7 +124,7 @@ class SiteScores:
                 add(title, scale * values[m], digits, lost[method] | lost[str(self.reference)], signed=True)
         weighted.insert(1, str(int(first.sizes[counted].sum())))
         table = text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
-        return below(table, self.about, *self._limits())
+        return below(table, self.about, self.units, *self._limits())
 
     def _limits(self) -> list[str]:
         """Say which intervals are too narrow, and why others are missing."""
@@ -202,7 +204,8 @@ def site_table(
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
         f"samples; {_which(results, first.env.seed)}{note}"
     )
-    return SiteScores(scores, intervals, differences, reference, about)
+    units = in_deviations(first.tasks, [metric.name for metric in judged])
+    return SiteScores(scores, intervals, differences, reference, about, units)
 
 
 def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[str, Result], str]:

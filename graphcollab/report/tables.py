@@ -22,6 +22,7 @@ from graphcollab.report._text import (
     byte_size,
     failures,
     few_tested,
+    in_deviations,
     mean_spread,
     number,
     shown,
@@ -120,7 +121,8 @@ def results_table(
         lines.append([*cells.values()])
     alike = {name: comparison.agreement(name) for name in rows}
     notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
-    return below(text_table(header, lines, markdown), spread_note(comparison), few_tested(comparison), *notes)
+    units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
+    return below(text_table(header, lines, markdown), spread_note(comparison), units, few_tested(comparison), *notes)
 
 
 @shown
@@ -189,7 +191,8 @@ def paired_table(
     seeds = len(comparison.chosen[reference])
     about = comparison.correction(over)[1]
     same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
-    notes = (same * bool(alike), about, FEW_SEEDS.get(seeds, ""), few_tested(comparison))
+    units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
+    notes = (units, same * bool(alike), about, FEW_SEEDS.get(seeds, ""), few_tested(comparison))
     return below(text_table(header, rows, markdown), *notes)
 
 

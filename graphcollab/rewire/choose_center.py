@@ -130,6 +130,18 @@ class ChooseCenter(Rewiring):
         data = self._choose(data, env, data.centers, group, data.round + 1)
         return self.also(self._report(data), env)
 
+    def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
+        """Return the edges from nodes that hold the centre with the smallest loss on a newcomer's training data.
+
+        Of the centres it chooses among those of the nodes that it may hear.
+        """
+        sender, receiver = edge_index
+        place = places(data.server)[sender]
+        open_to = torch.zeros(new.num_nodes, data.server.size[1], dtype=torch.bool)
+        open_to[receiver[place >= 0], place[place >= 0]] = True
+        losses = center_losses(new, env, data.centers, data.round, self.samples)
+        return place == losses.masked_fill(~open_to, torch.inf).argmin(1)[receiver]
+
     def _begin(self, data: Data, env: Env, group: Tensor) -> Centers:
         """Return the centres to start from; where others are drawn, every group of nodes has those that suit it."""
         groups = max(int(group.max()) + 1, 1)

@@ -113,6 +113,20 @@ class TaskPeers(Rewiring):
         there = env.attend.members(data, data.round)
         return self._connect(data, env, there) if bool((there & ~data.isolated & ~data.coded).any()) else data
 
+    def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
+        """Return the edges from nodes whose tasks are near to a newcomer's, when all are compared together."""
+        count, together = data.num_nodes, both.engine.tasks
+        nodes = torch.cat([(~data.isolated).nonzero().flatten(), count + torch.arange(new.num_nodes)])
+        nodes = nodes[together.ids[nodes].argsort()]
+        may = torch.zeros(together.num_nodes, together.num_nodes, dtype=torch.bool)
+        may[:count, :count] = _may_hear(data, torch.arange(count))
+        may[edge_index[1] + count, edge_index[0]] = True
+        may = may[nodes][:, nodes]
+        near = torch.zeros(together.num_nodes, together.num_nodes, dtype=torch.bool)
+        distances = center_distances(self._centers(together, nodes, env.seed), self.reduce)
+        near[nodes[:, None], nodes] = self._near(*distances, may | may.T).cpu()
+        return near[edge_index[1] + count, edge_index[0]]
+
     def distances(self, tasks: Tasks, seed: Seed = 0) -> tuple[Tensor, Tensor, float]:
         """Return √n d, d and the distance of a node's own centres, of which r is made: to choose a threshold."""
         order = tasks.ids.argsort()

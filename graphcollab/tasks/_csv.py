@@ -25,6 +25,7 @@ _WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
 _MISSING = {"", "?", "NA", "N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"}
 _SEPARATORS = ",;\t|"
 _DECIMAL_COMMAS_WITH = ";\t"
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarray]]:
@@ -36,6 +37,8 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             file.seek(0)
             head, *rows = [row for row in csv.reader(file, delimiter=separator) if row] or [[]]
     except UnicodeDecodeError as error:
+        if path.suffix.lower() in _COMPRESSED:
+            raise ValueError(f"{path} is compressed: unpack it, or read it into a frame and give that") from error
         raise ValueError(
             f"{path} is no text in UTF-8: save it as such, or read it into a frame and give that"
         ) from error
@@ -51,12 +54,18 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
     if double is not None:
         raise ValueError(
             f"{path}: {names.count(double)} columns have the name {double!r}: names of columns must differ"
+            + _headless(names)
         )
     if not rows:
         raise ValueError(f"{path} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}")
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(names)), None)
     if wrong is not None:
-        raise ValueError(f"{path}: row {wrong} has {len(rows[wrong])} values, and there are {len(names)} columns")
+        raise ValueError(
+            f"{path}: row {wrong} has {len(rows[wrong])} values, and there are {len(names)} columns"
+            + _headless(names, remark=len(names) == 1)
+        )
+    if all(map(is_number, names)):
+        raise ValueError(f"{path}: all columns are named by numbers{_headless(names)}")
     place = {name: k for k, name in enumerate(names)}
 
     def read(name: str) -> np.ndarray:
@@ -76,6 +85,14 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
         return any("," in cell and _WITH_DECIMAL_COMMA.fullmatch(cell.strip()) for row in rows for cell in row)
 
     return tuple(names), len(rows), read
+
+
+def _headless(names: Sequence[str], remark: bool = False) -> str:
+    """Say what may be wrong with a first line of which most is numbers, or that is a ``remark``."""
+    if not remark and 2 * sum(map(is_number, names)) <= len(names):
+        return ""
+    what = "a remark" if remark else "values"
+    return f". The first line, which must name the columns, looks like {what}: is there one with names?"
 
 
 def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> None:

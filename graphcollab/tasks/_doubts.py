@@ -44,6 +44,11 @@ def refuse_no_categories(
     if odd is not None:
         like = _LIKE_NUMBER.fullmatch(values[odd]) and not is_number(values[odd])
         correct = "write numbers without units and separators of thousands" if like else "correct it"
+        if is_number(values[odd]):  # so are all
+            raise ValueError(
+                f"column {name!r} holds numbers as text, such as {values[odd]!r} ({at(odd)}): make it numbers (in "
+                f"pandas by pandas.to_numeric, in a CSV file without leading zeros); {cure}"
+            )
         raise ValueError(
             f"{at(odd)} has {values[odd]!r} in column {name!r}, which otherwise looks like numbers: {correct}, or "
             f"{lacking}; {cure}"

@@ -121,7 +121,7 @@ def _sites(table: Table, node: str, given: str) -> Sites:
     column = table.column(node, given)
     if not len(column):
         raise ValueError(f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
-    sites = find_sites(column)
+    sites = find_sites(column, f" in column {node!r}")
     warn_of_spellings(f"column {node!r}, which names the sites,", sites.names)
     if table.sizes is None:
         return sites
@@ -241,7 +241,7 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
         return None
     where = f" in column {weight!r}" if isinstance(weight, str) else ""
     if where:
-        weight = numbers_of(weight, table.column(weight, f"weight={weight!r}"), sites.at)
+        weight = numbers_of(weight, table.column(weight, f"weight={weight!r}"), sites.at, "give 0 to leave the row out")
         if np.isnan(weight).any():
             raise ValueError(f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one")
     weights = to_weights(weight, table.rows)

@@ -132,13 +132,14 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
     """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
     pair: Any = samples
     weights: list[Any] = []
+    singly = isinstance(samples, Dataset | DataLoader) or _is_of_samples(samples)
     if isinstance(samples, DataLoader):
         samples = _loaded(samples, who)
-    if isinstance(samples, Dataset):
+    if singly:
         size = len(cast(Sized, samples))
         if size == 0:
             raise ValueError(f"{who} has an empty dataset: every node needs training samples")
-        pair = next(iter(DataLoader(samples, batch_size=size, generator=torch.Generator())))
+        pair = next(iter(DataLoader(cast(Dataset[Any], samples), batch_size=size, generator=torch.Generator())))
         if len(pair) != 2 and not isinstance(pair, Mapping):
             raise ValueError(
                 f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values; to give weights, let it "
@@ -157,6 +158,14 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
     if weight is not None and weight.shape != sizes[:1]:
         raise ValueError(f"{who} has {sizes[0]} inputs and weights {list(weight.shape)}: each input needs one weight")
     return inputs, targets, weight
+
+
+def _is_of_samples(given: object) -> bool:
+    """Tell a list of dicts, or of more than two pairs, from inputs and targets."""
+    if not isinstance(given, list) or not given:
+        return False
+    pairs = len(given) > 2 and all(isinstance(one, tuple) and len(one) == 2 for one in given)
+    return pairs or all(isinstance(one, Mapping) for one in given)
 
 
 def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:

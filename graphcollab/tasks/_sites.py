@@ -84,9 +84,9 @@ def in_order(names: Sequence[Any]) -> list[int]:
     return sorted(range(len(names)), key=names.__getitem__ if whole else lambda k: str(names[k]))
 
 
-def find_sites(node: Any) -> Sites:
-    """Find the sites that rows belong to in a column of names, strings or whole numbers."""
-    column = _column(node)
+def find_sites(node: Any, where: str = "") -> Sites:
+    """Find the sites that rows belong to in a column of names, strings or whole numbers; errors say ``where`` it is."""
+    column = _column(node, where)
     if len(column) == 0:
         raise ValueError("tasks need at least one node, and the column node is empty")
     if column.dtype.kind in "iu":
@@ -141,7 +141,7 @@ class Draw:
         return splits
 
 
-def _column(node: Any) -> np.ndarray:
+def _column(node: Any, where: str) -> np.ndarray:
     """Return names as an array of text or whole numbers."""
     given = node.cpu().numpy() if isinstance(node, Tensor) else node
     if not hasattr(given, "dtype"):
@@ -151,19 +151,23 @@ def _column(node: Any) -> np.ndarray:
     if column.ndim != 1:
         raise ValueError(f"node must be a column with a name for each row, [N], got an array {list(column.shape)}")
     if column.dtype.kind == "O":
-        column = _unwrapped(column)
+        column = _unwrapped(column, where)
     if column.dtype.kind == "f" and bool((column == np.round(column)).all()):
         return column.astype(np.int64)
     if column.dtype.kind == "f" and bool(np.isnan(column).any()):
-        raise ValueError(f"row {int(np.isnan(column).argmax())} has no name of its node: name it or drop the row")
+        raise ValueError(
+            f"row {int(np.isnan(column).argmax())} has no name of its node{where}: name it or drop the row"
+        )
     if column.dtype.kind not in "iuUT":
         raise ValueError(f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}")
     if column.dtype.kind in "UT" and bool((column == "").any()):
-        raise ValueError(f"row {int((column == '').argmax())} has an empty name of its node: name it or drop the row")
+        raise ValueError(
+            f"row {int((column == '').argmax())} has an empty name of its node{where}: name it or drop the row"
+        )
     return column
 
 
-def _unwrapped(column: np.ndarray) -> np.ndarray:
+def _unwrapped(column: np.ndarray, where: str) -> np.ndarray:
     """Return a column of Python's strings or of whole numbers as such."""
     listed = column.tolist()
     kinds = set(map(type, listed))
@@ -175,8 +179,8 @@ def _unwrapped(column: np.ndarray) -> np.ndarray:
     fits = (lambda one: isinstance(one, str)) if text else (lambda one: _is_whole(type(one)))
     row = next(k for k, one in enumerate(listed) if not fits(one))
     raise ValueError(
-        f"row {row} has {listed[row]!r} as the name of its node, and names must all be strings or all be whole "
-        "numbers: name it or drop the row"
+        f"row {row} has {listed[row]!r} as the name of its node{where}, and names must all be strings or all "
+        "be whole numbers: name it or drop the row"
     )
 
 

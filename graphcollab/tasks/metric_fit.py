@@ -41,6 +41,12 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor) -> None:
                 f"metric={metric!r} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
                 f"{_or(OF_VALUES)}"
             )
+        if loss == "mse" and metric != "auc":  # which asks only for an order
+            raise ValueError(
+                f"metric={metric!r} reads outputs as scores of classes, and loss='mse' makes them amounts: use "
+                f"loss='cross_entropy' with an output per class, loss='bce' with one output for targets of 0 and 1, or "
+                f"metric='auc' or one of amounts, {_or(OF_VALUES)}"
+            )
     if metric == "auc" and targets.numel() and int(targets.max()) > 1:
         raise ValueError(
             f"metric='auc' is of two classes, and targets go to {int(targets.max())}: use {_or(OF_CLASSES, but='auc')}"

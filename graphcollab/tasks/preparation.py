@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.naming import few
-from graphcollab.settings import SettingError, check_settings, look_up
+from graphcollab.naming import close, few
+from graphcollab.settings import SettingError, check_settings
 from graphcollab.tasks._columns import Table, factorised, no_column, open_table
 from graphcollab.tasks.column import Column, numbers_of
 
@@ -212,7 +212,13 @@ class Preparation:
     def _known(self, site: str | None) -> int:
         if site is None:
             raise ValueError(f"every site has means of its own here: give site=NAME, or the column {self.node!r}")
-        return look_up("site", str(site), self._place)
+        if str(site) not in self._place:
+            raise ValueError(
+                f"unknown site {str(site)!r}; {close(str(site), self.sites)}Known: {few(self.sites)}. Every site "
+                "has means of its own here, and a new one has none: fit them by Tasks.from_frame(..., "
+                "preparation=preparation, refit=True, pooled='per_site')"
+            )
+        return self._place[str(site)]
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -207,7 +207,7 @@ class Tasks(Builders):
 
     def _who(self, nodes: Sequence[int]) -> str:
         shown = few([repr(self.names[k]) for k in nodes])
-        return f"{len(nodes)} node{'s are' if len(nodes) > 1 else ' is'} ({shown})"
+        return f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ({shown}) {'are' if len(nodes) > 1 else 'is'}"
 
     def select(self, nodes: Tensor | Sequence[Node]) -> Tasks:
         """Return the tasks of some nodes, by name or position, in the order given; samples stay stored once.

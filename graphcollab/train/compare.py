@@ -109,7 +109,9 @@ def compare(
     own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters
     takes = {**own, **played}.keys() - {"settings", *NOT_PASSED}
     for name in settings.keys() - takes:
-        raise TypeError(unknown_argument("compare", name, [one for one in (*own, *played) if one in takes]))
+        said = "; tasks say what loss and metric are, Tasks.from_frame(..., metric=...)" * (name in ("loss", "metric"))
+        known = [one for one in dict.fromkeys([*own, *played]) if one in takes]
+        raise TypeError(unknown_argument("compare", name, known) + said)
     grids, graphs, seeds = dict(grids or {}), dict(graphs or {}), list(seeds)
     points = _check(methods, grids, graphs, seeds)
     folder = settings.pop("checkpoint", None)

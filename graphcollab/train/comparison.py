@@ -124,7 +124,7 @@ class Comparison:
 
         Seeds that deal out the same samples are not independent witnesses of what the methods do to others: an ordinary
         t-test finds differences that are not there. So variances are corrected by the test samples per training sample
-        (see `graphcollab.gains.corrected_differences`) where every node has the same samples on all seeds, as with
+        (see `graphcollab.metrics.corrected_differences`) where every node has the same samples on all seeds, as with
         resplits; and where seeds divide the same samples among nodes anew, by that times the share of the samples that
         a seed uses, since so many are in common (ours: the paper is about resplits).
 

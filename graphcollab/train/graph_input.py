@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import networkx
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab.naming import find_nodes
+from graphcollab.naming import few, find_nodes, numbered
 from graphcollab.settings import Natural, SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
@@ -22,12 +22,12 @@ from graphcollab.transforms import Complete
 __all__ = ["Graph", "Pairs", "read_graph", "read_pairs"]
 
 GRAPH = (
-    "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K], a NetworkX graph, a list of pairs "
-    "(sender, receiver), or None"
+    "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K] of NumPy, SciPy or PyTorch, a NetworkX "
+    "graph, a list of pairs (sender, receiver) or of (name, name, weight), or None"
 )
 
-Pairs: TypeAlias = Sequence[Sequence[Natural | str]]
-"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`)."""
+Pairs: TypeAlias = Sequence[Sequence[Natural | str | float]]
+"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`); of names also with a weight behind."""
 
 Graph: TypeAlias = Annotated[
     Data | Tensor | np.ndarray | sparse.sparray | sparse.spmatrix | networkx.Graph | Pairs | BaseTransform | None, GRAPH
@@ -35,9 +35,10 @@ Graph: TypeAlias = Annotated[
 """Who may hear whom. An edge goes from the sender to the receiver, who hears it.
 
 In a matrix the receiver is the row and the sender the column, as in w_ij: an entry that is not 0 is an edge. (Whole
-numbers of shape [2, E] are always an ``edge_index``.) Edges of an undirected NetworkX graph go both ways; its nodes are
-the tasks' names or positions (`Node`), and nodes that it lacks have no edges. Weights that are given say only where
-there is an edge: those of a run are the method's to find.
+numbers of shape [2, E] are always an ``edge_index``, of positions; where nodes' names are other whole numbers it is
+refused, since there a number is a name, see `Node`: give pairs, or a ``Data``, which always holds positions.) Edges of
+an undirected NetworkX graph go both ways; its nodes are the tasks' names or positions (`Node`), and nodes that it lacks
+have no edges. Weights that are given say only where there is an edge: those of a run are the method's to find.
 """
 
 
@@ -65,10 +66,19 @@ def read_graph(graph: Graph, tasks: Tasks) -> Data:
 
 def read_pairs(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
     """Return pairs of nodes as ``edge_index`` [2, E], each once; a `SettingError` names the argument."""
-    if any(len(pair) != 2 for pair in pairs):
+    if not all(_is_edge(*pair) for pair in pairs):
         raise SettingError(name, what, pairs)
-    j, i = (find_nodes([pair[end] for pair in pairs], names) for end, names in enumerate((senders, receivers)))
+    nodes: list[list[Any]] = [[pair[end] for pair in pairs] for end in (0, 1)]
+    j, i = (find_nodes(some, names) for some, names in zip(nodes, (senders, receivers), strict=True))
     return torch.tensor([j, i], dtype=torch.int64).unique(dim=1) if j else torch.empty(2, 0, dtype=torch.int64)
+
+
+def _is_edge(*entries: object) -> bool:
+    """Tell a pair of nodes, or of names with a weight behind (`LearnedGraph.named_edges`), from the row of a matrix."""
+    ends, weight = entries[:2], entries[2:]
+    if weight:
+        return len(weight) == 1 and not isinstance(weight[0], str) and all(isinstance(end, str) for end in ends)
+    return len(ends) == 2 and not any(isinstance(end, float) for end in ends)
 
 
 def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix, tasks: Tasks) -> Tensor:
@@ -84,6 +94,12 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
         raise SettingError("graph", GRAPH, graph) from error
     whole = not (matrix.is_floating_point() or matrix.is_complex() or matrix.dtype == torch.bool)
     if matrix.dim() != 2 or len(matrix) != matrix.shape[1] or (whole and len(matrix) == 2):
+        if numbered(tasks.names) and list(tasks.names) != [*map(str, range(count))]:
+            raise ValueError(
+                f"the graph is an edge_index, whose numbers are positions, and the names of the nodes are numbers, "
+                f"too: {few(tasks.names)}. Give pairs (sender, receiver) of names, such as graph=edge_index.T.tolist() "
+                f"if they are names, or Data(edge_index=edge_index, num_nodes={count}) if they are positions"
+            )
         return matrix  # an edge_index, or what is refused as one
     _require_size(matrix.shape, count)
     if matrix.layout == torch.strided:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,19 +13,22 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
 from graphcollab.control.guard import settle
-from graphcollab.engine import Engine
+from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
+from graphcollab.exchange import Exchange
+from graphcollab.exchange.exchange import buffers_travel
+from graphcollab.method import Method
 from graphcollab.metrics import Scores, as_metrics, score_nodes
 from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.naming import Node, few, find_node
-from graphcollab.ops import mix
+from graphcollab.ops import edge_products, mix
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Pairs, read_pairs
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.newcomers import averages, cannot_join, names_among, play_newcomers
+from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
 from graphcollab.train.save_models import about_run, save_models
 from graphcollab.train.start import build_graph, check_outputs
@@ -117,11 +121,19 @@ def join(
       to; its model becomes the initial one plus the weighted sum of all changes since the run's start, which it trains
       for ``finetune`` rounds on its own data. (The paper says that meta-L2C serves new nodes but not how; this is our
       reading.)
-    - One in which a server averages whole models (FedAvg): a newcomer begins with the average of the old nodes'
-      models, and trains it for ``finetune`` rounds.
-    - One in which models travel along edges, and weights are computed anew in every round (D-PSGD, and methods that
-      look for peers, such as DAC, PENS, FedFomo, FedAMP and pFedGraph): newcomers play ``warmup + finetune`` rounds of
-      the method, from its first; the old nodes are at rest and serve the models they are judged by.
+    - One that learns a weight for every edge (L2C): the same, with weights that the newcomer learns by its own
+      validation samples, in as many steps as the run has taken; the old nodes' models stay fixed. (Our reading, too.)
+    - One in which a server averages whole models: a newcomer begins with that average, and trains it for ``finetune``
+      rounds. The average is of all old nodes' models (FedAvg), of those whose centre fits the newcomer's training data
+      best (IFCA), or of those whose tasks are near to its own (FLT).
+    - One in which a server averages a part of models (FedSim, FedClassAvg) or nodes train a personal model beside the
+      average (Ditto): newcomers play ``warmup + finetune`` rounds as clients of that server, which has the same for
+      them in every round.
+    - One in which models travel along edges, and a node finds the weights of those it hears (D-PSGD, DAC, PENS,
+      FedFomo, FedAMP, pFedGraph, pFedSim, MAPL, the directed collaboration graph): newcomers play ``warmup + finetune``
+      rounds of the method, from its first; the old nodes are at rest and serve the models they are judged by. Each of
+      several phases but the last takes ``warmup`` rounds, at least one; one in which a server averages takes none,
+      newcomers begin with its average.
 
     Args:
         result: A run of one architecture.
@@ -130,7 +142,7 @@ def join(
             Default: all pairs. A newcomer never hears another one, nor a node that was isolated. Where parts of the
             graph that are not connected trained mixers of their own, a newcomer may hear nodes of one part only, and
             uses its mixer.
-        warmup: Rounds of local training before mixing.
+        warmup: Rounds of local training before mixing, and further rounds as told above.
         finetune: Rounds after it.
 
     Raises:
@@ -148,7 +160,7 @@ def join(
     method = result.method.last(old.round)
     if len(old.x.specs) > 1:
         raise ValueError("nodes can join runs of one architecture only")
-    start, part = old.x_init.tensors[0][:1], method.part
+    start = old.x_init.tensors[0][:1]
     _refuse_other_preparation(result.tasks, newcomers)
     newcomers = newcomers.to(old.x.device)
     if allowed is not None and not isinstance(allowed, Tensor):
@@ -159,11 +171,11 @@ def join(
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
     names = (*result.tasks.names, *names_among(newcomers.names, result.tasks.names))
     weigh = method.weigh.for_newcomers(old, edges, names)
-    weigh = weigh or averages(method, result, edges)
-    if weigh is None and (reason := cannot_join(result.method)):
+    phases = played(result.method, old.round)
+    if weigh is None and (reason := cannot_join(phases)):
         raise ValueError(
-            f"nodes cannot join {result.method.name}: {reason}. Use meta_l2c, fedavg, or a method that computes "
-            "weights anew in every round, such as dac; or run with them from the start, attend=Attendance(joins=...)"
+            f"nodes cannot join {result.method.name}: {reason}. Use another method, such as l2c, meta_l2c, fedavg, "
+            "ditto or dac; or run with them from the start, attend=Attendance(joins=...)"
         )
     method.check(newcomers)
     check_outputs(newcomers, result.modules)
@@ -173,27 +185,69 @@ def join(
     new = build_graph(newcomers, result.modules, torch.empty(2, 0, dtype=torch.int64))
     new.x = new.x_init = Stacks.single(old.x.specs[0], start.expand(new.num_nodes, -1))
 
-    def train(data: Data, rounds: int) -> Data:
+    arrival = _Arrival(method, old, env, edges)
+    warm = arrival.train(method.local.init(new, env), warmup)
+    alone = arrival.train(copy.copy(warm), finetune).x
+    if weigh is not None:
+        weight = weigh(warm, env, partial(arrival.gradient, warm.x))
+        warm.x = arrival.mixed(warm.x, weight)
+        models = arrival.train(warm, finetune).x
+    elif served(method):
+        weight = at_server(method, result, newcomers, edges, new, env)
+        new.x = arrival.mixed(new.x, weight)
+        given = method.local.init(new, env)
+        whole = method.part == "all" and method.judge.field == "x"
+        trained = arrival.train(given, finetune) if whole else arrival.train(given, warmup + finetune, weight)
+        models = trained.x if whole else method.models(trained, env)
+        edges, weight = edges[:, weight != 0], weight[weight != 0]
+    else:
+        for one in filter(served, phases):
+            new.x = replace(arrival, method=one).mixed(new.x, at_server(one, result, newcomers, edges, new, env))
+        models, edges, weight = play_newcomers(result, newcomers, new.x, heard, warmup, finetune)
+    return Joined(models, edges, weight, newcomers, result, alone, engine)
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """Newcomers whose edges come from ``old`` nodes and themselves; edges as in `Weigher.for_newcomers`."""
+
+    method: Method
+    old: Data
+    env: Env
+    edges: Tensor
+
+    def mixed(self, models: Stacks, weight: Tensor) -> Stacks:
+        """Return newcomers' models with the weighted sums of what the method exchanges."""
+        exchange, parts = self.method.exchange, [self.method.part]
+        if isinstance(exchange, Exchange):
+            parts = exchange.route.parts(exchange.part)
+            parts = [*parts, "buffers"] if buffers_travel(self.old.x, exchange.buffers) else parts
+        for part in parts:
+            origin, changes = self._changes(models, part)
+            models = models.with_part(part, origin + mix(changes, weight, self.edges, models.num_nodes))
+        return models
+
+    def gradient(self, models: Stacks, weight: Tensor) -> Tensor:
+        """Return ∂L_i/∂w_ij of the mixed models' validation losses, [E]."""
+        part = self.method.part
+        _, cotangent = self.env.engine.grad(Rows.own(self.mixed(models, weight)), "val", part=part)
+        return edge_products(cotangent, self._changes(models, part)[1], self.edges)
+
+    def train(self, data: Data, rounds: int, weight: Tensor | None = None) -> Data:
+        """Train alone; with weights, as clients of a server whose part of the model stays the same."""
         for _ in range(rounds):
             data.x_start = data.x
-            data = settle(method.local(data, env), method.local, env)
+            data = settle(self.method.local(data, self.env), self.method.local, self.env)
+            if weight is not None:
+                data.x_local = data.x
+                data.x = self.mixed(data.x, weight)
             data.round = data.round + 1
         return data
 
-    new = train(method.local.init(new, env), warmup)
-    alone = train(copy.copy(new), finetune).x
-    if weigh is None:
-        models, edges, weight = play_newcomers(result, newcomers, heard, warmup + finetune)
-    else:
-        origin, weight = start[:, old.x.specs[0].columns(part)], weigh(new.x.part(part))
-        changes = torch.cat([old.x.part(part), new.x.part(part)]) - origin  # [K + K', P_part]
-        merged = new.x.with_part(part, origin + mix(changes, weight, edges, count))
-        if getattr(method.exchange, "buffers", "keep") == "average" and "buffers" in old.x.specs[0].parts:
-            buffers = torch.cat([old.x.part("buffers"), new.x.part("buffers")])
-            merged = merged.with_part("buffers", mix(buffers, weight, edges, count))
-        new.x = merged
-        models = train(new, finetune).x
-    return Joined(models, edges, weight, newcomers, result, alone, engine)
+    def _changes(self, models: Stacks, part: str) -> tuple[Tensor, Tensor]:
+        """Return the run's first model, [1, P_part], and all models less that one, [K + K', P_part]."""
+        origin = self.old.x_init.part(part)[:1]
+        return origin, torch.cat([self.old.x.part(part), models.part(part)]) - origin
 
 
 def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:

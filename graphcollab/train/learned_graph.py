@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import networkx
 
 __all__ = ["LearnedGraph"]
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what no XML file can hold
 
 
 class LearnedGraph(Data):
@@ -77,8 +80,15 @@ class LearnedGraph(Data):
         return write_whole(path, text.getvalue().encode())
 
     def to_graphml(self, path: str | Path) -> Path:
-        """Write a GraphML file, as Gephi, yEd, Cytoscape and igraph read it, whole or not at all; see `to_csv`."""
+        """Write a GraphML file, as Gephi, yEd, Cytoscape and igraph read it, whole or not at all; see `to_csv`.
+
+        It is a ValueError if a node's name has control characters, which no XML file can hold.
+        """
         import networkx
 
+        if odd := [name for name in self.name if _NOT_XML.search(name)]:
+            raise ValueError(
+                f"the name {odd[0]!r} has control characters, which GraphML cannot hold: rename the node, or use to_csv"
+            )
         self._warn_of_no_edges()
         return write_whole(path, "\n".join(networkx.generate_graphml(self.to_networkx())).encode())

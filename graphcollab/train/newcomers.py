@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -12,8 +13,9 @@ from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
 from graphcollab.engine import Engine
-from graphcollab.exchange import AlongEdges, Exchange, NoExchange, ThroughServer
+from graphcollab.exchange import Exchange, NeighborhoodMeans, NoExchange, ThroughCenters, ThroughServer
 from graphcollab.method import Method, last_graph
+from graphcollab.ops.by_receiver import receives
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural
@@ -22,44 +24,65 @@ from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.typing import Env
+from graphcollab.weigh import SampleCounts, Uniform
 
-__all__ = ["averages", "cannot_join", "names_among", "play_newcomers"]
-
-
-def averages(method: Method | Phases, result: Result, edges: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """Return what weighs the old nodes' models as a server does that averages all of them, [E]; None if none does."""
-    one = method.last(result.data.round)
-    exchange = one.exchange
-    if not (isinstance(exchange, Exchange) and isinstance(exchange.route, ThroughServer) and one.judge.field == "x"):
-        return None
-    if (exchange.base, exchange.message, exchange.part) != ("zero", "x", "all"):
-        return None
-    known = result.data.num_nodes
-    counts = result.tasks.sizes("train").to(result.data.x.dtype)
-    counts = counts if exchange.route.weights == "counts" else torch.ones_like(counts)
-    sender, receiver = edges
-    given = torch.where(sender < known, counts[sender.clamp(max=known - 1)], 0.0)
-    total = torch.zeros(int(receiver.max()) + 1, dtype=given.dtype).index_add(0, receiver, given)
-    own = (sender >= known) & (total[receiver] == 0)  # one that hears nobody keeps its model
-    weight = torch.where(own, 1.0, given / total[receiver].clamp(min=1e-30))
-    return lambda part: weight.to(part)
+__all__ = ["at_server", "cannot_join", "names_among", "play_newcomers", "played", "served"]
 
 
-def cannot_join(method: Method | Phases) -> str | None:
-    """Return why no newcomer can play a method's rounds while the others rest; None if it can."""
-    silent = [isinstance(one.exchange, NoExchange) and not one.along_edges for one in _phases(method)]
-    if all(silent):
+def played(method: Method | Phases, rounds: int) -> list[Method]:
+    """Return the phases that have been reached after a number of rounds."""
+    if isinstance(method, Method):
+        return [method]
+    return played(method.method, rounds) + (played(method.next, rounds) if rounds > method.until else [])
+
+
+def served(method: Method) -> bool:
+    """Tell whether a server gives nodes the average of all models, or of those of nodes that are alike."""
+    exchange = method.exchange
+    if not isinstance(exchange, Exchange) or exchange.against is not None or method.local.crosses:
+        return False
+    return isinstance(exchange.route, ThroughServer | ThroughCenters | NeighborhoodMeans)
+
+
+def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, new: Data, env: Env) -> Tensor:
+    """Return what old nodes' models weigh in the averages that a server gives newcomers, [E].
+
+    Edges are as in `Weigher.for_newcomers`. A newcomer that hears nobody keeps its model.
+    """
+    old, known, route = result.data, result.data.num_nodes, cast(Exchange, method.exchange).route
+    (sender, receiver), weigher = edges, method.weigh
+    if isinstance(route, ThroughServer | ThroughCenters):
+        weigher = SampleCounts() if route.weights == "counts" else Uniform()
+    together = _together(result.tasks.to(old.x.device), newcomers)
+    both = env._replace(engine=_engine(result, together))
+    heard = (sender < known).nonzero().flatten()
+    near = method.rewire.near_newcomers(old, new, env, both, edges[:, heard])
+    if isinstance(route, ThroughServer) and route.within:
+        cluster = together.require_cluster()
+        near = near & (cluster[sender[heard]] == cluster[known + receiver[heard]])
+    used = torch.zeros_like(sender, dtype=torch.bool).index_copy(0, heard, near)
+    used |= (sender >= known) & ~receives(used, receiver, new.num_nodes)[receiver]
+    ends = torch.stack([sender[used], known + receiver[used]])
+    share = weigher.weights(Data(x=new.x, edge_index=ends, num_nodes=together.num_nodes), both)
+    return torch.zeros(len(sender), dtype=new.x.dtype).masked_scatter(used, share.to(new.x.dtype))
+
+
+def cannot_join(phases: Sequence[Method]) -> str | None:
+    """Return why nodes cannot come after these phases; None if they can."""
+    heard = [one for one in phases if one.along_edges or not isinstance(one.exchange, NoExchange)]
+    if not heard:
         return "its nodes hear nobody, so newcomers learn alone: run it on their tasks"
-    for one in itertools.compress(_phases(method), [not hears_nobody for hears_nobody in silent]):
+    for one in heard:
         if one.local.crosses:
-            return "its nodes compute gradients for each other in every round, and the old ones are at rest"
-        if not isinstance(one.exchange, Exchange) or type(one.exchange.route) is not AlongEdges:
-            return "what its nodes hear depends on who takes part in a round, and the old ones are at rest"
-        if one.exchange.message == "update":
+            return "its nodes compute gradients of each other's models in every round, and the old ones are at rest"
+        if served(one):
+            continue
+        if not one.exchange.along_edges:
+            return "its nodes hear no models, only what a server makes of those at work, and the old ones are at rest"
+        if isinstance(one.exchange, Exchange) and one.exchange.message == "update":
             return "its nodes send what a round has changed, and the old ones change nothing any more"
-        lasting = [field for field in one.weigh.keeps if field.kind == "per_edge" and field.lifetime != "round"]
-        if one.weigh.origin != "computed" or lasting:
-            return "its weights grow over rounds in which both nodes of an edge train"
+        if any(field.kind == "per_edge" and field.known_to == "ends" for field in one.weigh.keeps):
+            return "both nodes of an edge compute its weight, round after round, and the old ones are at rest"
     return None
 
 
@@ -74,31 +97,38 @@ def names_among(new: Sequence[str], old: Sequence[str]) -> list[str]:
     return found
 
 
-def play_newcomers(result: Result, newcomers: Tasks, heard: Tensor, rounds: int) -> tuple[Stacks, Tensor, Tensor]:
+def play_newcomers(
+    result: Result, newcomers: Tasks, start: Stacks, heard: Tensor, warmup: int, finetune: int
+) -> tuple[Stacks, Tensor, Tensor]:
     """Play a method from its first round with newcomers that hear old nodes, who rest with the models they have.
 
     Args:
         result: The run.
         newcomers: The new nodes' data, on the run's device.
+        start: The models that newcomers begin with.
         heard: Edges from an old node to a new one, [2, E].
-        rounds: How many.
+        warmup: Rounds of every phase but the last one that the run has reached, at least 1; none of phases in which a
+            server averages.
+        finetune: How many rounds more are played.
 
     Returns:
         The models that newcomers are judged by, the edges of the last exchange, of senders among the old nodes (then
         the new ones) and receivers among the new ones, [2, E], and their weights, [E].
     """
-    method, old, known = result.method, result.data, result.data.num_nodes
+    old, known = result.data, result.data.num_nodes
+    *earlier, last = (one for one in played(result.method, old.round) if not served(one))
+    method: Method | Phases = last
+    for count, one in reversed([*enumerate(earlier, 1)]):
+        method = Phases(one, count * max(warmup, 1), method)
     tasks = _together(result.tasks.to(old.x.device), newcomers)
     ends = torch.stack([heard[0], heard[1] + known])
     data = build_graph(tasks, result.modules, torch.cat([ends, ends.flip(0)], 1), None, method)
-    backend = result.env.engine.backends[0]
-    engine = Engine(tasks, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=backend.autocast)
-    env = Env(engine, Plane(tasks.num_nodes), result.env.seed, attend=_OnlyNewcomers(known=known))
-    start = old.x_init.tensors[0][:1].expand(newcomers.num_nodes, -1)
-    data.x_init = Stacks.single(old.x.specs[0], torch.cat([old.x_init.tensors[0], start]))
-    data.x = Stacks.single(old.x.specs[0], torch.cat([result.stacks.tensors[0], start]))
+    env = Env(_engine(result, tasks), Plane(tasks.num_nodes), result.env.seed, attend=_OnlyNewcomers(known=known))
+    first = old.x_init.tensors[0][:1].expand(newcomers.num_nodes, -1)
+    data.x_init = Stacks.single(old.x.specs[0], torch.cat([old.x_init.tensors[0], first]))
+    data.x = Stacks.single(old.x.specs[0], torch.cat([result.stacks.tensors[0], start.tensors[0]]))
     data = method.start(data, env)
-    for _ in range(rounds):
+    for _ in range(warmup + finetune):
         data = method.play(data, env)
     models = Stacks.single(old.x.specs[0], method.models(data, env).tensors[0][known:])
     edge_index, edge_weight = last_graph(data)
@@ -118,12 +148,10 @@ class _OnlyNewcomers(Attendance):
         return new, ~new
 
 
-def _phases(method: Method | Phases) -> Iterator[Method]:
-    if isinstance(method, Phases):
-        yield from _phases(method.method)
-        yield from _phases(method.next)
-    else:
-        yield method
+def _engine(result: Result, tasks: Tasks) -> Engine:
+    """Return the run's engine for other tasks."""
+    engine, specs = result.env.engine, result.data.x.specs
+    return Engine(tasks, result.modules, specs, plans=engine.plans, autocast=engine.backends[0].autocast)
 
 
 def _together(old: Tasks, new: Tasks) -> Tasks:

@@ -100,7 +100,7 @@ def run(
             others too), and a node without neighbours sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
-        architecture: Architecture of every node, [K], where there are several.
+        architecture: Architecture of every node, [K] or by name, where there are several.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
         callbacks: See `Callback`.
         progress: Show a progress bar, with a label if it is a string.

@@ -21,6 +21,7 @@ from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
+from graphcollab.naming import few, find_nodes
 from graphcollab.phases import Phases
 from graphcollab.plane import BYTES_PER_FLOAT
 from graphcollab.settings import Natural, Seed, SettingError, checked
@@ -53,8 +54,8 @@ A function that takes an argument is given the tasks, for models whose inputs de
 build_model("mlp", tasks.input_shape, 2)``.
 """
 
-Architecture: TypeAlias = Sequence[Natural] | Tensor | np.ndarray | None
-"""Architecture of every node, [K], where there are several."""
+Architecture: TypeAlias = Sequence[Natural] | Mapping[str, Natural] | Tensor | np.ndarray | None
+"""Architecture of every node, [K] or by name, where there are several."""
 
 _MODEL_STREAM = 108
 
@@ -174,7 +175,7 @@ def build_graph(
     if graph is not None:
         data.allowed = allow(data.edge_index, count)
         data.component = components(data)  # of a run's edges, which never become more
-    data.x = data.x_init = _stack(modules, architecture, count, tasks.device)
+    data.x = data.x_init = _stack(modules, architecture, tasks)
     data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype)
     data.round = 0
     for name in ("trains", "serves", "present"):
@@ -188,9 +189,15 @@ def build_graph(
     return data
 
 
-def _stack(modules: Sequence[nn.Module], architecture: Architecture, count: int, device: torch.device) -> Stacks:
+def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Tasks) -> Stacks:
+    count, device = tasks.num_nodes, tasks.device
     if architecture is None and len(modules) > 1:
         raise ValueError(f"{len(modules)} architectures were given: say which node has which by `architecture` [K]")
+    if isinstance(architecture, Mapping):
+        find_nodes(architecture, tasks.names)  # which says what is wrong with a name
+        if lacking := [name for name in tasks.names if name not in architecture]:
+            raise ValueError(f"architecture names no number for {few(lacking)}: give one for every node")
+        architecture = [architecture[name] for name in tasks.names]
     kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture)
     if kind.shape != (count,) or kind.is_floating_point() or int(kind.min()) < 0 or int(kind.max()) >= len(modules):
         raise ValueError(

@@ -20,7 +20,7 @@ from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
 from graphcollab.nn.mixer_file import Form, Own, Score
 from graphcollab.ops import edge_products
-from graphcollab.piece import ALONE, Field, Origin, Weigher
+from graphcollab.piece import ALONE, Field, Origin, Weigher, WeighNew
 from graphcollab.settings import Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
@@ -193,12 +193,13 @@ class ChannelAttention(Weigher):
         data.edge_weight = weight
         return data
 
-    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> Callable[[Tensor], Tensor]:
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
         """Return attention between the changes of newcomers and of all nodes since the run's start."""
         mixer = data.mixer.with_newcomers(edge_index, names)
 
         @torch.no_grad()
-        def weigh(x: Tensor) -> Tensor:
+        def weigh(new: Data, env: Env, gradient: Callable[[Tensor], Tensor]) -> Tensor:
+            x = new.x.part(self.part)
             origin = data.x_init.part(self.part)[:1]
             code = mixer.encode(torch.cat([data.x.part(self.part), x]) - origin, data.x.specs[0], self.part)
             logit = edge_products(code[-len(x) :], code, edge_index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -12,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter, softmax
 
 from graphcollab.engine import AdamW, RowOptimizer
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field, Weigher, WeighNew
 from graphcollab.typing import Env
 
 __all__ = ["LearnedLogits"]
@@ -85,6 +86,21 @@ class LearnedLogits(Weigher):
             data.edge_logit = torch.where(learned & (sender == receiver), largest[receiver], data.edge_logit)
         data.weigher_step = data.weigher_step + 1
         return data
+
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
+        """Return logits that newcomers learn for their edges, in as many steps as the nodes' own have taken."""
+
+        def weigh(new: Data, env: Env, gradient: Callable[[Tensor], Tensor]) -> Tensor:
+            count = data.num_nodes + new.num_nodes
+            graph = Data(x=new.x, edge_index=edge_index + torch.tensor([[0], [data.num_nodes]]), num_nodes=count)
+            graph.trains = graph.serves = torch.ones(count, dtype=torch.bool)
+            graph = self(self.init(graph, env), env)
+            for _ in range(data.weigher_step):
+                graph = self(self.learn(graph, env, gradient(graph.edge_weight)), env)
+            weight: Tensor = graph.edge_weight
+            return weight
+
+        return weigh
 
     def _names(self) -> list[str]:
         return ["edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)]

@@ -184,7 +184,8 @@ def test_outputs_of_one_number_per_sample(loss, plain, backend):
     ]
     split = Split.from_lists("all", list(torch.arange(10).split([7, 3])))
     pool = Pool(*(torch.cat(parts) for parts in zip(*data, strict=True)))
-    tasks = Tasks({"all": pool}, {"train": split, "val": split}, loss=loss)
+    metric = "accuracy" if loss == "bce" else "mse"
+    tasks = Tasks({"all": pool}, {"train": split, "val": split}, loss=loss, metric=metric)
     module = OneNumber().double()
     spec = ParamSpec.from_module(module)
     engine = Engine(tasks, [module], [spec], backend=backend)

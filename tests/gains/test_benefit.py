@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import re
 from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from graphcollab import Tasks, cobo, ditto, fedavg, local, meta_l2c, run
@@ -91,17 +93,23 @@ def test_models_of_all_others_are_tested_at_the_one_left_out(found):
     ratio = (found.outside[:, 2] / found.scores["alone"][:, 2]).log().mean().exp()
     assert float(found.left_out[2]) == pytest.approx(1 - float(ratio))
     assert float(ratio) > 3  # c has the opposite sign
-    assert benefit_table(found).splitlines()[4].split()[-2:] == ["<", "−200"]
+    table = benefit_table(found)
+    assert table.splitlines()[4].split()[-1] == f"×{ratio:.4g}"
+    assert "×4: the error is four times as large." in table
 
 
 def test_results_are_those_of_one_process_bit_for_bit(found):
-    settings = {"methods": {"ditto": lambda **given: ditto(**given)}, "repeats": 3, "lrs": (0.1,), "seed": 5}
-    other = benefit(regression(), lambda: nn.Linear(3, 1), jobs=2, **settings, **WHOLE)
-    assert benefit_answer(other) == benefit_answer(found)
-    assert other.chosen == found.chosen
-    for name in found.scores:
-        assert torch.equal(other.scores[name], found.scores[name])
-    assert torch.equal(other.weights["ditto"], found.weights["ditto"]) if "ditto" in found.weights else True
+    methods = {"ditto": lambda **given: ditto(**given), "meta_l2c": lambda **given: meta_l2c(**given)}
+    settings = {"methods": methods, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}
+    one, other = (benefit(regression(), lambda: nn.Linear(3, 1), jobs=jobs, **settings) for jobs in (1, 2))
+    assert benefit_answer(other) == benefit_answer(one)
+    assert other.chosen == one.chosen
+    assert list(one.scores) == ["alone", "together", "ditto", "meta_l2c"]
+    for name in one.scores:
+        assert torch.equal(other.scores[name], one.scores[name])
+        assert name == "meta_l2c" or torch.equal(one.scores[name], found.scores[name])
+    assert one.weights["meta_l2c"].shape == (3, 3, 3)
+    assert torch.equal(other.weights["meta_l2c"], one.weights["meta_l2c"])
 
 
 def test_further_metrics_are_of_the_same_models(found):
@@ -202,7 +210,7 @@ def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
     assert numbers["pairs"][0][0][0] is None
     assert len(numbers["pair_gains"]) == 6
     table = benefit_table(found)
-    assert [line.split()[0] for line in table.splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
+    assert [line.split()[0] for line in table.split("\n\n")[0].splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
     assert "gain by all together (%)" in table
     save_figure(benefit_figure(found, "three sites"), tmp_path / "benefit.png")
     again = pickle.loads(pickle.dumps(found))
@@ -230,6 +238,58 @@ def test_sites_with_few_test_samples_are_named(found):
     assert "Few test samples" not in benefit_answer(found)
     told = benefit_answer(replace(found, test=torch.tensor([8.0, 2.0, 3.0])))
     assert "Few test samples on a split (b 2, c 3): what such sites gain is mostly chance, and so are means." in told
+
+
+def test_harm_without_gains_is_the_headline(found):
+    """Of errors that double everywhere, with little noise."""
+    alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
+    noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    worse = replace(found, scores={"alone": alone, "together": 2 * alone * noise, "ditto": 2 * alone * noise})
+    told = benefit_answer(worse).splitlines()
+    assert told[1] == "Evidence that collaborating harms, and none that it helps: train alone."
+    assert "No evidence that" not in "".join(told)
+    one = 2 * torch.ones_like(found.pairs[0])
+    some = replace(worse, scores={**worse.scores, "together": alone, "ditto": alone})
+    some = replace(some, pairs=alone[..., None] * one * noise[..., None])
+    told = benefit_answer(some).splitlines()
+    assert told[1] == "No evidence that collaborating helps. There is evidence that some sites lose by it."
+
+
+def test_it_is_estimated_how_many_samples_would_tell(found):
+    """Logarithms of ratios: the square of what could be detected over what there seems to be."""
+    alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
+    ratio = torch.tensor([[0.8], [1.0], [0.9]], dtype=torch.float64)
+    pairs, without = torch.full_like(found.pairs, 1.0), torch.full_like(found.without, 1.0)
+    scores = {"alone": alone, "together": alone * ratio, "ditto": 1.01 * alone}
+    told = replace(found, scores=scores, pairs=pairs, without=without)
+    seen = told.overall[0]
+    assert seen.gain == pytest.approx(1 - (0.8 * 1.0 * 0.9) ** (1 / 3))
+    times = (math.log(1 - seen.detectable) / math.log(1 - seen.gain)) ** 2
+    last = benefit_answer(told).splitlines()[-1]
+    assert last.startswith(
+        "So train alone, or ask again with more samples: if the gain by all together is indeed +10.4"
+    )
+    assert f"about {times:.2g} times as many" in last
+    worse = replace(told, scores={"alone": alone, "together": alone / ratio, "ditto": alone / ratio})
+    assert benefit_answer(worse).splitlines()[-1] == "So train alone, or ask again with more samples."
+
+
+def test_sites_that_are_numbers_are_called_sites(found):
+    told = replace(found, names=("1", "2", "23"), test=torch.tensor([8.0, 2.0, 3.0]))
+    assert "Few test samples on a split (site 2 2, site 23 3)" in benefit_answer(told)
+    assert " site 1 " in benefit_table(told) or " site 2 " in benefit_table(told)
+    alike = replace(told, test=torch.full((3,), 4.0))
+    assert "Few test samples on a split (each of the 3 sites 4)" in benefit_answer(alike)
+
+
+def test_few_test_samples_of_the_rarer_class_are_told():
+    """Of 40 rows a quarter are tested on: of b's 4 rows of class 1 that is one."""
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    y, rare = torch.arange(40) % 2, (torch.arange(40) < 4).long()
+    tasks = Tasks.from_samples([(x, y), (x, rare)], metric="auc", names=["a", "b"])
+    told = benefit(tasks, lambda: nn.Linear(2, 2), methods={}, repeats=3, rounds=2, lrs=(0.1,))
+    assert told.rarer.tolist() == [5.0, 1.0]
+    assert "Few test samples of the rarer class on a split (b 1): be wary" in benefit_answer(told)
 
 
 def test_a_metric_that_is_not_defined_is_said():
@@ -267,12 +327,87 @@ def test_no_gain_is_claimed_where_constants_stand_for_models(found):
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
     scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 2 * alone * noise}
     models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
-    told = replace(found, scores=scores, chosen=models)
+    constant = 4 * alone.flip(0)
+    told = replace(found, scores=scores, chosen=models, constant=constant)
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "gains", "ditto": "loses"}
     flat = dict.fromkeys([*found.chosen], ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"])
-    told = replace(found, scores=scores, chosen=flat)
+    told = replace(found, scores=scores, chosen=flat, constant=constant)
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "loses"}
     assert told.overall[0].gain == pytest.approx(0.5, abs=0.01)
+
+
+def accuracies(found, **of):
+    """As if the metric were accuracy: [R, 1] of means for all sites alike, R = 4; others as alone."""
+    values = {name: torch.tensor(some, dtype=torch.float64)[:, None].expand(4, 3) for name, some in of.items()}
+    constant, alone = values.pop("constant"), values["alone"]
+    scores = {name: values.get(name, alone) for name in found.scores}
+    unknown = torch.full((4, 3, 3), math.nan, dtype=torch.float64)
+    chosen = {name: ["lr=0.1, 4 rounds"] * 4 for name in found.chosen}
+    about = {"metric": "accuracy", "higher_is_better": True, "flat": "the class frequencies", "chosen": chosen}
+    shares = {"train": torch.full((3,), 30.0), "test": torch.full((3,), 10.0)}
+    return replace(
+        found, scores=scores, constant=constant, pairs=unknown, without=unknown, outside=alone, **about, **shares
+    )
+
+
+def test_a_gain_must_be_one_over_constants(found):
+    """Gains over training alone .20, .22, .20, .22; error of the mean sqrt(var (1/4 + 1/3)); two arms, Holm doubles."""
+    alone = [0.60, 0.60, 0.62, 0.62]
+    together = [0.80, 0.82, 0.82, 0.84]
+
+    def p_value(gains):
+        gains = torch.tensor(gains, dtype=torch.float64)
+        t = float(gains.mean() / (gains.var() * (1 / 4 + 1 / 3)).sqrt())
+        return 2 * (2 * float(stats.t.sf(t, 3)))
+
+    by = lambda constant: accuracies(found, alone=alone, together=together, constant=constant).overall[0]  # noqa: E731
+    poor = by([0.30, 0.31, 0.32, 0.33])  # by .50, .51, .50, .51 better: the gain over training alone is less sure
+    assert (poor.verdict, poor.p_value) == ("gains", pytest.approx(p_value([0.20, 0.22, 0.20, 0.22])))
+    close = by([0.79, 0.79, 0.80, 0.80])
+    assert close.gain == pytest.approx(0.21)
+    assert (close.verdict, close.p_value) == ("no evidence", pytest.approx(p_value([0.01, 0.03, 0.02, 0.04])))
+    assert (close.alone, close.score, close.constant) == pytest.approx((0.61, 0.82, 0.795))
+    gains = torch.tensor([0.01, 0.03, 0.02, 0.04], dtype=torch.float64)
+    error = float((gains.var() * (1 / 4 + 1 / 3)).sqrt())
+    reach = float(stats.t.ppf(1 - 0.05 / 3 / 2 / 2, 3) + stats.t.ppf(0.8, 3)) * error
+    assert close.detectable == pytest.approx(reach + 0.795 - 0.61)  # beyond constants, so beyond training alone by more
+    better = by([0.85, 0.86, 0.85, 0.86])
+    assert (better.verdict, better.p_value) == ("no evidence", 1.0)
+    assert by([math.nan] * 4).p_value == poor.p_value  # a loss that has no constant
+    assert by([0.70, 0.72, 0.72, 0.74]).p_value == poor.p_value  # always .10 better: how that varies is not known
+    worse = accuracies(found, alone=together, together=alone, constant=[0.9, 0.91, 0.9, 0.9]).overall[0]
+    assert (worse.verdict, worse.p_value) == ("loses", poor.p_value)
+
+
+def test_it_is_said_where_constants_do_as_well(found):
+    some = {"alone": [0.60, 0.60, 0.62, 0.62], "together": [0.80, 0.82, 0.82, 0.84]}
+    told = accuracies(found, **some, constant=[0.75, 0.75, 0.75, 0.77])
+    said = (
+        "In accuracy (%), mean over sites, models alone (61.0), by ditto (61.0) do no better than the class "
+        "frequencies of each site (75.5): what does not is no gain."
+    )
+    assert said in benefit_answer(told)
+    assert said in benefit_answer(replace(told, metric="auc", also={"accuracy": told}))
+    header, _, row = (re.split(r"\s{2,}", line) for line in benefit_table(told).splitlines()[:3])
+    assert header[3:6] == ["alone, accuracy (%)", "constant", "gain by all together"]
+    assert row[3:5] == ["61.0", "75.5"]
+    poor = accuracies(found, **some, constant=[0.6, 0.6, 0.6, 0.6])
+    assert "do no better" not in benefit_answer(poor)
+    assert "constant" not in benefit_table(poor)
+
+
+def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(found):
+    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
+    flat = ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"]
+    cells = lambda told: [re.split(r"\s{2,}", line)[-3:] for line in benefit_table(told).splitlines()[2:5]]  # noqa: E731
+    told = replace(found, chosen=models)
+    assert "did no better" not in benefit_answer(told)
+    assert all(row[0] != "–" for row in cells(told))
+    assert cells(told)[0][1] != "–"
+    told = replace(found, chosen={**models, "pairs": flat, "without": flat})
+    assert "On 2 of 3 splits models of pairs did no better than the mean of the targets." in benefit_answer(told)
+    assert "On 2 of 3 splits models of all but one did no better than the mean of the targets." in benefit_answer(told)
+    assert [row[:2] for row in cells(told)] == [["–", "–"]] * 3
 
 
 def test_intervals_end_where_differences_of_shares_do(found):
@@ -305,7 +440,7 @@ def test_learned_weights_are_judged_in_words():
     one = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.5, 0.4], [0.2, 0.3, 0.5]], dtype=torch.float64)
     same = replace(found, weights={"meta_l2c": torch.stack([one, 0.9 * one, one])})
     assert same.agreement("meta_l2c") == pytest.approx(1.0)
-    assert "the weights it learned agree (mean correlation 1.00)" in benefit_answer(same)
+    assert "the weights that meta_l2c learned agree (mean correlation 1.00)" in benefit_answer(same)
     other = replace(found, weights={"meta_l2c": torch.stack([one, one.T, one])}, findings={"meta_l2c": ["", "x", ""]})
     assert other.agreement("meta_l2c") < 0.5
     assert "differ: do not read them as who helps whom" in benefit_answer(other)
@@ -380,6 +515,11 @@ def test_refusals():
         benefit(lambda seed: 3, linear)
     with pytest.raises(ValueError, match=r"lrs must be a list of step sizes, got 0.1"):
         benefit(tasks, linear, lrs=0.1)
+    with pytest.raises(ValueError, match=r"lrs must list one step size or more to choose from, got none"):
+        benefit(tasks, linear, lrs=[])
+    for name, meant in (("lr", "lrs"), ("metric", "metrics"), ("method", "methods"), ("batchsize", "batch_size")):
+        with pytest.raises(ValueError, match=f"benefit has no setting '{name}'; did you mean '{meant}'"):
+            benefit(tasks, linear, **{name: 1})
     settings = {"repeats": 3, **WHOLE}
     with pytest.raises(ValueError, match="two sites or more, got 1"):
         benefit(tasks.select([0]), linear, **settings)
@@ -389,7 +529,7 @@ def test_refusals():
         benefit(tasks, linear, methods={"alone": fedavg}, **settings)
     with pytest.raises(ValueError, match="a site is called 'ditto', as something else in the answer"):
         benefit(replace(tasks, names=("a", "ditto", "c")), linear, methods={"ditto": ditto}, **settings)
-    with pytest.raises(ValueError, match="benefit has no setting 'patience'; beside its own it takes"):
+    with pytest.raises(ValueError, match=r"no setting 'patience'; its own are tasks, model, .*device, backend"):
         benefit(tasks, linear, patience=3, **settings)
     table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * k for k in range(20)]}
     with pytest.warns(UserWarning, match="give a function, lambda seed: Tasks.from_frame"):

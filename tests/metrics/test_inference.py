@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from graphcollab.gains import corrected_differences, holm
+from graphcollab.metrics import corrected_differences, holm
 
 
 def test_corrected_t_test_by_hand():

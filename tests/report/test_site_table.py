@@ -12,8 +12,9 @@ from torch import nn
 
 from graphcollab import compare, run
 from graphcollab.methods import local
-from graphcollab.report import site_table
+from graphcollab.report import results_table, site_table
 from graphcollab.tasks import Tasks
+from graphcollab.train import Comparison
 
 LABELS = {"north": [1, 0, 1, 0], "south": [1, 1, 0, 0, 1], "east": [1], "west": [1, 1]}
 INPUTS = {"north": [2.0, -2.0, 1.0, -1.0], "south": [1.0, -1.0, -3.0, 3.0, 2.0], "east": [1.0], "west": [1.0, -1.0]}
@@ -152,3 +153,20 @@ def test_what_few_samples_leave_open_is_said_below() -> None:
     assert "with fewer than 20 samples intervals are too narrow: north (4), south (5), west (2)" in lines
     assert any(line.startswith("an interval of no width says that all resamples gave the same") for line in lines)
     assert "no interval: east (one sample), west (auc is not defined)" in lines
+
+
+def test_errors_in_standard_deviations_are_called_so() -> None:
+    """Targets 10 and 30 in turns: mean 20, standard deviation 10."""
+    table = {
+        "site": [*"aabb"] * 6,
+        "x": [0.5, 1.5] * 12,
+        "y": [10.5, 30.5] * 12,
+        "part": ["train"] * 12 + ["test"] * 12,
+    }
+    settings = {"split": "part", "val_fraction": 0, "loss": "mse", "metric": "mae"}
+    for standardise in (True, False):
+        tasks = Tasks.from_frame(table, standardise_target=standardise, **settings)
+        result = run(local(), tasks, lambda: nn.Linear(1, 1), rounds=1)
+        said = "mae and rmse: targets were standardised, so errors are in standard deviations of 'y' (one is 10)"
+        assert (said in str(site_table(result, ["mae", "rmse", "r2"]))) == standardise
+        assert ("(one is 10)" in results_table(Comparison.from_results({"local": [result]}))) == standardise

@@ -7,9 +7,12 @@ import pytest
 import torch
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
-from graphcollab.report import weight_heatmaps
+from graphcollab import Tasks, run
+from graphcollab.methods import dac
+from graphcollab.report import contact_heatmap, weight_heatmaps
+from graphcollab.train import RecordGraph
 
 EDGES = torch.tensor([[0, 1, 2, 1], [0, 0, 1, 1]])  # 0 hears 0 and 1, 1 hears 2 and itself
 WEIGHTS = torch.tensor([0.75, 0.25, 0.125, 0.875])
@@ -134,3 +137,23 @@ def test_bad_input(graph: tuple[Tensor, Tensor], options: dict[str, Tensor], mes
 def test_no_graph() -> None:
     with pytest.raises(ValueError, match="at least one round, got none"):
         weight_heatmaps({}, 3)
+
+
+def labels(figure: Figure) -> list[str]:
+    return [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+
+def test_histories_and_results_know_names() -> None:
+    x = torch.arange(12.0).view(6, 2)
+    tasks = Tasks.from_samples({name: (x, (x[:, 0] > 3).long()) for name in ("Bern", "Genf")})
+    result = run(dac(), tasks, lambda: nn.Linear(2, 2), rounds=2, callbacks=[RecordGraph([1])])
+    given = weight_heatmaps(result.history.graphs, 2, names=["Bern", "Genf"])
+    for one in (result, result.history):
+        for figure in (weight_heatmaps(one), contact_heatmap(one), contact_heatmap({"dac": one})):
+            assert labels(figure) == ["Bern", "Genf"]
+        np.testing.assert_array_equal(shown(weight_heatmaps(one)), shown(given))
+    bare = run(dac(), tasks, lambda: nn.Linear(2, 2), rounds=2)
+    assert weight_heatmaps(bare).axes[0].get_title() == "round 2"
+    np.testing.assert_array_equal(shown(weight_heatmaps(bare)), bare.graph().matrix())
+    with pytest.raises(ValueError, match="num_nodes must say how many"):
+        weight_heatmaps(result.history.graphs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import re
 
@@ -188,3 +189,28 @@ def test_a_column_of_unknown_categories_is_said():
         [0, 0],
     ]  # some are known: as documented
     assert given.apply({"sex": [None]}).tolist() == [[0, 0]]
+
+
+def test_compressed_files_are_named_as_such(tmp_path):
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress(b"site,x,y\na,1,0\n"))
+    with pytest.raises(ValueError, match="is compressed: unpack it, or read it into a frame and give that"):
+        Tasks.from_frame(path)
+    latin = tmp_path / "table.csv"
+    latin.write_bytes("site,x,y\nGenève,1,0\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="is no text in UTF-8: save it as such"):
+        Tasks.from_frame(latin)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("63,1,1,0\n67,0,2,1\n", "2 columns have the name '1': .* looks like values: is there one with names"),
+        ("63,1,2,0\n67,0,2,1\n", "all columns are named by numbers.* looks like values: is there one with names"),
+        ("# export\na,1,1\n", "row 0 has 3 values, and there are 1 columns. .* looks like a remark: is there one"),
+    ],
+)
+def test_a_first_line_without_names_is_said(tmp_path, lines, says):
+    (tmp_path / "t.csv").write_text(lines)
+    with pytest.raises(ValueError, match=says):
+        open_table(tmp_path / "t.csv")

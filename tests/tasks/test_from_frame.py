@@ -100,7 +100,7 @@ def test_sites_that_go_by_their_own():
     assert prepared.floats_per_site == 1 + 2 + 2  # rows, known values of two columns, two classes
     torch.testing.assert_close(prepared.apply({"age": [50.0], "dose": [2]}, site="a"), expected[:1])
     torch.testing.assert_close(prepared.apply({k: np.array(v)[1::2] for k, v in TABLE.items()}), expected)
-    with pytest.raises(ValueError, match="unknown site 'c'; did you mean 'b'"):
+    with pytest.raises(ValueError, match=r"unknown site 'c'; Known: a, b\. .*refit=True, pooled='per_site'"):
         prepared.apply({"age": [50.0], "dose": [2]}, site="c")
     with pytest.raises(ValueError, match="every site has means of its own here: give site=NAME, or the column 'site'"):
         prepared.apply({"age": [50.0], "dose": [2]})
@@ -494,8 +494,8 @@ def changed(**columns):
         (TABLE, {"columns": ["y"]}, r"columns=\[...\] names 'y', which is the column of sites, targets or"),
         (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
         (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
-        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its node"),
-        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its node: name it or drop the row"),
+        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its node in column 'site', and names"),
+        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its node in column 'site': name it or drop the row"),
         (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', and 3 more of the 8 rows "
          "have none: drop rows without a target"),
         (changed(y=["no", None, *["yes"] * 6]), {}, r"row 1 \(site 'a'\) has no target in column 'y': drop rows"),
@@ -503,6 +503,8 @@ def changed(**columns):
         (changed(age=["30", "50", "?", *["70"] * 5]), {},
          r"row 2 \(site 'b'\) has '\?' in column 'age', which otherwise looks like numbers: correct it, or leave it "
          r"empty where unknown; if they are categories, name it in categorical=\['age'\]"),
+        (changed(age=["30", "50"] * 4), {}, r"column 'age' holds numbers as text, such as '30' \(row 0 \(site 'b'\)\): "
+         r"make it numbers .*; if they are categories, name it in categorical=\['age'\]"),
         (changed(age=[30, "old", *[3] * 6]), {}, "row 1 of column 'age' holds 'old', and other rows hold such as 30"),
         (changed(age=[3] * 7), {}, "columns must have one length, .*'age': 7"),
         (changed(age=np.zeros((8, 2))), {}, r"column 'age' must be one value per row, \[N\], got an array \[8, 2\]"),

@@ -125,9 +125,9 @@ def from_samples(*weights, **more):
         (lambda: Tasks.from_arrays(X, Y, SITES, weight=[1, 2]), "weight must be one number for each of the 20"),
         (lambda: Tasks.from_arrays(X, Y, SITES, weight=["a"] * 20), "weight must be numbers"),
         (lambda: Tasks.from_arrays(X, Y, SITES, weight=W * (W < 13)),
-         r"1 node is \('north'\) without 'train' samples whose weight is above 0: drop samples of weight 0"),
+         r"1 node \('north'\) is without 'train' samples whose weight is above 0: drop samples of weight 0"),
         (lambda: Tasks.from_arrays(X, Y, SITES, weight=W * (np.arange(20) % 12 > 0), split=SPLIT),
-         r"2 nodes are \('north', 'south'\) without 'test' samples whose weight"),
+         r"2 nodes \('north', 'south'\) are without 'test' samples whose weight"),
         (lambda: Tasks.from_frame(table(), weight="v"), "there is no column 'v'"),
         (lambda: Tasks.from_frame(table(w=[None, *W[1:]]), weight="w"),
          r"row 0 \(site 'south'\) has no weight in column 'w'"),
@@ -186,3 +186,11 @@ def test_splits_may_share_samples():
     pool = Pool(X, Y, torch.as_tensor(W))
     splits = {name: Split.from_lists("p", [torch.tensor(of)]) for name, of in (("train", [0, 1]), ("val", [1, 2]))}
     assert {n: m.tolist() for n, m in Tasks({"p": pool}, splits).mean_weight.items()} == {"train": [1.5], "val": [2.5]}
+
+
+def test_weights_that_are_text_are_to_be_numbers():
+    text = {**table(), "w": ["many", *map(str, W.tolist()[1:])]}
+    with pytest.raises(
+        ValueError, match=r"row \d+ \(site .*\) has the text 'many' in column 'w', .* give 0 to leave the row"
+    ):
+        Tasks.from_frame(text, weight="w")

@@ -96,7 +96,7 @@ def test_classes_of_every_node():
 def test_sizes_of_a_split_that_is_not_there():
     tasks = Tasks.from_samples([samples(4)])
     assert tasks.sizes("test").tolist() == [0]
-    with pytest.raises(ValueError, match=r"1 node is \('node 0'\) without 'test' samples, which are for judging"):
+    with pytest.raises(ValueError, match=r"1 node \('node 0'\) is without 'test' samples, which are for judging"):
         tasks.require("test", "are for judging")
     tasks.require("val", "are there")
 
@@ -118,7 +118,7 @@ ONE = Split.from_lists("p", [torch.tensor([0, 1])])
         (lambda: Tasks({"q": PAIR}, {"train": ONE}), r"uses pool 'p', the pools are \['q'\]"),
         (lambda: Tasks({"p": PAIR}, {"train": Split.from_lists("p", [torch.tensor([2])])}), "2 to 2.*holds 0 to 1"),
         (lambda: Tasks({"p": PAIR}, {"train": Split.from_lists("p", [Y, Y[:0]])}, names=("a", "b")),
-         r"1 node is \('b'\) without training samples"),
+         r"1 node \('b'\) is without training samples"),
         (lambda: Tasks.from_samples([(X, Y[:1])]), r"node 0 \(train\) has 2 inputs and 1 targets"),
         (lambda: Tasks.from_samples([(X, Y)], [(X, Y), (X, Y)]), "'val' has samples for 2 nodes, 'train' for 1"),
         (lambda: Tasks.from_samples([(X, Y), (torch.zeros(2, 3), Y)]), "inputs have different shapes"),
@@ -250,3 +250,15 @@ def test_loaders_and_dicts_whose_samples_cannot_be_told_are_refused():
             Tasks.from_samples([wrong])
     with pytest.raises(ValueError, match=r"targets must be numbers \(Tasks.from_frame takes text and missing values\)"):
         Tasks.from_arrays(x, ["a"] * 6, [1] * 6)
+
+
+def test_lists_of_samples_are_what_datasets_of_them_are():
+    pairs = [(torch.tensor([k, 1.0]), k % 2) for k in range(4)]
+    dicts = [{"x": x, "y": y} for x, y in pairs]
+    for samples in (pairs, dicts, dicts[:1], DataLoader(pairs), DataLoader(dicts)):
+        pool = Tasks.from_samples({"a": samples}).pools["train"]
+        count = 1 if isinstance(samples, list) and len(samples) == 1 else 4
+        assert pool.inputs.tolist() == [[k, 1.0] for k in range(count)]
+        assert pool.targets.tolist() == [k % 2 for k in range(count)]
+    two = Tasks.from_samples({"a": [[[0.0], [1.0]], [0, 1]]}).pools["train"]  # inputs and targets, as ever
+    assert (two.inputs.tolist(), two.targets.tolist()) == ([[0.0], [1.0]], [0, 1])

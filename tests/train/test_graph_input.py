@@ -53,6 +53,7 @@ INDEX = torch.tensor(EDGES).T
         sparse.csr_array(np.array(MATRIX)),
         sparse.coo_matrix(np.array(MATRIX)),
         NAMED,
+        [("bob", "ada", 0.5), ("ada", "bob", 0.0), ("cy", "ada", 1)],
         [[1, 0], [2, 0], ["ada", 1]],
         directed(*NAMED),
         directed(*EDGES),
@@ -100,8 +101,10 @@ def test_a_learned_graph_goes_by_names():
         (directed(nodes=["cyd"]), KeyError, "no node 'cyd'; did you mean 'cy'"),
         ([("ada", 7)], IndexError, "no node 7"),
         (directed((1.5, "ada")), TypeError, "by its name or its position"),
-        ([("ada", "bob", 0.5)], SettingError, r"graph must be a Data, .* list of pairs \(sender, receiver\)"),
+        ([("ada", "bob", "cleo")], SettingError, r"graph must be a Data, .* list of pairs \(sender, receiver\)"),
         ("ada", SettingError, "graph must be a Data"),
+        ([[0, 1, 1], [1, 0, 0], [1, 0, 0]], SettingError, r"a matrix \[K, K\] of NumPy, SciPy or PyTorch"),
+        ([("ada", "bob", 0.5, 0.5)], SettingError, "graph must be a Data"),
         ([("ada", 1.5)], SettingError, "graph must be a Data"),
         (np.ones((4, 4)), ValueError, r"matrix \[4, 4\], and the tasks have 3 nodes: give \[3, 3\]"),
         (sparse.eye_array(4), ValueError, r"matrix \[4, 4\]"),
@@ -114,3 +117,17 @@ def test_a_learned_graph_goes_by_names():
 def test_graphs_that_do_not_fit(graph, error, says):
     with pytest.raises(error, match=says):
         edges(graph)
+
+
+def test_what_a_learned_graph_says_is_taken_again():
+    graph = LearnedGraph(edge_index=INDEX, edge_weight=torch.tensor([0.25, 0.5, 1.0]), num_nodes=3, name=NAMES)
+    assert edges(graph.named_edges()) == edges(graph) == EDGES
+
+
+def test_positions_are_refused_where_names_are_other_numbers():
+    numbered = tasks(["1", "2", "3"])
+    with pytest.raises(ValueError, match=r"numbers are positions, and the names .* numbers, too: 1, 2, 3\. Give pairs"):
+        edges(torch.tensor([[1], [2]]), numbered)
+    assert edges([(1, 2)], numbered) == [(0, 1)]
+    assert edges(Data(edge_index=torch.tensor([[1], [2]]), num_nodes=3), numbered) == [(1, 2)]
+    assert edges(torch.tensor([[1], [2]]), tasks(["0", "1", "2"])) == [(1, 2)]

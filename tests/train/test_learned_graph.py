@@ -52,3 +52,13 @@ def test_writing_a_graph_without_edges_warns(tmp_path):
     assert text == "sender,receiver,weight\n"
     with pytest.warns(UserWarning, match="has no edges"):
         graph.to_graphml(tmp_path / "graph.graphml")
+
+
+def test_graphml_refuses_names_that_no_xml_can_hold(tmp_path):
+    edges, weight = torch.tensor([[1], [0]]), torch.tensor([0.25])
+    made = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=2, name=["a<\t\n&'é😀", "b\x01"])
+    with pytest.raises(ValueError, match=r"the name 'b\\x01' has control characters, .* or use to_csv"):
+        made.to_graphml(tmp_path / "graph.graphml")
+    assert not (tmp_path / "graph.graphml").exists()
+    made.name = ["a<\t\n&'é😀", "b"]
+    assert list(networkx.read_graphml(made.to_graphml(tmp_path / "graph.graphml"))) == made.name

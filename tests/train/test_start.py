@@ -80,6 +80,17 @@ def test_two_architectures(tasks):
     assert [m.tolist() for m in data.x.members] == [[0, 3, 4], [1, 2, 5]]
 
 
+def test_architectures_by_name(tasks):
+    kinds = dict(zip(tasks.names, [0, 1, 1, 0, 0, 1], strict=True))
+    data = build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture=dict(reversed(kinds.items())))
+    assert [m.tolist() for m in data.x.members] == [[0, 3, 4], [1, 2, 5]]
+    with pytest.raises(KeyError, match="there is no node 'Bern'"):
+        build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture={**kinds, "Bern": 0})
+    lacking = {name: kind for name, kind in kinds.items() if name != tasks.names[2]}
+    with pytest.raises(ValueError, match=f"architecture names no number for {tasks.names[2]}: give one for every"):
+        build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture=lacking)
+
+
 BAD = {
     "missing": (None, "2 architectures were given: say which node has which"),
     "too short": ([0, 1], r"a number from 0 to 1 for each of 6 nodes, got shape \(2,\)"),
