@@ -1,4 +1,4 @@
-"""A run with checkpoints that processes play together: ``saved.py FOLDER OUT METHOD ROUNDS [SLEEP]``."""
+"""Runs with checkpoints that processes play together: ``saved.py FOLDER OUT ROUNDS SLEEP METHOD …``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from graphcollab import methods, run
+from graphcollab import run
 from graphcollab.testing.scene import Scene
 from graphcollab.train import Callback, Result
+from tests.methods.quick import early
 from tests.processes.scenes import SHARES, processes
 
 
@@ -27,7 +28,7 @@ class Slowly(Callback):
 
 
 def play(folder: str, method: str, rounds: int, seconds: float = 0.0) -> Result:
-    made = getattr(methods, method)()
+    made = early(method)
     scene = Scene.small(embeds=made.embeds)
     return run(
         made,
@@ -49,7 +50,8 @@ def found_in(result: Result) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    folder, out, method, rounds, *seconds = sys.argv[1:]
+    folder, out, rounds, seconds, *names = sys.argv[1:]
     Path(out).mkdir(exist_ok=True)
-    found = found_in(play(folder, method, int(rounds), *map(float, seconds)))
-    torch.save(found, Path(out) / f"{os.environ.get('RANK', '0')}.pt")
+    for name in names:
+        found = found_in(play(f"{folder}/{name}", name, int(rounds), float(seconds)))
+        torch.save(found, Path(out) / f"{name}-{os.environ['RANK']}.pt")

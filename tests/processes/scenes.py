@@ -15,6 +15,7 @@ from graphcollab import Phases, methods, run
 from graphcollab.control import Attendance
 from graphcollab.testing.scene import Scene
 from graphcollab.train import RecordGraph, Result, WatchMerging, WatchMetrics, WatchWeights
+from tests.methods.quick import early
 
 SHARES = {1: None, 2: [0, 1, 1, 0, 0, 1], 4: [0, 1, 1, 2, 3, 1]}
 """Who owns the six nodes, by the number of processes; of four the last has no node of the second architecture."""
@@ -33,12 +34,12 @@ def played(method: Any, scene: Scene | None = None, rounds: int = 3, **settings:
 
 
 def of_method(name: str) -> Result:
-    return played(getattr(methods, name)())
+    return played(early(name))
 
 
 def two_kinds(name: str) -> Result:
     """Two architectures; four processes, one of which has no node of the second."""
-    method = getattr(methods, name)()
+    method = early(name)
     return played(method, Scene.small(shared_head=True, embeds=method.embeds))
 
 

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,13 +23,13 @@ from tests.processes.saved import found_in, play
 from tests.processes.test_equal import close, launch
 
 SAVED = Path(__file__).with_name("saved.py")
-QUICK = ("meta_l2c",)
 
 
-def found_by(count: int, folder: Path, out: Path, method: str, rounds: int) -> list[dict[str, object]]:
-    done = launch(count, SAVED, folder, out, method, rounds)
+def found_by(count: int, folder: Path, out: Path, names: Sequence[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
+    """Return what every process has found, by method; the processes start once for all of them."""
+    done = launch(count, SAVED, folder, out, rounds, 0, *names)
     assert done.returncode == 0, done.stderr[-3000:]
-    return [torch.load(out / f"{p}.pt", weights_only=True) for p in range(count)]
+    return {name: [torch.load(out / f"{name}-{p}.pt", weights_only=True) for p in range(count)] for name in names}
 
 
 def same(found: object, expected: object, exactly: bool, what: str) -> None:
@@ -41,30 +43,33 @@ def same(found: object, expected: object, exactly: bool, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
-    [*QUICK, *(pytest.param(m, marks=pytest.mark.slow) for m in methods.__all__ if m not in QUICK)],
+    ("names", "counts"),
+    [
+        pytest.param(("meta_l2c", "mapl"), (2, 1), id="few"),
+        pytest.param(tuple(methods.__all__), (2, 1, 4), id="all", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+    ],
 )
-def test_a_run_goes_on_with_any_number_of_processes(method, tmp_path):
-    slow = method not in QUICK
-    begun, whole = tmp_path / "begun", tmp_path / "whole"
-    found_by(2, begun, tmp_path / "a", method, 2)
-    expected = found_by(2, whole, tmp_path / "b", method, 4)
-    for count in (2, 1, 4) if slow else (2, 1):
+def test_a_run_goes_on_with_any_number_of_processes(names, counts, tmp_path):
+    begun = tmp_path / "begun"
+    found_by(2, begun, tmp_path / "a", names, 2)
+    expected = found_by(2, tmp_path / "whole", tmp_path / "b", names, 4)
+    for count in counts:
         folder = shutil.copytree(begun, tmp_path / f"with-{count}")
         if count == 1:
-            found = [found_in(play(str(folder), method, 4))]
+            found = {name: [found_in(play(f"{folder}/{name}", name, 4))] for name in names}
         else:
-            found = found_by(count, folder, tmp_path / f"out-{count}", method, 4)
-        for process in found:
-            for before in expected:
-                common = process["models"].keys() & before["models"].keys()
-                kept = {**before, "models": {name: before["models"][name] for name in common}}
-                same(process, kept, exactly=count == 2, what=f"{method} with {count}")
+            found = found_by(count, folder, tmp_path / f"out-{count}", names, 4)
+        for name in names:
+            for process in found[name]:
+                for before in expected[name]:
+                    common = process["models"].keys() & before["models"].keys()
+                    kept = {**before, "models": {node: before["models"][node] for node in common}}
+                    same(process, kept, exactly=count == 2, what=f"{name} with {count}")
 
 
 def test_each_process_writes_the_rows_of_its_own_nodes(tmp_path):
-    found_by(2, tmp_path / "run", tmp_path / "out", "dpsgd", 1)
-    (path,) = (tmp_path / "run").glob("round-*")
+    found_by(2, tmp_path / "run", tmp_path / "out", ["dpsgd"], 1)
+    (path,) = (tmp_path / "run" / "dpsgd").glob("round-*")
     manifest = json.loads((path / "manifest.json").read_bytes().partition(b"\n")[2])
     names = [part["name"] for part in manifest["parts"]]
     assert names == ["part-00000.safetensors", "rows-00000.safetensors", "rows-00001.safetensors"]
@@ -75,12 +80,12 @@ def test_each_process_writes_the_rows_of_its_own_nodes(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*trying the checkpoint before it")
 def test_damage_to_one_part_is_noticed(tmp_path):
-    found_by(2, tmp_path / "run", tmp_path / "out", "dpsgd", 1)
-    (path,) = (tmp_path / "run").glob("round-*")
+    found_by(2, tmp_path / "run", tmp_path / "out", ["dpsgd"], 1)
+    (path,) = (tmp_path / "run" / "dpsgd").glob("round-*")
     part = path / "rows-00001.safetensors"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
     with pytest.raises(ValueError, match=r"none of the 1 checkpoints in .* the checksum of rows-00001\.safetensors"):
-        play(str(tmp_path / "run"), "dpsgd", 2)
+        play(str(tmp_path / "run" / "dpsgd"), "dpsgd", 2)
 
 
 FAILING = """
@@ -146,7 +151,7 @@ def started(folder: Path, out: Path, method: str, *options: str, rounds: int = 6
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    arguments = [*command, *options, str(SAVED), str(folder), str(out), method, str(rounds), "0.3"]
+    arguments = [*command, *options, str(SAVED), str(folder), str(out), str(rounds), "0.3", method]
     return subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
 
@@ -174,8 +179,9 @@ def wait_for_round(folder: Path, round_: int) -> None:
 
 
 def test_a_killed_process_ends_all_and_is_named(tmp_path):
-    launcher = started(tmp_path / "run", tmp_path / "out", "dpsgd", rounds=100)
-    wait_for_round(tmp_path / "run", 1)
+    method = "dpsgd"
+    launcher = started(tmp_path / "run", tmp_path / "out", method, rounds=100)
+    wait_for_round(tmp_path / "run" / method, 1)
     os.kill(workers(launcher.pid)[1], signal.SIGKILL)
     began = time.monotonic()
     _, log = launcher.communicate(timeout=60)
@@ -185,26 +191,28 @@ def test_a_killed_process_ends_all_and_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method", [*QUICK, *(pytest.param(m, marks=pytest.mark.slow) for m in ("cobo", "mapl", "fedproto"))]
+    "method",
+    ["meta_l2c", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cobo", "mapl", "fedproto"))],
 )
 def test_a_killed_run_goes_on_by_itself(method, tmp_path):
     launcher = started(tmp_path / "run", tmp_path / "out", method, "--max-restarts=3")
-    wait_for_round(tmp_path / "run", 2)
+    wait_for_round(tmp_path / "run" / method, 2)
     os.kill(workers(launcher.pid)[0], signal.SIGKILL)
     _, log = launcher.communicate(timeout=240)
     assert launcher.returncode == 0, log[-3000:]
-    expected = found_by(2, tmp_path / "whole", tmp_path / "expected", method, 6)
+    expected = found_by(2, tmp_path / "whole", tmp_path / "expected", [method], 6)[method]
     for p, process in enumerate(expected):
-        same(torch.load(tmp_path / "out" / f"{p}.pt", weights_only=True), process, exactly=True, what=method)
+        same(torch.load(tmp_path / "out" / f"{method}-{p}.pt", weights_only=True), process, exactly=True, what=method)
 
 
 def test_control_c_finishes_the_round_and_saves(tmp_path):
-    launcher = started(tmp_path / "run", tmp_path / "out", "dpsgd", rounds=100)
-    wait_for_round(tmp_path / "run", 2)
+    method = "dpsgd"
+    launcher = started(tmp_path / "run", tmp_path / "out", method, rounds=100)
+    wait_for_round(tmp_path / "run" / method, 2)
     launcher.send_signal(signal.SIGINT)
     launcher.communicate(timeout=60)
-    found = [torch.load(tmp_path / "out" / f"{p}.pt", weights_only=True) for p in range(2)]
+    found = [torch.load(tmp_path / "out" / f"{method}-{p}.pt", weights_only=True) for p in range(2)]
     rounds = found[0]["rounds"]
     assert found[1]["rounds"] == rounds
     assert 2 <= rounds[-1] < 100
-    assert [*(tmp_path / "run").glob(f"round-{rounds[-1]:06d}*")]
+    assert [*(tmp_path / "run" / method).glob(f"round-{rounds[-1]:06d}*")]

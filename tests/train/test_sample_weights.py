@@ -118,7 +118,7 @@ def test_checkpoints_of_other_weights_are_refused(tmp_path):
     again = run(local(), made, linear, rounds=2, checkpoint=tmp_path)
     whole = run(local(), made, linear, rounds=2)
     assert torch.equal(again.model("a").weight, whole.model("a").weight)
-    with pytest.raises(OtherRunError, match="differs in weights in pool"):
+    with pytest.raises(OtherRunError, match="differs in weights in split"):
         run(local(), tasks(weight=columns()["w"] + 1, columns=["one", "two"]), linear, rounds=2, checkpoint=tmp_path)
 
 
