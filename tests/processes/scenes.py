@@ -39,7 +39,7 @@ def of_method(name: str) -> Result:
 
 def two_kinds(name: str) -> Result:
     """Two architectures; four processes, one of which has no node of the second."""
-    method = early(name)
+    method = early(name, batch_size=32)
     return played(method, Scene.small(shared_head=True, embeds=method.embeds))
 
 
