@@ -18,11 +18,21 @@ from graphcollab._version import __version__
 from graphcollab.control import Attendance, Isolate
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.fingerprint import PLAIN, Reader, checksum, fingerprint
 from graphcollab.train.journal import encode
 
-__all__ = ["OtherRunError", "describe_run", "describe_start", "found_in", "identify_tasks", "layers", "require_same"]
+__all__ = [
+    "OtherRunError",
+    "describe_run",
+    "describe_start",
+    "found_in",
+    "identify_models",
+    "identify_tasks",
+    "layers",
+    "require_same",
+]
 
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
@@ -72,6 +82,12 @@ def describe_run(
 def identify_tasks(tasks: Tasks) -> str:
     """Return a fingerprint of nodes and samples, the same for the same ones only."""
     return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks).items()])
+
+
+def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
+    """Return a fingerprint of the architectures and of who has which, whatever the values of parameters are."""
+    shapes = [[spec.names, [list(shape) for shape in spec.shapes]] for spec in stacks.specs]
+    return fingerprint([[layers(module) for module in modules], shapes, [some.tolist() for some in stacks.members]])
 
 
 def _describe_samples(tasks: Tasks) -> dict[str, str]:
