@@ -127,10 +127,15 @@ class Plane:
         """Return the edges that processes have found for their own receivers, put together and sorted by receiver."""
         if self.transport.here(relation.edge_index[1]) is None:
             return relation
+        every = self.one_after_the_other(relation)
+        return every.select((every.edge_index[1] * relation.size[0] + every.edge_index[0]).argsort())
+
+    def one_after_the_other(self, relation: Relation) -> Relation:
+        """Return the edges that processes have found for their own receivers, in the order in which each has them."""
+        if self.transport.here(relation.edge_index[1]) is None:
+            return relation
         edge_index = self.transport.concat(relation.edge_index.T.contiguous()).T
-        order = (edge_index[1] * relation.size[0] + edge_index[0]).argsort()
-        values = self.transport.concat(relation.values)[order]
-        return replace(relation, edge_index=edge_index[:, order], values=values)
+        return replace(relation, edge_index=edge_index, values=self.transport.concat(relation.values))
 
     def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
         """Return what owned receivers know, with what the senders that they hear along edges [2, E] know."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,9 +14,10 @@ from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 
-__all__ = ["join_rows", "keep_own", "split_rows", "tell_all", "with_rows"]
+__all__ = ["SHARED_EDGES", "join_rows", "keep_own", "split_rows", "tell_all", "with_rows"]
 
 ROWS = ("models", "rows", "per_sample")  # kinds of which every process has those of its own nodes
+SHARED_EDGES = ("last_graph",)  # relations whose edges all processes have, and only receivers their values
 
 Values = Mapping[str, Any]
 
@@ -30,13 +32,15 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
             return plane.publish(value)
         if field.kind == "per_edge":
             return plane.tell(value, values["edge_index"][1])
-        return plane.together(value.select(plane.known(value.edge_index[1])))
+        if field.name in SHARED_EDGES:
+            return replace(value, values=plane.tell(value.values, value.edge_index[1]))
+        return plane.one_after_the_other(value.select(plane.known(value.edge_index[1])))
 
     return data if plane.alone else Data(**_each(data.to_dict(), fields, told))
 
 
 def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
-    """Return the data with the rows of owned nodes only, given those of all."""
+    """Return the data with the rows of owned nodes only, and the relations that they know, given those of all."""
 
     def own(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -44,6 +48,8 @@ def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
         return value.held(plane.own) if isinstance(value, Stacks) else value[plane.own]
 
     def kept(field: Field, value: Any, values: Values) -> Any:
+        if field.kind == "relation" and field.known_to == "receiver" and field.name not in SHARED_EDGES:
+            return value.select(plane.known(value.edge_index[1]))
         return own(value) if field.kind in ROWS else value
 
     return data if plane.alone else Data(**_each(data.to_dict(), fields, kept))

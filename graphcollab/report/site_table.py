@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -19,6 +19,7 @@ from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
 from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
 from graphcollab.naming import few
+from graphcollab.report._terms import unequal_terms
 from graphcollab.report._text import MISSING, below, in_deviations, number, shown, shown_in, text_table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
@@ -48,6 +49,7 @@ class SiteScores:
         reference: Name of the method that the others are compared with, or None.
         about: What the numbers are, in words.
         units: In what units errors are, where these are not those of the data.
+        terms: Where methods of a comparison did other work, had other models or more settings to choose from.
     """
 
     scores: Mapping[str, Scores]
@@ -56,6 +58,7 @@ class SiteScores:
     reference: str | None = None
     about: str = ""
     units: str = ""
+    terms: Sequence[str] = ()
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -124,7 +127,7 @@ class SiteScores:
                 add(title, scale * values[m], digits, lost[method] | lost[str(self.reference)], signed=True)
         weighted.insert(1, str(int(first.sizes[counted].sum())))
         table = text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
-        return below(table, self.about, self.units, *self._limits())
+        return below(table, self.about, *self.terms, self.units, *self._limits())
 
     def _limits(self) -> list[str]:
         """Say which intervals are too narrow, and why others are missing."""
@@ -205,7 +208,8 @@ def site_table(
         f"samples; {_which(results, first.env.seed)}{note}"
     )
     units = in_deviations(first.tasks, [metric.name for metric in judged])
-    return SiteScores(scores, intervals, differences, reference, about, units)
+    terms = unequal_terms(results) if isinstance(results, Comparison) else ()
+    return SiteScores(scores, intervals, differences, reference, about, units, terms)
 
 
 def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[str, Result], str]:

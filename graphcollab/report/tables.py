@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import few
+from graphcollab.report._terms import unequal_terms
 from graphcollab.report._text import (
     MISSING,
     agreement,
@@ -62,7 +63,9 @@ def results_table(
     says what and on how many seeds. "local steps" are those that a node has taken in its rounds, mean over nodes, and
     "models", where some method has more than one, how many models each node trained by them. Where nodes have the same
     samples on all seeds, a line below says whether the weights that a method learned agree between seeds. Another one
-    names nodes that count in means with fewer than five test samples.
+    names nodes that count in means with fewer than five test samples. Others, as below every table of a comparison's
+    methods, say where these were not compared on the same terms: local steps that differ by more than half a round of
+    each (on the first seed, whose tasks `compare` makes work equal on), other models, more settings to choose from.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -122,7 +125,8 @@ def results_table(
     alike = {name: comparison.agreement(name) for name in rows}
     notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
     units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
-    return below(text_table(header, lines, markdown), spread_note(comparison), units, few_tested(comparison), *notes)
+    about = (spread_note(comparison), *unequal_terms(comparison), units, few_tested(comparison))
+    return below(text_table(header, lines, markdown), *about, *notes)
 
 
 @shown
@@ -137,9 +141,10 @@ def paired_table(
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
     Lines below the table say whether intervals are corrected for samples that seeds share, that fewer than three seeds
-    are no evidence, that a difference that is the same on all seeds has no interval, and which nodes count in the mean
-    with fewer than five test samples. Where one of the two failed on a seed, or has no value there, that is said
-    instead: there is no difference then.
+    are no evidence, that a difference that is the same on all seeds has no interval, which nodes count in the mean with
+    fewer than five test samples, and where methods did other work, had other models or had more settings to choose from
+    (see `results_table`): a difference may come of that alone. Where one of the two failed on a seed, or has no value
+    there, that is said instead: there is no difference then.
 
     Args:
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
@@ -192,7 +197,14 @@ def paired_table(
     about = comparison.correction(over)[1]
     same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
     units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
-    notes = (units, same * bool(alike), about, FEW_SEEDS.get(seeds, ""), few_tested(comparison))
+    notes = (
+        *unequal_terms(comparison),
+        units,
+        same * bool(alike),
+        about,
+        FEW_SEEDS.get(seeds, ""),
+        few_tested(comparison),
+    )
     return below(text_table(header, rows, markdown), *notes)
 
 
@@ -228,7 +240,7 @@ def time_to_table(comparison: Comparison, target: float, markdown: bool = False)
         rows.append([name, *cells, f"{len(ends)} of {len(found)}"])
     goal = f"{100 * target:.4g} %" if comparison.share else number(target, None)
     header = [f"mean test {comparison.metric} {goal}", "rounds", "seconds", "sent per node", "reached on"]
-    return text_table(header, rows, markdown)
+    return below(text_table(header, rows, markdown), *unequal_terms(comparison))
 
 
 @shown
@@ -285,7 +297,7 @@ def budget_table(
             found = _column([trial.within(budget, unit) or (math.nan, math.nan) for trial in trials])  # [S, 2]
             cells += [mean_spread(scale * found[:, 1], digits), _count(found[:, 0])]
         rows.append(cells)
-    return below(text_table(header, rows, markdown), spread_note(comparison))
+    return below(text_table(header, rows, markdown), spread_note(comparison), *unequal_terms(comparison))
 
 
 def _column(values: Sequence[Any]) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.control.shares import SHARED_EDGES
 from graphcollab.control.state import LOOP
 from graphcollab.engine import Rows
 from graphcollab.method import Method
@@ -100,8 +101,8 @@ def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
         if kind in ("models", "rows"):
             _only_rows_of(value, nodes, name)
         elif kind == "relation":
-            known = own[value.edge_index[1]]  # the edges of ``last_graph`` are everybody's, its weights are not
-            strange = name != "last_graph" and not bool(known.all())
+            known = own[value.edge_index[1]]
+            strange = name not in SHARED_EDGES and not bool(known.all())
             require(not strange, f"{name!r} has edges that only other processes' receivers know")
             data[name] = replace(value, values=_only(value.values, known))
         else:

@@ -47,8 +47,9 @@ class Comparison:
         """Put comparisons, at least one, of different methods on the same seeds and tasks side by side.
 
         A ValueError says so where methods have the same name, or where seeds, tasks or metrics differ. Each was given
-        the budget of its own call: tables say what was spent, and a ``budget`` that is a number of local steps is the
-        same in all calls. `pool` is for the same methods on different seeds.
+        the budget, the model and the grids of its own call: a line below tables says so where these were not alike, and
+        a ``budget`` that is a number of local steps is the same in all calls. `pool` is for the same methods on
+        different seeds.
         """
         names = [name for part in parts for name in part.chosen]
         if twice := sorted({name for name in names if names.count(name) > 1}):

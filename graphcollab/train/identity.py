@@ -21,6 +21,7 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.piece import Field
 from graphcollab.plane import Plane
+from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.fingerprint import PLAIN, Reader, checksum, digests, fingerprint
 from graphcollab.train.journal import encode
@@ -30,6 +31,7 @@ __all__ = [
     "describe_run",
     "describe_start",
     "found_in",
+    "identify_models",
     "identify_tasks",
     "layers",
     "require_same",
@@ -88,6 +90,12 @@ def describe_run(
 def identify_tasks(tasks: Tasks, plane: Plane | None = None) -> str:
     """Return a fingerprint of nodes and samples, the same for the same ones only."""
     return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks, plane or Plane()).items()])
+
+
+def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
+    """Return a fingerprint of the architectures and of who has which, whatever the values of parameters are."""
+    shapes = [[spec.names, [list(shape) for shape in spec.shapes]] for spec in stacks.specs]
+    return fingerprint([[layers(module) for module in modules], shapes, [some.tolist() for some in stacks.members]])
 
 
 def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from graphcollab.train.collapse import learned
-from graphcollab.train.identity import identify_tasks
+from graphcollab.train.identity import identify_models, identify_tasks
 from graphcollab.train.result import Finding, Result
 from graphcollab.train.shared_samples import Samples, identify_samples
 
@@ -40,10 +40,12 @@ class Trial:
         messages: Messages that all nodes together had sent at every evaluation.
         local_steps: How many local steps a node has taken, mean over nodes, if it was there in all rounds. What a judge
             or a weigher trains besides is not counted.
+        round_steps: How many of them are a round's, of the last or the next one, whichever takes more.
         models: How many models a node trained by such steps, its own and those beside it (personal ones, references).
         failure: What went wrong, if the trial failed; all its numbers are NaN then.
         findings: What the run found wrong with nodes or with weights.
         tasks: Fingerprint of nodes and samples; empty where it is not known.
+        architectures: Fingerprint of the nodes' models without their parameters' values; empty where it is not known.
         samples: Which samples the tasks are made of, however they are dealt out; None where that is not known.
         weights: What nodes gave each other in the last round, [K, K], receivers in rows, where that was learned and
             there are no more than 100 nodes; else None.
@@ -62,10 +64,12 @@ class Trial:
     sent: tuple[float, ...] = field(repr=False, default=())
     messages: tuple[float, ...] = field(repr=False, default=())
     local_steps: float = field(repr=False, default=math.nan)
+    round_steps: float = field(repr=False, default=math.nan)
     models: float = field(repr=False, default=math.nan)
     failure: str = ""
     findings: tuple[Finding, ...] = field(repr=False, default=())
     tasks: str = field(repr=False, default="")
+    architectures: str = field(repr=False, default="")
     samples: Samples | None = field(repr=False, default=None)
     weights: Tensor | None = field(repr=False, default=None, compare=False)
     tested: Mapping[str, int] = field(repr=False, default_factory=dict)
@@ -101,6 +105,10 @@ class Trial:
         def final(name: str) -> float:
             return history.mean(name)[history.returned] if name in history.values else math.nan
 
+        def steps(rounds: int, start: int = 0) -> float:
+            return float(result.method.local_steps(result.tasks.sizes("train"), rounds, start).mean())
+
+        played = history.rounds[-1]
         per_node = tuple(history.final("test_metric").tolist())
         sizes = zip(result.tasks.names, result.tasks.sizes("test").tolist(), per_node, strict=True)
         return cls(
@@ -115,10 +123,12 @@ class Trial:
             seconds=tuple(history.seconds),
             sent=tuple(history.mean("bytes_sent")),
             messages=tuple(history.table("messages_sent").sum(1).tolist()),
-            local_steps=float(result.method.local_steps(result.tasks.sizes("train"), history.rounds[-1]).mean()),
+            local_steps=steps(played),
+            round_steps=max(steps(played, max(played - 1, 0)), steps(played + 1, played)),
             models=result.method.models_trained,
             findings=tuple(history.findings),
             tasks=tasks or identify_tasks(result.tasks, result.env.plane),
+            architectures=identify_models(result.modules, result.data.x),
             samples=samples or (identify_samples(result.tasks) if result.env.plane.alone else None),
             weights=_learned_weights(result),
             tested={name: size for name, size, value in sizes if not math.isnan(value)},

@@ -1,0 +1,74 @@
+"""Lines below tables that say where methods were not compared on the same terms: work, models, settings tried."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from graphcollab.naming import few
+from graphcollab.report._text import number
+from graphcollab.train import Comparison, Trial
+
+__all__ = ["unequal_terms"]
+
+EXACT = 1 + 1e-9  # means over nodes are rounded
+
+
+def unequal_terms(comparison: Comparison) -> list[str]:
+    """Say in a line each whether methods did other work, had other models, or had more settings to choose from.
+
+    What trials do not hold, as those that failed, is no difference.
+    """
+    return [line for line in (_work(comparison), _models(comparison), _settings(comparison)) if line]
+
+
+def _work(comparison: Comparison) -> str:
+    """Say which two methods are furthest apart in local steps, of those that differ by more than half a round of each.
+
+    It is the first seed that counts, as it does where `compare` makes work equal: rounds are the same on others, and of
+    other samples they may take a few steps more or less.
+    """
+    first = {name: trials[0] for name, trials in comparison.chosen.items() if trials}
+
+    def apart(pair: tuple[str, str]) -> float:
+        return abs(first[pair[0]].local_steps - first[pair[1]].local_steps)
+
+    pairs = [pair for pair in combinations(first, 2) if _did_other_work(first[pair[0]], first[pair[1]])]
+    if not pairs:
+        return ""
+    (one, steps), (other, more) = ((name, first[name].local_steps) for name in max(pairs, key=apart))
+    done = [number(value, 0 if value.is_integer() else 1) for value in (steps, more)]
+    return f"not the same work: {one} took {done[0]} local steps a node, {other} {done[1]}"
+
+
+def _did_other_work(one: Trial, other: Trial) -> bool:
+    """Tell whether local steps differ by more than half a round of each, up to which a budget is kept."""
+    allowed = (one.round_steps + other.round_steps) / 2
+    return abs(one.local_steps - other.local_steps) > allowed * EXACT
+
+
+def _models(comparison: Comparison) -> str:
+    """Say which methods had models of one kind, where there are several."""
+    groups: list[list[str]] = []
+    for name in comparison.chosen:
+        like = (group for group in groups if all(_same_models(comparison, name, other) for other in group))
+        if (group := next(like, None)) is None:
+            groups.append([name])
+        else:
+            group.append(name)
+    return f"not the same models: {'; '.join(f'those of {few(some)}' for some in groups)}" if len(groups) > 1 else ""
+
+
+def _same_models(comparison: Comparison, one: str, other: str) -> bool:
+    pairs = zip(comparison.chosen[one], comparison.chosen[other], strict=True)
+    known = [(a.architectures, b.architectures) for a, b in pairs if a.architectures and b.architectures]
+    return all(a == b for a, b in known)
+
+
+def _settings(comparison: Comparison) -> str:
+    """Say how many settings every method could choose from on a seed, where these are not equally many."""
+    tried: dict[tuple[str, int], int] = {}
+    for trial in comparison.trials:
+        tried[trial.method, trial.seed] = tried.get((trial.method, trial.seed), 0) + 1
+    most = {name: max((n for (of, _), n in tried.items() if of == name), default=0) for name in comparison.chosen}
+    many = {n: [name for name in most if most[name] == n] for n in most.values() if n}
+    return f"settings tried: {'; '.join(f'{n} by {few(names)}' for n, names in many.items())}" if len(many) > 1 else ""
