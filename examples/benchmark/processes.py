@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -62,7 +63,7 @@ def controlled(count: int) -> dict[str, float]:
     transport = meet([str(k) for k in range(count)], lambda: torch.ones(count))
     values, receiver = torch.rand(count, dtype=torch.float64), torch.arange(count).repeat_interleave(10)
     weights = torch.rand(len(receiver))
-    verbs = {
+    verbs: dict[str, Callable[[], object]] = {
         "a word": transport.status,
         "told by all nodes": lambda: transport.gather(transport.mine(values)),
         "told of all edges": lambda: transport.tell(weights, receiver),
@@ -91,17 +92,17 @@ def started(args: argparse.Namespace, count: int) -> list[dict[str, Any]]:
 def main() -> None:
     args = arguments()
     if "LOCAL_RANK" in os.environ:
-        found = {"run": played(args), "control": {count: controlled(count) for count in args.counts}}
-        print(json.dumps(found), flush=True)
+        print(json.dumps({"run": played(args), "control": {n: controlled(n) for n in args.counts}}), flush=True)
         return
-    rows, control = [], []
+    rows: list[list[str]] = []
+    control: list[list[str]] = []
     alone = 0.0
     for count in args.processes:
         found = started(args, count)
         seconds = max(one["run"]["seconds"] for one in found)
         alone = alone or seconds
-        sums = [sum(one["run"][name] for one in found) for name in ("rows_moved", "bytes_moved")]
-        rows.append([str(count), f"{seconds:.2f}", f"{alone / seconds:.2f}", f"{sums[0]:.0f}", f"{sums[1] / 1e6:.2f}"])
+        moved, sent = (sum(one["run"][name] for one in found) for name in ("rows_moved", "bytes_moved"))
+        rows.append([str(count), f"{seconds:.2f}", f"{alone / seconds:.2f}", f"{moved:.0f}", f"{sent / 1e6:.2f}"])
         for nodes in map(str, args.counts) if count > 1 else ():
             verbs = [max(one["control"][nodes][verb] for one in found) for verb in found[0]["control"][nodes]]
             control.append([str(count), nodes, *(f"{ms:.2f}" for ms in verbs)])
