@@ -21,7 +21,7 @@ from graphcollab.local.check_fit import check_batches, check_judging, check_obje
 from graphcollab.piece import Field, Local
 from graphcollab.settings import NonNegative
 from graphcollab.stack import Stacks
-from graphcollab.tasks.samples import local_steps
+from graphcollab.tasks.schedule import local_steps
 from graphcollab.typing import Env
 
 __all__ = ["Fit", "FitPersonal"]

@@ -12,7 +12,8 @@ from graphcollab.tasks.label_shift import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIV
 from graphcollab.tasks.partition import class_shards, grouped_tasks, shard_tasks
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.regression import linear_regression_tasks, linear_regression_truth
-from graphcollab.tasks.samples import Pool, Schedule, Split, local_steps, make_schedule
+from graphcollab.tasks.samples import Pool, Split
+from graphcollab.tasks.schedule import Schedule, local_steps, make_schedule
 from graphcollab.tasks.shift import (
     concept_shift,
     covariate_shift,

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.naming import few, find_nodes, numbered
-from graphcollab.settings import Natural, SettingError
+from graphcollab.settings import Finite, Natural, SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.transforms import Complete
@@ -26,7 +26,7 @@ GRAPH = (
     "graph, a list of pairs (sender, receiver) or of (name, name, weight), or None"
 )
 
-Pairs: TypeAlias = Sequence[Sequence[Natural | str | float]]
+Pairs: TypeAlias = Sequence[Sequence[Natural | str | Finite]]
 """Pairs (sender, receiver) of nodes, each by its name or its position (`Node`); of names also with a weight behind."""
 
 Graph: TypeAlias = Annotated[
