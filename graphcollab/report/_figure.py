@@ -69,9 +69,9 @@ def quiet(axes: Axes) -> None:
         axis.label.set(fontsize=10, color=TEXT)
 
 
-def over_rounds(axes: Axes, ylabel: str) -> None:
+def over_rounds(axes: Axes, ylabel: str, xlabel: str = "round") -> None:
     """Finish a panel of curves over rounds."""
-    axes.set(xlabel="round", ylabel=ylabel)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
 

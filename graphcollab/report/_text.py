@@ -88,8 +88,11 @@ def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
     if aim is None or aim.categories is not None or set(aim.deviation) == {1.0} or not named:
         return ""
     one = f" (one is {number(aim.deviation[0], None)})" if len(aim.deviation) == 1 else " of every node's own"
+    squared = "squared " if named == ["mse"] else ""
+    also = ", mse in squared ones" if "mse" in named and not squared else ""
     return (
-        f"{' and '.join(named)}: targets were standardised, so errors are in standard deviations of {aim.name!r}{one}"
+        f"{' and '.join(named)}: targets were standardised, so errors are in {squared}standard deviations of "
+        f"{aim.name!r}{one}{also}"
     )
 
 

@@ -40,7 +40,11 @@ Curve = tuple[Sequence[int], Sequence[Any]]
 
 @shown
 def accuracy_curves(
-    curves: Mapping[str, Sequence[Curve]], title: str | None = None, metric: str = "accuracy", percent: bool = True
+    curves: Mapping[str, Sequence[Curve]],
+    title: str | None = None,
+    metric: str = "accuracy",
+    percent: bool = True,
+    over: str = "round",
 ) -> Figure:
     """Draw the mean metric over rounds.
 
@@ -54,6 +58,7 @@ def accuracy_curves(
             a round in common.
         metric: Name of the metric.
         percent: Whether values are shares to be shown in percent.
+        over: What the curves count where it is no rounds, such as ``"local steps per node"``.
     """
     require_some(curves, "at least one curve per method")
     found = {}
@@ -66,7 +71,9 @@ def accuracy_curves(
         found[name] = rounds, table * (100 if percent else 1)
     figure, panel = _draw_curves(found, title)
     legend_beside(panel)
-    over_rounds(panel, f"mean test {metric}{' (%)' if percent else ''}")
+    many = max(map(len, curves.values()))
+    band = f"\n(band: one standard deviation over {many} seeds)" if many > 1 else ""
+    over_rounds(panel, f"mean test {metric}{' (%)' if percent else ''}", over + band)
     return figure
 
 

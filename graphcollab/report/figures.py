@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -47,7 +48,8 @@ def comparison_figures(
             says so; those that failed on all have none.
 
     Returns:
-        ``accuracy``; ``weights_<name>`` for each of the names, nodes sorted by cluster or classes where known;
+        ``accuracy``, over rounds, or over local steps per node where methods have played other numbers of rounds;
+        ``weights_<name>`` for each of the names, nodes sorted by cluster or classes where known;
         and ``weight_by_overlap`` at the last two recorded rounds where classes are known.
     """
     figures, late, classes = {}, {}, None
@@ -68,12 +70,19 @@ def comparison_figures(
     if classes is not None:
         heading = "Do nodes listen to those with the same classes?"
         figures["weight_by_overlap"] = weight_by_overlap_figure(late, classes, heading)
+    kept = {name: [trial for trial in trials if not trial.failure] for name, trials in comparison.chosen.items()}
+    ends = {trial.curve[0][-1] for trials in kept.values() for trial in trials}
+    known = not any(math.isnan(trial.local_steps) for trials in kept.values() for trial in trials)
+    in_steps = len(ends) > 1 and known  # where methods play other numbers of rounds for the same work
     curves = {}
-    for name, trials in comparison.chosen.items():
+    for name, trials in kept.items():
         why = failures(comparison, name)
-        if kept := [trial.curve for trial in trials if not trial.failure]:
-            curves[f"{name} ({why})" if why else name] = kept
-    figures["accuracy"] = accuracy_curves(curves, title, comparison.metric, comparison.share)
+        if trials:
+            each = trials[0].local_steps / trials[0].curve[0][-1] if in_steps else 1
+            found = [([round(each * one) for one in trial.curve[0]], trial.curve[1]) for trial in trials]
+            curves[f"{name} ({why})" if why else name] = found
+    over = "local steps per node" if in_steps else "round"
+    figures["accuracy"] = accuracy_curves(curves, title, comparison.metric, comparison.share, over)
     return figures
 
 
