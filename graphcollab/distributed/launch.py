@@ -117,8 +117,12 @@ def _join() -> None:
     sys.excepthook = note
     atexit.register(_leave)  # threads that still wait for others end a process by an abort
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    library: Any = dist  # which does not say to type checkers that it has these
     try:
-        dist.init_process_group(backend)
+        store, rank, size = next(library.rendezvous("env://"))
+        # after a restart the launcher's store still has the addresses of processes that have ended
+        attempt = library.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        dist.init_process_group(backend, store=attempt, rank=rank, world_size=size)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise RuntimeError(

@@ -42,6 +42,7 @@ def same(found: object, expected: object, exactly: bool, what: str) -> None:
         close(found["values"][name], values, f"{what}: {name}")
 
 
+@pytest.mark.filterwarnings("ignore:.*learned weights are")  # after so few rounds
 @pytest.mark.parametrize(
     ("names", "counts"),
     [
