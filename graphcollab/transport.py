@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Halo", "Transport"]
+__all__ = ["Halo", "SharedTransport", "Transport"]
 
 
 class Transport:
@@ -81,6 +81,33 @@ class Transport:
         gets to know it too, by default everybody.
         """
         return values
+
+
+class SharedTransport(Transport):
+    """Base of runs of several processes, each of which owns some nodes.
+
+    Args:
+        process: Which of them this is.
+        owner: The process of every node, [K].
+    """
+
+    def __init__(self, process: int, owner: Tensor) -> None:
+        self.process, self.owner = process, owner
+        self.nodes = (owner == process).nonzero().flatten()
+
+    def own(self, count: int) -> Tensor:
+        """Return the nodes of K that this process owns, ascending, [k]."""
+        if count != len(self.owner):
+            raise ValueError(f"there are {len(self.owner)} nodes in this run, got {count}")
+        return self.nodes
+
+    def mine(self, values: Tensor) -> Tensor:
+        """Return the entries of a control-plane value [K, ...] that belong to owned nodes, [k, ...]."""
+        return values[self.nodes]
+
+    def here(self, node: Tensor) -> Tensor:
+        """Tell which of some nodes [M] are owned, a mask [M]."""
+        return self.owner[node] == self.process
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphcollab.distributed.errors import ProcessLostError, lives, read, write_error_file, written
 from graphcollab.naming import few
-from graphcollab.transport import Transport
+from graphcollab.transport import SharedTransport
 
 __all__ = ["Processes"]
 
@@ -26,7 +26,7 @@ VERBS = ("status", "everyone", "fetch", "fetch back", "reduce", "gather", "conca
 PATIENCE = 10.0  # seconds in which survivors look for the process that is gone
 
 
-class Processes(Transport):
+class Processes(SharedTransport):
     """One of several processes that play the same run, verb by verb.
 
     Every verb begins with a word of each process: which verb, how much follows, and whether it has failed. If one has,
@@ -42,14 +42,13 @@ class Processes(Transport):
     """
 
     def __init__(self, names: Sequence[str], owner: Tensor) -> None:
-        self.names, self.owner = names, owner
-        self.process, self.size = dist.get_rank(), dist.get_world_size()
+        super().__init__(dist.get_rank(), owner)
+        self.names, self.size = names, dist.get_world_size()
         self.rows_moved = self.bytes_moved = 0
         self._told: Exception | None = None
         self.pids = [(os.uname().nodename, os.getpid())] * self.size
         self._agree()
         self.counts = torch.bincount(owner, minlength=self.size).tolist()
-        self.nodes = (owner == self.process).nonzero().flatten()
         self.shares = [(owner == p).nonzero().flatten() for p in range(self.size)]
         write_error_file(f"{self.who(self.process)} was killed")
 
@@ -172,20 +171,6 @@ class Processes(Transport):
         sizes = self._meet("everyone", len(text))
         shared = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8), sizes)
         return [json.loads(bytes(one.tolist())) for one in shared]
-
-    def own(self, count: int) -> Tensor:
-        """Return the nodes of K that this process owns, ascending, [k]."""
-        if count != len(self.owner):
-            raise ValueError(f"there are {len(self.owner)} nodes in this run, got {count}")
-        return self.nodes
-
-    def mine(self, values: Tensor) -> Tensor:
-        """Return the entries of a control-plane value [K, ...] that belong to owned nodes, [k, ...]."""
-        return values[self.nodes]
-
-    def here(self, node: Tensor) -> Tensor:
-        """Tell which of some nodes [M] are owned, a mask [M]."""
-        return self.owner[node] == self.process
 
     def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
         """Return rows of other processes' nodes, [r, P], each sent once to a process that wants it."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from graphcollab.transport import Transport
+from graphcollab.transport import SharedTransport
 
 __all__ = ["Lockstep", "Meeting", "in_lockstep", "poison"]
 
@@ -67,7 +67,7 @@ class Meeting:
         self.barrier.abort()
 
 
-class Lockstep(Transport):
+class Lockstep(SharedTransport):
     """One of several processes that play the same run in threads of one, verb by verb.
 
     Args:
@@ -76,31 +76,16 @@ class Lockstep(Transport):
     """
 
     def __init__(self, process: int, meeting: Meeting) -> None:
-        self.process, self.meeting = process, meeting
-        self.nodes = meeting.owners[process]
-        count = sum(map(len, meeting.owners))
-        self.owner = torch.empty(count, dtype=torch.int64)
+        owner = torch.empty(sum(map(len, meeting.owners)), dtype=torch.int64)
         for p, nodes in enumerate(meeting.owners):
-            self.owner[nodes] = p
+            owner[nodes] = p
+        super().__init__(process, owner)
+        self.meeting = meeting
 
     def status(self, error: Exception | None = None) -> None:
         """Say that this process goes on, or what has failed in it, unless all know that already."""
         if error is None or error is not self.meeting.told:
             self.meeting.exchange(self.process, "status" if error is None else "failed", error)
-
-    def own(self, count: int) -> Tensor:
-        """Return the nodes of K that this process owns, ascending, [k]."""
-        if count != len(self.owner):
-            raise ValueError(f"there are {len(self.owner)} nodes in this run, got {count}")
-        return self.nodes
-
-    def mine(self, values: Tensor) -> Tensor:
-        """Return the entries of a control-plane value [K, ...] that belong to owned nodes, [k, ...]."""
-        return values[self.nodes]
-
-    def here(self, node: Tensor) -> Tensor:
-        """Tell which of some nodes [M] are owned, a mask [M]."""
-        return self.owner[node] == self.process
 
     def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
         """Return rows of other processes' nodes, [r, P]."""
