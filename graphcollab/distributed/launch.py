@@ -13,16 +13,24 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from graphcollab import transport
+from graphcollab.checks import own_filter
 from graphcollab.distributed.errors import write_error_file
+from graphcollab.distributed.meeting import Meeting
 from graphcollab.distributed.processes import Processes
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
-__all__ = ["deal", "launched", "meet", "one_voice", "speaks"]
+__all__ = ["agreed", "deal", "launched", "meet", "one_voice", "speaks"]
+
+LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
 
 
 def launched() -> bool:
     """Tell whether a launcher such as torchrun has started several processes of this program.
+
+    It has if it has told them their number and where to meet, by the variables RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT.
 
     Example:
         >>> launched()
@@ -32,7 +40,7 @@ def launched() -> bool:
         return False
     if dist.is_initialized():
         return dist.get_world_size() > 1
-    return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+    return all(name in os.environ for name in LAUNCHED) and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def speaks() -> bool:
@@ -44,7 +52,7 @@ def speaks() -> bool:
 
 @contextlib.contextmanager
 def one_voice() -> Iterator[None]:
-    """Let the first process alone print, and write files by this package's functions; for scripts, as a decorator, too.
+    """Let the first process alone print, warn, and write files by this package's functions; as a decorator, too.
 
     Example:
         >>> with one_voice():
@@ -54,7 +62,24 @@ def one_voice() -> Iterator[None]:
     if speaks():
         yield
         return
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), unwritten():
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), own_filter("ignore"), unwritten():
+        yield
+
+
+@contextlib.contextmanager
+def agreed() -> Iterator[None]:
+    """Let what fails in one process outside of a run, such as making tasks, fail in all of them, with the same error.
+
+    Example:
+        >>> with agreed():
+        ...     print("alone there is nobody to tell")
+        alone there is nobody to tell
+    """
+    if not launched():
+        yield
+        return
+    _join()
+    with transport.agreed(Meeting()):
         yield
 
 

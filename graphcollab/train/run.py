@@ -131,7 +131,7 @@ def run(
         compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU), except where
             layers draw random numbers.
         owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
-            Default: contiguous shares, balanced by the samples that nodes train on in a round.
+            Default: contiguous shares, balanced by local steps of a round (by samples where those are not known).
         tuned: Time backends and chunks before the first round and take the fastest, instead of the fixed rule. A
             resumed run repeats the stored choice.
 
@@ -224,7 +224,7 @@ def run(
 
 
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
-    """Return how many samples every node trains on in a round, about, [K]."""
+    """Return what a round costs every node, [K]: local steps, whose batches take equally long, or samples."""
     sizes = tasks.sizes("train")
     steps = method.local_steps(sizes, 1)
     return torch.where(steps > 0, sizes.double(), 1.0) if bool(steps.isnan().any()) else steps.clamp(min=1.0)
