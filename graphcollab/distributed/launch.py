@@ -125,8 +125,15 @@ def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] 
         return Transport()
     _join()
     size = dist.get_world_size()
-    given = None if owner is None else torch.as_tensor(owner).long()
-    return Processes(names, deal(work(), size) if given is None else given)
+    if owner is None:
+        return Processes(names, deal(work(), size))
+    given = torch.as_tensor(owner)
+    if given.dim() != 1 or given.is_floating_point() or given.is_complex():
+        raise ValueError(
+            f"owner must hold the number of a process for every node, [{len(names)}] whole numbers, got "
+            f"{list(given.shape)} of {given.dtype}"
+        )
+    return Processes(names, given.long())
 
 
 def _join() -> None:

@@ -27,7 +27,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
-from graphcollab.train.identity import describe_run, describe_start, require_same, require_same_run
+from graphcollab.train.identity import describe_run, describe_start, require_alike, require_same, require_same_run
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
@@ -149,6 +149,7 @@ def run(
         >>> result.history.rounds
         [1, 2]
     """
+    callbacks = tuple(callbacks)
     if torch.is_inference_mode_enabled():
         raise RuntimeError("nothing can be trained inside torch.inference_mode(): call run outside of it")
     if tuned and (backend != "auto" or chunk is not None):
@@ -158,6 +159,17 @@ def run(
     transport = meet(tasks.names, partial(_work, method, tasks), owner)
     plane = Plane(tasks.num_nodes, transport)
     with ExitStack() as held, plane.agreed():
+        if not plane.alone:
+            told: dict[str, Any] = {
+                "rounds": rounds,
+                "evaluate_every": evaluate_every,
+                "patience": patience,
+                "tuned": tuned,
+            }
+            told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
+            told |= {"backend": backend, "chunk": chunk, "threads": threads, "on_nonfinite": on_nonfinite}
+            told["callbacks"] = [type(one).__name__ for one in callbacks if one.everywhere]
+            require_alike(told, plane)
         if checkpoint is not None and plane.speaks:
             held.enter_context(hold_folder(checkpoint))
         if not plane.speaks:

@@ -19,18 +19,17 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
-from graphcollab.piece import Weigher
 from graphcollab.rewire import ApplyTransform
 from graphcollab.testing import Scene
 from graphcollab.train import Finding, HistoryLog
 from graphcollab.transforms import DropWeakest, WithSelfLoops
-from graphcollab.weigh import KeepWeights
+from graphcollab.weigh import Formula, KeepWeights
 
 ALONE, UNIFORM = "own model only", "uniform weights"
 
 
 @dataclass(frozen=True)
-class Given(Weigher):
+class Given(Formula):
     """Weights that are said to be learned: the own model's, and of the others j + 1/tilt shares from a round on."""
 
     own: float = 1 / 6
