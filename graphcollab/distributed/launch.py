@@ -108,25 +108,37 @@ def deal(work: Tensor, processes: int) -> Tensor:
     return torch.searchsorted(first, place, right=True) - 1
 
 
-def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] | Tensor | None = None) -> Transport:
+def meet(
+    names: Sequence[str],
+    work: Callable[[], Tensor],
+    owner: Sequence[int] | Tensor | None = None,
+    away: Tensor | None = None,
+) -> Transport:
     """Return how the processes of a run meet: one owns all nodes, unless a launcher has started several.
 
     Args:
         names: Names of the nodes.
         work: Returns what a round costs every node, [K].
-        owner: The process of every node, [K]. Default: dealt in contiguous shares, balanced by work.
+        owner: The process of every node, [K]. Default: that which has its samples, where each has those of some nodes
+            only; else nodes are dealt in contiguous shares, balanced by work.
+        away: Nodes whose samples this process has not got, a mask [K].
 
     Raises:
         ValueError: If the processes disagree about who owns which node, or one owns none.
     """
     if not launched():
+        if away is not None and bool(away.any()):
+            node = names[int(away.int().argmax())]
+            raise ValueError(f"samples of {node!r} are not here, and this is the only process: start it by torchrun")
         if owner is not None and bool(torch.as_tensor(owner).any()):
             raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
         return Transport()
     _join()
     size = dist.get_world_size()
     if owner is None:
-        return Processes(names, deal(work(), size))
+        whole = away is None or not bool(away.any())
+        held = Meeting().everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
+        owner = deal(work(), size) if held == [None] * size else _by_samples(names, held)
     given = torch.as_tensor(owner)
     if given.dim() != 1 or given.is_floating_point() or given.is_complex():
         raise ValueError(
@@ -134,6 +146,15 @@ def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] 
             f"{list(given.shape)} of {given.dtype}"
         )
     return Processes(names, given.long())
+
+
+def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[int]:
+    """Return the process of every node, [K], given the nodes whose samples each has; None: those of all."""
+    claims = [[p for p, nodes in enumerate(held) if nodes is None or k in nodes] for k in range(len(names))]
+    for name, claim in zip(names, claims, strict=True):
+        if len(claim) != 1:
+            raise ValueError(f"samples of {name!r} are in the processes {claim}: say by owner= whose each node is")
+    return [process for (process,) in claims]
 
 
 def _join() -> None:

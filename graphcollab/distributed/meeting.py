@@ -8,7 +8,7 @@ import socket
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,7 @@ __all__ = ["Meeting"]
 T = TypeVar("T")
 
 VERBS = ("status", "everyone", "fetch", "fetch back", "reduce", "gather", "concat", "tell")
+LONG = 80  # bytes in which a process says what it wants of the others
 PATIENCE = 10.0  # seconds in which survivors look for the process that is gone
 
 
@@ -36,12 +37,15 @@ class Meeting:
         bytes_moved: Bytes that have come here so far.
     """
 
+    pids: ClassVar[list[tuple[str, int]]] = []
+    """Machine and number of every process, as soon as they have met for the first time."""
+
     def __init__(self) -> None:
         self.process, self.size = dist.get_rank(), dist.get_world_size()
         self.bytes_moved = 0
         self._told: Exception | None = None
-        self.pids = [(socket.gethostname(), os.getpid())] * self.size
-        self.pids = [(host, pid) for host, pid in self.everyone(self.pids[0])]
+        if not self.pids:
+            Meeting.pids = [(host, pid) for host, pid in self.everyone([socket.gethostname(), os.getpid()])]
 
     def who(self, process: int) -> str:
         """Name a process."""
@@ -76,17 +80,19 @@ class Meeting:
         every = torch.stack(words)
         if bool(every[:, 2].any()):
             sizes = every[:, 2].tolist()
-            texts = self._share(
-                torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else word[:0].byte(), sizes
-            )
+            texts = self._share(torch.tensor([*text], dtype=torch.uint8), sizes)
             first = next(p for p, size in enumerate(sizes) if size)
-            self._told = told = (
-                error if first == self.process and error is not None else read(bytes(texts[first].tolist()))
-            )
+            own = first == self.process and error is not None
+            self._told = told = error if own and error is not None else read(bytes(texts[first].tolist()))
+            if not own:
+                told.add_note(f"It was raised in {self.who(first)}.")
             raise told
         if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
-            said = [f"{VERBS[verb]} ({kind})" for verb, _, _, kind in every.tolist()]
-            raise RuntimeError(f"processes have met in different verbs, or with different values: {said}")
+            about = verb if values is None else f"{verb} of {values.dtype} {list(values.shape)}"
+            line = torch.tensor([*about.encode().ljust(LONG)[:LONG]], dtype=torch.uint8)
+            said = self._share(line, [LONG] * self.size)
+            shown = [bytes(one.tolist()).decode().rstrip() for one in said]
+            raise RuntimeError(f"processes have met in different verbs, or with different values: {shown}")
         return cast("list[int]", every[:, 1].tolist())
 
     def _share(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -111,7 +117,7 @@ class Meeting:
     def _lost(self) -> str:
         """Say which process does not answer any more, as far as that is known here."""
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
+        while self.pids and time.monotonic() < end:
             for process, (host, pid) in enumerate(self.pids):
                 if process != self.process and host == socket.gethostname() and not lives(pid):
                     return f"{self.who(process)} is gone"

@@ -80,6 +80,10 @@ def describe_run(
         "node names": list(tasks.names),
         "node ids": checksum(tasks.ids),
     }
+    if tasks.cluster is not None:
+        about["true clusters"] = checksum(tasks.cluster)
+    if plane is not None and not plane.alone and tasks.classes is not None:
+        about["classes of every node"] = checksum(tasks.classes)
     for number, rows in enumerate(data.x.tensors):
         about[f"{INITIAL} of architecture {number}"] = checksum(rows[:1])
     for number, module in enumerate(modules):
@@ -120,7 +124,7 @@ def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None
     """
     if not plane.alone:
         capability = torch.backends.cpu.get_cpu_capability()
-        require_alike({**about, "edges": checksum(data.edge_index), "instructions of the CPU": capability}, plane)
+        require_alike({"instructions of the CPU": capability, **about, "edges": checksum(data.edge_index)}, plane)
 
 
 def require_alike(here: Mapping[str, Any], plane: Plane) -> None:

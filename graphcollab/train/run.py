@@ -131,7 +131,8 @@ def run(
         compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU), except where
             layers draw random numbers.
         owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
-            Default: contiguous shares, balanced by local steps of a round (by samples where those are not known).
+            Default: that which has a node's samples, where each has those of some (`Tasks.share`); else contiguous
+            shares, balanced by local steps of a round (by samples where those are not known).
         tuned: Time backends and chunks before the first round and take the fastest, instead of the fixed rule. A
             resumed run repeats the stored choice.
 
@@ -156,7 +157,8 @@ def run(
         raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
     if patience is not None:
         tasks.require("val", "early stopping needs")
-    transport = meet(tasks.names, partial(_work, method, tasks), owner)
+    away = torch.stack([split.elsewhere for split in tasks.splits.values()]).any(0)
+    transport = meet(tasks.names, partial(_work, method, tasks), owner, away)
     plane = Plane(tasks.num_nodes, transport)
     with ExitStack() as held, plane.agreed():
         if not plane.alone:
