@@ -56,8 +56,8 @@ class SiteTable:
     def tasks(self, **settings: Any) -> Tasks:
         """Build tasks from the table with the settings of `Tasks.from_frame`.
 
-        Columns have all the categories and indicators that they have in the whole table, also in rows for testing, so all
-        splits have the same features. Means and deviations are fitted to training rows.
+        Columns have all the categories and indicators that they have in the whole table, also in rows for testing, so
+        all splits have the same features. Means and deviations are fitted to training rows.
         """
         about = {"node": self.node, "target": self.target, "categorical": self.categorical, **settings}
         if about.get("preparation") is None:

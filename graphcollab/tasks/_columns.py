@@ -218,17 +218,17 @@ def _from_array(name: str, values: Any) -> np.ndarray:
 
 def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     """Return a column of Python's objects as numbers or text."""
-    values = [one.strip() if isinstance(one, str) else one for one in values]
+    if {str} <= set(map(type, values)) <= {str, type(None)}:
+        read = {one: None if one is None or one.strip() in MISSING else one.strip() for one in set(values)}
+        return _from_words([read[one] for one in values])
     lacks = [
-        one in MISSING if isinstance(one, str) else one is None or type(one).__name__ in _NOTHING or one != one
+        one.strip() in MISSING if isinstance(one, str) else one is None or type(one).__name__ in _NOTHING or one != one
         for one in values
     ]
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
     kinds = set(map(type, known)) or {str for one in values if isinstance(one, str)}
     if all(issubclass(kind, str) for kind in kinds) and kinds:
-        words = [None if lack else str(one) for one, lack in zip(values, lacks, strict=True)]
-        said = set(words) - {None}
-        return truths([TRUTHS.get(str(one)) for one in words]) if said and said <= TRUTHS.keys() else text(words)
+        return _from_words([None if lack else str(one).strip() for one, lack in zip(values, lacks, strict=True)])
     if all(issubclass(kind, Real) or kind is np.bool_ for kind in kinds):
         if len(known) == len(values) and kinds and kinds <= {bool, np.bool_}:
             return np.array(values, bool)
@@ -246,6 +246,12 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
         f"row {odd} of column {name!r} holds {values[odd]!r}{others}: make the column numbers or text, or "
         f"{without(name)}"
     )
+
+
+def _from_words(words: list[str | None]) -> np.ndarray:
+    """Return a column of text, or of true and false where it says nothing else."""
+    said = set(words) - {None}
+    return truths([TRUTHS.get(str(one)) for one in words]) if said and said <= TRUTHS.keys() else text(words)
 
 
 def _from_frame(frame: Any) -> Table:

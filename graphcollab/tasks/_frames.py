@@ -14,10 +14,11 @@ from graphcollab.checks import warn
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_same
 from graphcollab.tasks._columns import Table, as_text, factorised, open_table
 from graphcollab.tasks._csv import without
-from graphcollab.tasks._doubts import refuse_no_categories, warn_of_numbering, warn_of_spellings
+from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
+from graphcollab.tasks._suspects import warn_of_columns, warn_of_repeats
 from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of, warn_of_one_class
 from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.metric_fit import of_one_class
@@ -96,6 +97,8 @@ def tasks_of_table(
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), groups)
     if isinstance(how, Fit):
         how = Seen(sites, splits["train"], how).preparation(read, categorical, node, target, values, real)
+        if known is None:
+            warn_of_columns(sites, read, categorical, target, values, groups)
     place = how.places(sites.names)[sites.owner.numpy()]
     readable = {
         one.name: read[one.name] if one.categories is not None else numbers_of(one.name, read[one.name], sites.at)
@@ -106,6 +109,7 @@ def tasks_of_table(
     inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     targets = targets_of(sites, how.target, values, place, loss)
+    warn_of_repeats(sites, how.columns, inputs, targets, splits)
     if len(how.classes) == 1:
         warn(f"all rows have the target {how.classes[0]!r} in column {target!r}: nothing can be learned", UserWarning)
     elif metric == "auc":
@@ -176,7 +180,6 @@ class Seen:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             if np.isnan(values[self.train.index.numpy()]).all():
                 warn(f"column {name!r} has no value in any training row: {without(name)}", UserWarning)
-            warn_of_numbering(name, values, self.sites.owner.numpy())
             return Column(name, mean, deviation, None, self.indicator(~np.isnan(values)))
         names, codes = factorised(values)
         warn_of_spellings(f"column {name!r}", names)

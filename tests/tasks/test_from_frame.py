@@ -111,7 +111,7 @@ def split_table(sentinel, category):
     words = np.tile(["train"] * 6 + ["val", "test"], 3)
     value = np.where(words == "train", np.tile(np.arange(8.0), 3) + np.repeat([0, 10, 20], 8), sentinel)
     text = np.where(words == "train", np.tile(["x", "y"], 12), category)
-    y = np.where(words == "train", np.arange(24.0), sentinel) / 7
+    y = np.where(words == "train", np.arange(24.0) * 7 % 24, sentinel) / 7
     return {"site": np.repeat(["a", "b", "c"], 8), "value": value, "text": text, "y": y, "words": words}
 
 
@@ -512,7 +512,7 @@ def changed(**columns):
         (changed(y=["a"] * 8), {"loss": "mse"},
          r"targets in column 'y' are words, such as 'a' in row 0 \(site 'b'\), and loss='mse' is for amounts: leave"),
         (changed(y=["1.5", "2.5", "??", "4"] * 2), {"loss": "mse"},
-         r"row 2 \(site 'b'\) has '[?][?]' in column 'y', .* numbers: correct it, or drop the row where it is unknown;"),
+         r"row 2 \(site 'b'\) has '[?][?]' in column 'y', .* numbers: correct it, or drop the row where it is unknown"),
         (changed(y=["1.5", "2.5"] * 4), {"loss": "mse"}, "make the column numbers, without quotes"),
         (changed(y=[1.5, np.inf] * 4), {"loss": "mse"}, "infinity in column 'y': correct it, or drop the row where"),
         ({"a": {"x": [1], "y": [1]}, " a": {"x": [1], "y": [1]}}, {}, "sites must differ by more than spaces around"),
