@@ -130,9 +130,11 @@ def _warn_of_tellers(read: Mapping[str, np.ndarray], target: str, values: np.nda
         keys = np.zeros(len(rows), np.uint64)
         for column in (*read.values(), values):
             _mix(keys, _numbered(column[rows]).astype(np.uint64))
-        rows = rows[np.unique(keys, return_index=True)[1]]  # each once, since equal rows would tell of each other
-        aim = _numbered(values[rows])
-        found = [name for name in found if _tells(read[name][rows], aim, ordered)]
+        once = rows[np.unique(keys, return_index=True)[1]]  # since equal rows tell of each other
+        several = {name: 1 + _numbered(read[name][rows]).max() for name in found}
+        most = min(1 + _numbered(values[rows]).max(), len(once) // 2)  # so many values are not those of single rows
+        chosen = {name: rows if several[name] <= most else once for name in found}
+        found = [name for name in found if _tells(read[name][chosen[name]], _numbered(values[chosen[name]]), ordered)]
     if found:
         belong = "" if group is not None else "; or give group= if rows belong together, such as visits of a patient"
         many = len(found) > 1
