@@ -93,6 +93,11 @@ def tasks_of_table(
         categorical = [*categorical, *declared]
     says = "cross_entropy" if loss is None and target in table.declared else loss
     real = not known.classes if known is not None else is_real(sites, values, target, says)
+    if not real and known is None and isinstance(how, Fit) and how.standardise_target:
+        raise ValueError(
+            f"standardise_target=True is for amounts, and the targets in column {target!r} are classes: leave it out, "
+            "or give loss='mse' if they are amounts"
+        )
     groups = None if group is None else to_groups(sites, group)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), groups)
     if isinstance(how, Fit):

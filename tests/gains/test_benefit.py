@@ -531,7 +531,7 @@ def test_refusals():
         benefit(replace(tasks, names=("a", "ditto", "c")), linear, methods={"ditto": ditto}, **settings)
     with pytest.raises(ValueError, match=r"no setting 'patience'; its own are tasks, model, .*device, backend"):
         benefit(tasks, linear, patience=3, **settings)
-    table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * k for k in range(20)]}
+    table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * (7 * k % 20) for k in range(20)]}
     with pytest.warns(UserWarning, match="give a function, lambda seed: Tasks.from_frame"):
         benefit(Tasks.from_frame(table), lambda: nn.Linear(1, 1), methods={}, lrs=(0.01,), **settings)
     names = iter((["a", "b", "c"], ["a", "b", "d"], ["a", "b", "c"]))

@@ -494,8 +494,8 @@ def changed(**columns):
         (TABLE, {"columns": ["y"]}, r"columns=\[...\] names 'y', which is the column of sites, targets or"),
         (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
         (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
-        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its node in column 'site', and names"),
-        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its node in column 'site': name it or drop the row"),
+        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its site in column 'site', and names"),
+        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its site in column 'site': name it or drop the row"),
         (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', and 3 more of the 8 rows "
          "have none: drop rows without a target"),
         (changed(y=["no", None, *["yes"] * 6]), {}, r"row 1 \(site 'a'\) has no target in column 'y': drop rows"),
@@ -733,3 +733,37 @@ def test_words_for_missing_values_are_read_alike_everywhere(word, tmp_path):
 def test_other_words_are_categories(word):
     table = {"site": ["a", "b"] * 6, "v": ["x", word] * 6, "y": [0, 1, 1] * 4}
     assert set(Tasks.from_frame(table, **ALL).preparation.features) == {"v = x", f"v = {word}"}
+
+
+def test_columns_without_values_and_rows_in_other_units_are_warned_of():
+    age = np.array([40.0, 50, 60] * 4)  # mean 50, standard deviation sqrt(200 / 3) = 8.16
+    table = {"site": ["a", "b"] * 6, "age": age, "sex": ["f", "m", "m"] * 4, "dose": [1, NAN, 3, 4] * 3}
+    table["y"] = [0, 1, 1, 0] * 3
+    prepared = Tasks.from_frame(table, **ALL).preparation
+    rows = {"age": [NAN, NAN], "sex": ["f", "m"], "dose": [NAN, NAN]}  # of doses it was known in training
+    with pytest.warns(UserWarning, match="column 'age' has no value in any row, and so counts as its mean") as told:
+        assert prepared.apply(rows)[:, 0].tolist() == [0, 0]
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match="column 'sex' has no value in any row, and so counts as no category"):
+        prepared.apply({**rows, "age": [50, 50], "sex": [None, ""]})
+    prepared.apply({**rows, "age": [NAN, 50]})
+    months = {name: [one[k] for k in (0, 1, 2)] for name, one in table.items()} | {"age": [480, 600, 720]}
+    with pytest.warns(
+        UserWarning,
+        match="row 2 has 720 in column 'age', 82 standard deviations from the mean of training, 50, as where .*; most",
+    ):
+        prepared.apply(months)
+    prepared.apply({**months, "age": [720, 50, 40]})  # one in a few may be so
+    prepared.apply({name: one[:1] for name, one in months.items()} | {"age": [50 + 8.16 * 29]})
+    with pytest.warns(UserWarning, match="row 0 has 480 in column 'age', 53 standard deviations"):
+        prepared.apply({name: one[:1] for name, one in months.items()})
+    newcomer = {**months, "site": ["c"] * 3, "dose": [1, 2, 3]}
+    with pytest.warns(UserWarning, match="row 2 has 720 in column 'age'"):
+        Tasks.from_frame(newcomer, preparation=prepared, **ALL)
+
+
+def test_classes_are_not_standardised():
+    with pytest.raises(
+        ValueError, match="standardise_target=True is for amounts, and the targets in column 'y' are clas"
+    ):
+        Tasks.from_frame(TABLE, standardise_target=True, **ALL)
