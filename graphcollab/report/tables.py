@@ -253,8 +253,9 @@ def budget_table(
     """Return how many messages and bytes nodes sent, and how good models were when a budget was spent.
 
     It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
-    edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`); "of
-    all pairs" is their share of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
+    edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`), or one
+    by which a node's table was prepared before the first round; "of all pairs" is the share that those of the rounds
+    are of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
     only measured, and not merged, is no message, so methods that try many models (`fomo`, `pens`, `fc`) look cheaper
     here than by their bytes. Bytes are of all nodes together. All values are means over seeds.
 
@@ -290,7 +291,7 @@ def budget_table(
             continue
         messages, sent = (_column([[math.nan, *t.total(u)][-1] for t in trials]) for u in ("messages", "bytes"))
         pairs = _column([len(t.per_node) * (len(t.per_node) - 1) * t.curve[0][-1] or math.nan for t in trials])
-        share = number(float((100 * messages / pairs).mean()), 1)
+        share = number(float((100 * (messages - _column([t.prepared for t in trials])) / pairs).mean()), 1)
         final = mean_spread(scale * _column(comparison.values(name)), digits)
         cells = [name, final, _count(messages), share, byte_size(float(sent.mean()))]
         if budget is not None:
