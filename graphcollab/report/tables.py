@@ -30,6 +30,7 @@ from graphcollab.report._text import (
     shown_in,
     spread_note,
     text_table,
+    weighted,
 )
 from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
@@ -124,8 +125,8 @@ def results_table(
         lines.append([*cells.values()])
     alike = {name: comparison.agreement(name) for name in rows}
     notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
-    units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
-    about = (spread_note(comparison), *unequal_terms(comparison), units, few_tested(comparison))
+    units = _of_tasks(comparison)
+    about = (spread_note(comparison), *unequal_terms(comparison), *units, few_tested(comparison))
     return below(text_table(header, lines, markdown), *about, *notes)
 
 
@@ -196,10 +197,10 @@ def paired_table(
     seeds = len(comparison.chosen[reference])
     about = comparison.correction(over)[1]
     same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
-    units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
+    units = _of_tasks(comparison)
     notes = (
         *unequal_terms(comparison),
-        units,
+        *units,
         same * bool(alike),
         about,
         FEW_SEEDS.get(seeds, ""),
@@ -299,6 +300,12 @@ def budget_table(
             cells += [mean_spread(scale * found[:, 1], digits), _count(found[:, 0])]
         rows.append(cells)
     return below(text_table(header, rows, markdown), spread_note(comparison), *unequal_terms(comparison))
+
+
+def _of_tasks(comparison: Comparison) -> list[str]:
+    """Say in what units errors are, and whether samples have weights."""
+    tasks = next((one.tasks for one in comparison.results.values()), None)
+    return [] if tasks is None else [in_deviations(tasks, [comparison.metric]), weighted(tasks)]
 
 
 def _column(values: Sequence[Any]) -> Tensor:
