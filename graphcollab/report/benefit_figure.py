@@ -61,13 +61,14 @@ def _sites(panel: Axes, benefit: Benefit) -> None:
     scale, count, arms = scale_of(benefit)[0], len(benefit.names), benefit.arms
     by = {(gain.site, gain.by): gain for gain in benefit.gains}
     ends = np.array([(scale * g.gain, scale * g.low, scale * g.high) for g in benefit.gains])
-    known = ends[~np.isnan(ends).any(1)]
+    ends[:, 1:] = np.where(np.isnan(ends[:, 1:]), ends[:, :1], ends[:, 1:])  # gains without an interval
+    known = ends[~np.isnan(ends[:, 0])]
     low, high = (-1.0, 1.0)
     if len(known):  # all means with room for an arrow, and the ends of most intervals
-        means = known[:, 0].max(), known[:, 0].min()
-        beside = 0.05 * (means[0] - max(means[1], FLOOR))
-        low = min(0.0, means[1] - beside, np.quantile(known[:, 1], 1 - MOST))
-        high = max(0.0, means[0] + beside, np.quantile(known[:, 2], MOST))
+        least, most = known[:, 0].min(), known[:, 0].max()
+        beside = 0.05 * (most - max(least, FLOOR))
+        low = min(0.0, least - beside, np.quantile(known[:, 1], 1 - MOST))
+        high = max(0.0, most + beside, np.quantile(known[:, 2], MOST))
     low = max(low, FLOOR) if benefit.relative else low
     room = 0.06 * max(high - low, 1e-9)
     spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
