@@ -30,17 +30,23 @@ _FEW = 10  # different values that may be categories however few rows there are
 
 
 def refuse_no_categories(
-    name: str, values: np.ndarray, at: Callable[[int], str], cure: str, lacking: str = LACKING
+    name: str,
+    values: np.ndarray,
+    at: Callable[[int], str],
+    cure: str,
+    lacking: str = LACKING,
+    declared: bool = False,
 ) -> None:
     """Refuse a column of text [N] whose values are hardly categories: mostly dates or numbers, or nearly all different.
 
-    A ValueError names the column, a row by ``at``, and the ``cure`` if they are categories after all.
+    A ValueError names the column, a row by ``at``, and the ``cure`` if they are categories after all. Numbers may be
+    categories where a frame has ``declared`` them to be.
     """
     known = [k for k, one in enumerate(values.tolist()) if one is not None]
     days = [k for k in known if _DATE.fullmatch(values[k])]
     if known and 2 * len(days) > len(known):
         raise ValueError(f"{dates(name, f'{at(days[0])} has {values[days[0]]!r}')}; {cure}")
-    odd = looks_like_numbers(values)
+    odd = None if declared else looks_like_numbers(values)
     if odd is not None:
         like = _LIKE_NUMBER.fullmatch(values[odd]) and not is_number(values[odd])
         correct = "write numbers without units and separators of thousands" if like else "correct it"

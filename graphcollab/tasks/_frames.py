@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphcollab.checks import warn
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_same
-from graphcollab.tasks._columns import Table, factorised, open_table
+from graphcollab.tasks._columns import Table, as_text, factorised, open_table
 from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_numbering, warn_of_spellings
 from graphcollab.tasks._groups import to_groups
@@ -85,7 +85,13 @@ def tasks_of_table(
     read = {name: table.column(name) for name in chosen}
     refuse_missing(sites, values, target)
     weights = _weights(sites, table, weight)
-    real = not known.classes if known is not None else is_real(sites, values, target, loss)
+    declared = [name for name in chosen if name in table.declared and name not in categorical]
+    if known is None:
+        for name in declared:
+            refuse_no_categories(name, as_text(read[name]), sites.at, _if_categories(name), declared=True)
+        categorical = [*categorical, *declared]
+    says = "cross_entropy" if loss is None and target in table.declared else loss
+    real = not known.classes if known is not None else is_real(sites, values, target, says)
     groups = None if group is None else to_groups(sites, group)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), groups)
     if isinstance(how, Fit):
@@ -165,8 +171,7 @@ class Seen:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             return replace(like, mean=mean, deviation=deviation)
         if values.dtype.kind == "O" and not categorical:
-            cure = f"if they are categories, name it in categorical=[{name!r}]"
-            refuse_no_categories(name, values, self.sites.at, cure)
+            refuse_no_categories(name, values, self.sites.at, _if_categories(name))
         if values.dtype.kind != "O" and not categorical:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             if np.isnan(values[self.train.index.numpy()]).all():
@@ -233,6 +238,11 @@ class Seen:
         numbers = sum(one.categories is None for one in columns)
         aim = 2 * (target.categories is None and self.fit.standardise_target)
         return 1 + len(columns) + 2 * numbers + aim + names
+
+
+def _if_categories(name: str) -> str:
+    """Say what to do where the values of a column are categories after all."""
+    return f"if they are categories, name it in categorical=[{name!r}]"
 
 
 def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
