@@ -82,10 +82,10 @@ def benefit_answer(benefit: Benefit) -> str:
         lines.append(f"{mark}There {benefit.flat} counts in place of the models, for each site that of its own.")
     lines += [_constants(one) for one in every]
     if benefit.deviation is not None and (of_values := [one.metric for one in every if one.metric in IN_UNITS]):
-        name, one = benefit.deviation
+        name, deviation = benefit.deviation
         lines.append(
             f"Targets were standardised: {' and '.join(of_values)} in standard deviations of {name!r} (one is about "
-            f"{number(one, None)})."
+            f"{number(deviation, None)})."
         )
     lines.append("Samples have weights: metrics are weighted means at each site." * benefit.weighted)
     lines += [line for name in benefit.findings for line in _weights(benefit, name)]

@@ -105,7 +105,7 @@ def _intervals(
     for cut, end, arrow in ((low < bounds[0], bounds[0], "<"), (high > bounds[1], bounds[1], ">")):
         panel.plot(np.full(int(cut.sum()), end), y[cut], arrow, color=colour, markersize=size)
     sure, seen = np.array([gain.verdict in CLAIMED for gain in gains]), ~(mean < bounds[0])
-    for k in np.flatnonzero(~seen):
+    for k in np.flatnonzero(~seen).tolist():
         weight = "bold" if sure[k] else "normal"
         panel.annotate(bounded(gains[k].gain, scale, 0), (bounds[0], y[k]), (5, 1), textcoords="offset points",
                        va="bottom", fontsize=size + 2, color=colour, fontweight=weight)  # fmt: skip
