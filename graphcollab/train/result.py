@@ -49,16 +49,17 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found wrong with some nodes, by position, after a round, and (``text``) what to do about it.
+    """What was found wrong with some nodes, by name, after a round, and (``text``) what to do about it.
 
     Its kind is ``"own model only"``, ``"one model only"`` or ``"uniform weights"``, which every run looks for at its
-    end where weights are learned, and a round that drops neighbours too; or, where `HealthCheck` is a callback,
-    ``"never sampled"`` or ``"cluster death"``.
+    end where weights are learned, and a round that drops neighbours too; ``"still equal weights"`` at the end of runs
+    that were too short to blame equal weights on what was learned, without a warning; or, where `HealthCheck` is a
+    callback, ``"never sampled"`` or ``"cluster death"``.
     """
 
     round: int
     kind: str
-    nodes: tuple[int, ...]
+    nodes: tuple[str, ...]
     text: str
 
 
