@@ -27,6 +27,7 @@ from graphcollab.train.trust import dtype_of, foreign
 __all__ = ["KIND", "VERSION", "Models", "load"]
 
 KIND, VERSION = "graphcollab-models", 1
+_TRIED = 2  # samples that models are tried on when they are loaded
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,9 @@ def load(folder: str | Path, model: Model | None = None, *, trusted: str | Seque
     common = [_named(tensors, f"{a}/common/") for a in range(len(found._rows))]
     trust = (trusted,) if isinstance(trusted, str) else tuple(trusted)
     modules = _modules(folder, content["architectures"], common, found._rows, model, trust)
+    if model is None:
+        for architecture, module in zip(content["architectures"], modules, strict=True):
+            _try(folder, architecture["class"], module, *found._inputs)
     return replace(found, _modules=modules)
 
 
@@ -242,6 +246,19 @@ def _modules(
             for name, values in common[a].items():
                 state[name].copy_(values)
     return modules
+
+
+def _try(folder: Path, kind: str, module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> None:
+    """Check that a module that was built is one that can be called, and not one whose class lacks what it says."""
+    try:
+        with torch.no_grad():
+            copy_module(module)(torch.zeros(_TRIED, *shape, dtype=dtype))
+    except (AttributeError, KeyError, NotImplementedError, TypeError) as error:
+        raise ValueError(
+            f"{folder} says that the model {kind} is a {type(module).__name__}, which does not fit the rest of what it "
+            f"says ({type(error).__name__}: {error}): save it anew, or give the architecture, "
+            f"graphcollab.load({str(folder)!r}, model=...)"
+        ) from error
 
 
 def _built(

@@ -341,6 +341,20 @@ def test_manifests_that_are_made_up(tmp_path, change, says):
         load(forge(folder, change))
 
 
+@pytest.mark.parametrize("kind", ["linear:Linear", "container:ModuleList", "conv:Conv2d"])
+def test_a_root_of_another_class_is_said_when_it_is_loaded(tmp_path, kind):
+    folder = train().save(tmp_path)
+    forge(
+        folder, lambda content: content["architectures"][0]["blueprint"].update({"class": f"torch.nn.modules.{kind}"})
+    )
+    name = kind.partition(":")[2]
+    with pytest.raises(
+        ValueError, match=rf"says that the model MLP is a {name}, which does not fit .*: save it anew, or"
+    ):
+        load(folder)
+    assert load(folder, model=build_model("mlp", (4,), 2, hidden=5)).predict(0, INPUTS).shape == (3,)
+
+
 def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
     import pickle
 
