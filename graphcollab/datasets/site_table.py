@@ -56,8 +56,8 @@ class SiteTable:
     def tasks(self, **settings: Any) -> Tasks:
         """Build tasks from the table with the settings of `Tasks.from_frame`.
 
-        Columns have all the categories and indicators that they have in the whole table, as its description says them,
-        so all splits have the same features. Means and deviations are fitted to training rows.
+        Columns have all the categories and indicators that they have in the whole table, also in rows for testing, so
+        all splits have the same features. Means and deviations are fitted to training rows.
         """
         about = {"node": self.node, "target": self.target, "categorical": self.categorical, **settings}
         if about.get("preparation") is None:
@@ -86,7 +86,7 @@ def heart_disease() -> SiteTable:
     `UCI Heart Disease <https://doi.org/10.24432/C52P4X>`_ (Janosi, Steinbrunn, Pfisterer, Detrano, 1988; CC BY 4.0):
     303 patients in Cleveland, 294 in Budapest, 123 in Switzerland and 200 in Long Beach. The target ``disease`` is 1
     where the files have a ``num`` above 0. A cholesterol of 0 is taken as missing, as it is for all patients in
-    Switzerland.
+    Switzerland. Categories and indicators are those of all rows, also of rows for testing; see `SiteTable.tasks`.
     """
     read = open_table(_HEART)
     columns = {name: read.column(name) for name in read.names}
@@ -103,6 +103,8 @@ def parkinsons(
 
     `UCI Parkinsons Telemonitoring <https://doi.org/10.24432/C5ZS3N>`_ (Tsanas, Little, 2009; CC BY 4.0): 5,875
     recordings with age, sex, time of the test and 16 measures of the voice, never the score that is no ``target``.
+    Categories and indicators would be those of all rows, also of rows for testing, but this table has none; see
+    `SiteTable.tasks`.
 
     Raises:
         FileNotFoundError: If the file is not there; it says where to get it.

@@ -17,6 +17,7 @@ from graphcollab.method import Method
 from graphcollab.methods import fedavg
 from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import score_all
+from graphcollab.naming import numbered
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -120,9 +121,10 @@ def averaging(
     tick: Callable[[], object],
 ) -> dict[str, Arm]:
     """Return all that federated averaging answers: alone, together, pairs, all but one, and outside."""
-    names, outside = layout.names(tasks.names), _Outside(*layout.outside(), layout.alone, measured)
+    sites = [f"site {name}" for name in tasks.names] if numbered(tasks.names) else tasks.names
+    names, outside = layout.names(sites), _Outside(*layout.outside(), layout.alone, measured)
     splits = {name: split.select(layout.site) for name, split in tasks.splits.items()}
-    ids = name_ids(names)
+    ids = name_ids(layout.names(tasks.names))
     ids[layout.alone] = tasks.ids  # alone they meet the same batches as in methods
     copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None)
     make = partial(fedavg, **work)

@@ -17,6 +17,7 @@ from graphcollab.distributed import speaks
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
+from graphcollab.gains.held import groups_held, rarer_held
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
@@ -25,7 +26,6 @@ from graphcollab.metrics.scores import AnyMetrics, as_metrics, refuse_metric
 from graphcollab.naming import close
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
-from graphcollab.tasks._pairs import class_labels
 from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Model, require_alike, tasks_of
 
@@ -231,17 +231,19 @@ def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:
     return Layout.of(first.num_nodes, limit, seed)
 
 
-def _rarer(dealt: Sequence[Tasks]) -> Tensor | None:
-    """Return the mean number of every site's test samples of its rarer class, [K], where there are two classes."""
-    counts = []
-    for tasks in dealt:
-        held = tasks.splits["test"]
-        labels = class_labels(tasks.pools[held.pool].targets.cpu())
-        if labels is None or len(labels.unique()) != 2:
-            return None
-        ones = (labels == labels.max()).double()
-        counts.append(torch.stack([held.totals(ones), held.totals(1 - ones)]))
-    return torch.stack(counts).mean(0).amin(0)
+def _mean(counts: Sequence[Tensor | None]) -> Tensor | None:
+    """Return the mean of what was counted on every split, if it was."""
+    known = [one for one in counts if one is not None]
+    return torch.stack(known).mean(0) if len(known) == len(counts) else None
+
+
+def _deviation(dealt: Sequence[Tasks]) -> tuple[str, float] | None:
+    """Return the name and the mean standard deviation of a target that was standardised by one for all sites."""
+    aims = [tasks.preparation.target for tasks in dealt if tasks.preparation is not None]
+    known = [aim for aim in aims if aim is not None and aim.categories is None and len(aim.deviation) == 1]
+    if len(known) < len(dealt) or all(aim.deviation == (1.0,) for aim in known):
+        return None
+    return known[0].name, sum(aim.deviation[0] for aim in known) / len(known)
 
 
 def _benefit(
@@ -277,7 +279,10 @@ def _benefit(
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,
         test=test,
-        rarer=_rarer(dealt),
+        rarer=_mean([rarer_held(tasks) for tasks in dealt]),
+        deviation=_deviation(dealt),
+        weighted=dealt[0].pools[dealt[0].splits["test"].pool].weight is not None,
+        groups=_mean([groups_held(tasks) for tasks in dealt]),
         chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
         findings={name: [one.findings[name] for one in played] for name in played[0].findings},
         weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},

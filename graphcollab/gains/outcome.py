@@ -17,6 +17,7 @@ from graphcollab.files import write_whole
 from graphcollab.metrics import weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences, holm
 from graphcollab.naming import Node, find_node
+from graphcollab.train.collapse import EVEN_KINDS
 from graphcollab.train.trial import SHARES
 
 __all__ = ["Benefit", "Gain"]
@@ -90,6 +91,10 @@ class Benefit:
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
+        groups: Mean number of groups that a site's test samples are of, [K], where samples are in groups.
+        deviation: Name of the target and its standard deviation, mean over splits, where targets were standardised by
+            one; errors are in units of it.
+        weighted: Whether samples have weights, so that metrics are weighted means.
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
         work: What was played, in words.
@@ -112,6 +117,9 @@ class Benefit:
     chosen: Mapping[str, list[str]] = field(repr=False)
     halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     rarer: Tensor | None = field(default=None, repr=False)
+    groups: Tensor | None = field(default=None, repr=False)
+    deviation: tuple[str, float] | None = field(default=None, repr=False)
+    weighted: bool = field(default=False, repr=False)
     findings: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     work: str = ""
@@ -214,8 +222,13 @@ class Benefit:
         return {gain.by: gain for gain in [*self.gains, *self.pair_gains] if gain.site == name}
 
     def agreement(self, method: str) -> float:
-        """Return how alike the weights are that a method learned on different splits (`weight_agreement`)."""
-        return weight_agreement(self.weights[method])
+        """Return how alike the weights are that a method learned on different splits (`weight_agreement`).
+
+        Splits on which they were found to be equal have no say; NaN without two others.
+        """
+        even = [bool({*kinds.split(", ")} & {*EVEN_KINDS}) for kinds in self.findings.get(method, [])]
+        told = self.weights[method][~torch.tensor(even)] if any(even) else self.weights[method]
+        return weight_agreement(told) if len(told) > 1 else math.nan
 
     @property
     def found(self) -> list[Gain]:

@@ -96,6 +96,12 @@ def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
     )
 
 
+def weighted(tasks: Tasks) -> str:
+    """Say that metrics are weighted means where samples have weights."""
+    some = any(pool.weight is not None for pool in tasks.pools.values())
+    return "samples have weights: metrics are weighted means at each node" * some
+
+
 def spread_note(comparison: Comparison) -> str:
     """Say what a ± is of, where there is one."""
     seeds = max(map(len, comparison.chosen.values()), default=0)

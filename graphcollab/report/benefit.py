@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable
 
 from graphcollab.gains import Benefit, Gain
-from graphcollab.naming import numbered
+from graphcollab.naming import few, numbered
 from graphcollab.report._text import FEW, MISSING, agreement, below, number, shown, shown_in, text_table
 from graphcollab.train.trial import SHARES
 
 __all__ = ["benefit_answer", "benefit_table"]
 
+CONSTANT = "†"  # marks gains of constants that stand for models
+IN_UNITS = ("mae", "rmse")
 MANY = 1000  # times as many samples, from which on no estimate is told
 SHOWN = 8  # gains that are told one by one
 FLOOR = -200.0  # percent; of an error that has more than trebled it is told how many times as large it is
@@ -23,6 +25,7 @@ WRONG = {
     "own model only": "all weight on own models, which is local training,",
     "one model only": "all weight on single models",
     "uniform weights": "uniform weights, which is averaging,",
+    "still equal weights": "weights that were still equal after so few rounds, and say nothing of who helps whom,",
 }
 
 
@@ -39,15 +42,19 @@ def benefit_answer(benefit: Benefit) -> str:
     ]
     every = (benefit, *benefit.also.values())
     if not any(one.helps for one in every):
-        if any(gain.verdict == "loses" for one in every for gain in one.overall):
+        harmful = [gain.by for gain in benefit.overall if gain.verdict == "loses"]
+        if harmful == list(benefit.arms):
             lines.append("Evidence that collaborating harms, and none that it helps: train alone.")
+        elif harmful:
+            ways = ", ".join(map(by_whom, harmful))
+            lines.append(f"Evidence that collaborating {ways} harms, and none that anything helps: train alone.")
         else:
             harmed = " There is evidence that some sites lose by it." * any(one.found for one in every)
             lines.append(f"No evidence that collaborating helps.{harmed}")
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
         lines.append(
-            f"In the mean over sites, {by_whom(gain.by)}: {_told(gain, scale, digits)}, weighted by test samples "
-            f"{_told(weighted, scale, digits)}. {_means(gain, scale, digits)}"
+            f"In the mean over sites, {by_whom(gain.by)}{_mark(benefit, gain.by)}: {_told(gain, scale, digits)}, "
+            f"weighted by test samples {_told(weighted, scale, digits)}. {_means(gain, scale, digits)}"
         )
     for one in benefit.also.values():
         of_metric = scale_of(one)[:2]
@@ -61,8 +68,9 @@ def benefit_answer(benefit: Benefit) -> str:
     for verdict in ("gains", "loses"):
         some = [gain for gain in single if gain.verdict == verdict]
         for gain in some[:SHOWN]:
-            by = by_whom(gain.by) if gain.by in benefit.arms else by_whom(_site(benefit, gain.by))
-            lines.append(f"{_site(benefit, gain.site)} {verdict} {by}: {_told(gain, scale, digits)}.")
+            by = by_whom(gain.by) if gain.by in benefit.arms else by_whom(site_of(benefit, gain.by))
+            by += _mark(benefit, gain.by if gain.by in benefit.arms else "pairs")
+            lines.append(f"{site_of(benefit, gain.site)} {verdict} {by}: {_told(gain, scale, digits)}.")
         if len(some) > SHOWN:
             lines.append(f"So do {len(some) - SHOWN} more of the comparisons (Benefit.found has all).")
     for arm in ("alone", *benefit.arms, "pairs", "without"):
@@ -70,8 +78,16 @@ def benefit_answer(benefit: Benefit) -> str:
         if flat := chosen.count(benefit.flat):
             lines.append(f"On {flat} of {len(chosen)} splits models {_models(arm)} did no better than {benefit.flat}.")
     if benefit.flat and any(benefit.flat in chosen for chosen in benefit.chosen.values()):
-        lines.append(f"There {benefit.flat} counts in place of the models, for each site that of its own.")
+        mark = f"{CONSTANT}: " * any(map(benefit.by_constants, benefit.chosen))
+        lines.append(f"{mark}There {benefit.flat} counts in place of the models, for each site that of its own.")
     lines += [_constants(one) for one in every]
+    if benefit.deviation is not None and (of_values := [one.metric for one in every if one.metric in IN_UNITS]):
+        name, deviation = benefit.deviation
+        lines.append(
+            f"Targets were standardised: {' and '.join(of_values)} in standard deviations of {name!r} (one is about "
+            f"{number(deviation, None)})."
+        )
+    lines.append("Samples have weights: metrics are weighted means at each site." * benefit.weighted)
     lines += [line for name in benefit.findings for line in _weights(benefit, name)]
     tried, there = benefit.tried
     if tried < there:
@@ -79,23 +95,25 @@ def benefit_answer(benefit: Benefit) -> str:
         lines.append(
             f"Of {there} pairs {tried} were tried, as many for every site, and {left} sites were left out in turn."
         )
-    few = [(name, float(test)) for name, test in zip(benefit.names, benefit.test, strict=True) if float(test) < FEW]
-    if few:
-        told = ", ".join(f"{_site(benefit, name)} {test:g}" for name, test in few)
-        if len(few) == len(benefit.names) and len({test for _, test in few}) == 1:
-            told = f"each of the {len(few)} sites {few[0][1]:g}"
-        lines.append(f"Few test samples on a split ({told}): what such sites gain is mostly chance, and so are means.")
+    held, what = (benefit.test, "") if benefit.groups is None else (benefit.groups, "groups of ")
+    small = [(name, many) for name, many in zip(benefit.names, held.tolist(), strict=True) if many < FEW]
+    if small:
+        told = ", ".join(f"{site_of(benefit, name)}: {many:g}" for name, many in small)
+        if len(small) == len(benefit.names) and len({many for _, many in small}) == 1:
+            told = f"each of the {len(small)} sites has {small[0][1]:g}"
+        lines.append(
+            f"Few {what}test samples on a split ({told}): what such sites gain is mostly chance, and so are means."
+        )
     rarer = [] if benefit.rarer is None else zip(benefit.names, benefit.rarer.tolist(), strict=True)
-    if rare := [f"{_site(benefit, name)} {many:g}" for name, many in rarer if 0 < many < FEW]:
+    if rare := [f"{site_of(benefit, name)}: {many:g}" for name, many in rarer if 0 < many < FEW]:
         lines.append(
             f"Few test samples of the rarer class on a split ({', '.join(rare)}): be wary of what is said of such "
             "sites, and of means, above all by auc."
         )
     undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
     for name in dict.fromkeys(gain.site for gain in undefined):
-        lines.append(f"{_site(benefit, name)}: {benefit.metric} is not defined on its test samples in any split.")
-    if not any(one.found for one in every) and any(gain.detectable for gain in benefit.overall):
-        lines.append(_next(benefit, scale, digits))
+        lines.append(f"{site_of(benefit, name)}: {benefit.metric} is not defined on its test samples in any split.")
+    lines.append(_next(benefit, scale, digits))
     return "\n".join(line for line in lines if line)
 
 
@@ -117,11 +135,13 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     for name, one in benefit.also.items():
         tables.append(f"{name}:\n\n{_table(one, markdown)}")
     whole = "\n\n".join(tables)
+    marked = f"{CONSTANT}: on half of the splits or more {benefit.flat} of each site, and not a model."
     notes = [
         "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, "
         "so an interval without 0 may have none.",
         f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known." * (f"({MISSING} …" in whole),
         "×4: the error is four times as large." * ("×" in whole),
+        marked * (CONSTANT in whole),
     ]
     return below(whole, *notes)
 
@@ -131,7 +151,7 @@ def _table(benefit: Benefit, markdown: bool) -> str:
     scale, digits, unit = scale_of(benefit)
     unit = unit if benefit.relative else ""
     alone = [f"alone, {_of(benefit)}", *(["constant"] if _rivals(benefit) else [])]
-    ways = [f"gain {by_whom(arm)}{unit}" for arm in benefit.arms]
+    ways = [f"gain {by_whom(arm)}{unit}{_mark(benefit, arm)}" for arm in benefit.arms]
     header, rows = ["site", "train", "test", *alone, *ways, "best single other", "missed most", "left out"], []
     paired, grouped = not benefit.by_constants("pairs"), not any(map(benefit.by_constants, ("together", "without")))
     for k, site in enumerate(benefit.names):
@@ -139,10 +159,10 @@ def _table(benefit: Benefit, markdown: bool) -> str:
         row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", *_cells(benefit, gains.values())]
         others = [gains[name] for name in benefit.names if name in gains and name != site]
         best = max(others, key=lambda gain: gain.gain, default=None)
-        row.append(f"{_site(benefit, best.by)} {_told(best, scale, digits)}" if best and paired else MISSING)
+        row.append(f"{site_of(benefit, best.by)} {_told(best, scale, digits)}" if best and paired else MISSING)
         worth = scale * benefit.worth[k]
         most = int(worth.nan_to_num(-math.inf).argmax())
-        missed = f"{_site(benefit, benefit.names[most])} {number(float(worth[most]), digits, signed=True)}"
+        missed = f"{site_of(benefit, benefit.names[most])} {number(float(worth[most]), digits, signed=True)}"
         row.append(missed if float(worth[most]) > 0 and grouped else MISSING)
         rows.append([*row, bounded(float(benefit.left_out[k]), scale, digits)])
     totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
@@ -182,6 +202,11 @@ def _constants(benefit: Benefit) -> str:
         f"In {_of(benefit)}, mean over sites, models {models} do no better than {benefit.flat} of each site "
         f"({_mean(benefit, first.constant)}): what does not is no gain."
     )
+
+
+def _mark(benefit: Benefit, arm: str) -> str:
+    """Mark what constants, and no models, gain or lose on half of the splits or more."""
+    return CONSTANT * benefit.by_constants(arm)
 
 
 def _models(arm: str) -> str:
@@ -229,38 +254,62 @@ def _told(gain: Gain, scale: float, digits: int | None) -> str:
     """Write a gain and its interval; a star where there is evidence."""
     if math.isnan(gain.gain):
         return MISSING
-    mean, low, high = (bounded(value, scale, digits) for value in (gain.gain, gain.low, gain.high))
+    values = (gain.gain, gain.low, gain.high)
+    far = any(_far(value, scale) for value in values)  # then all in one unit
+    mean, low, high = (_times(value) if far else number(scale * value, digits, signed=True) for value in values)
     return f"{mean} ({low} … {high}){'*' if gain.verdict in ('gains', 'loses') else ''}"
 
 
 def bounded(gain: float, scale: float, digits: int | None) -> str:
     """Write a gain; of an error that has more than trebled how many times as large it is."""
-    if scale > 1 and scale * gain < FLOOR:  # shares differ by one at most
-        return f"×{number(1 - gain, None)}"
-    return number(scale * gain, digits, signed=True)
+    return _times(gain) if _far(gain, scale) else number(scale * gain, digits, signed=True)
 
 
-def _site(benefit: Benefit, name: str) -> str:
+def _far(gain: float, scale: float) -> bool:
+    return scale > 1 and scale * gain < FLOOR  # shares differ by one at most
+
+
+def _times(gain: float) -> str:
+    return f"×{number(1 - gain, None)}"
+
+
+def site_of(benefit: Benefit, name: str) -> str:
     """Name a site so that it does not look like a number."""
     return f"site {name}" if numbered(benefit.names) else name
 
 
 def _next(benefit: Benefit, scale: float, digits: int | None) -> str:
-    """Say what to do where there is no evidence, and estimate how many samples would tell."""
+    """Say what to do: by what to collaborate, or without evidence how many samples would tell, by estimate."""
+    if found := [gain for gain in benefit.overall if gain.verdict == "gains"]:
+        best = max(found, key=lambda gain: gain.gain)
+        worse = [site_of(benefit, g.site) for g in benefit.gains if g.by == best.by and g.verdict == "loses"]
+        return (
+            f"So let them collaborate {by_whom(best.by)}{', which of these gains most' * (len(found) > 1)}"
+            + f"; but train {few(worse)} alone, where there is evidence of a loss" * bool(worse)
+            + "."
+        )
+    if benefit.helps:
+        return "So collaborate where a site is said to gain, by what it gains by; for the others train alone."
+    if any(one.found for one in (benefit, *benefit.also.values())) or not any(g.detectable for g in benefit.overall):
+        return ""
     advice = "So train alone, or ask again with more samples"
-    best = max(benefit.overall, key=lambda gain: -math.inf if math.isnan(gain.gain) else gain.gain)
-    sizes = best.gain, best.detectable
-    if not (all(map(math.isfinite, sizes)) and 0 < best.gain < best.detectable):
-        return f"{advice}."
-    seen, needed = (-math.log1p(-one) if benefit.relative else one for one in sizes)
-    times = (needed / seen) ** 2
-    if not 1 < times < MANY:
+    times = {gain.by: _times_as_many(gain, benefit.relative) for gain in benefit.overall}
+    best = min(benefit.overall, key=lambda gain: times[gain.by])
+    if not times[best.by] < MANY:
         return f"{advice}."
     told = number(scale * best.gain, digits, signed=True)
     return (
-        f"{advice}: if the gain {by_whom(best.by)} is indeed {told}, it would take about {times:.2g} times as many to "
-        "find it (an estimate: what can be found shrinks with the square root of their number)."
+        f"{advice}: if the gain {by_whom(best.by)} is indeed {told}, it would take about {times[best.by]:.2g} times as "
+        "many to find it (an estimate: what can be found shrinks with the square root of their number)."
     )
+
+
+def _times_as_many(gain: Gain, relative: bool) -> float:
+    """Estimate how many times as many samples it would take to find a gain; infinity where there seems to be none."""
+    if not (math.isfinite(gain.gain) and math.isfinite(gain.detectable) and 0 < gain.gain < gain.detectable):
+        return math.inf
+    seen, needed = (-math.log1p(-one) if relative else one for one in (gain.gain, gain.detectable))
+    return (needed / seen) ** 2
 
 
 def _means(gain: Gain, scale: float, digits: int | None) -> str:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from graphcollab.gains import Benefit, Gain
 from graphcollab.report._figure import COLOURS, GRID, TEXT, new_figure, quiet, tidy
 from graphcollab.report._text import shown
-from graphcollab.report.benefit import FLOOR, bounded, by_whom, scale_of
+from graphcollab.report.benefit import FLOOR, bounded, by_whom, scale_of, site_of
 
 __all__ = ["benefit_figure"]
 
@@ -29,8 +29,10 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
 
     Left, a filled mark is a gain or loss there is evidence of, all comparisons considered, and the number of a site's
     test samples is beside its name; right, evidence is in bold with a frame. Pairs that were not tried, or have no
-    value, are grey. Intervals and colours that are far beyond those of nine in ten are cut (arrows), so that a site
-    with few samples does not hide the others. Further metrics have figures of their own, of ``benefit.also``.
+    value, are grey, and so are all pairs where constants did as well as their models on half of the splits or more.
+    Intervals and colours that are far beyond those of nine in ten are cut (arrows), so that a site with few samples
+    does not hide the others; beside an arrow is the gain where that is cut, too. Further metrics have figures of their
+    own, of ``benefit.also``.
 
     Args:
         benefit: What `graphcollab.benefit` found.
@@ -41,8 +43,9 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     left, right = figure.subplots(1, 2, width_ratios=[4.0, height])
     _sites(left, benefit)
     _pairs(right, benefit)
-    names = [f"{name} ({float(test):.3g})" for name, test in zip(benefit.names, benefit.test, strict=True)]
-    for panel, axis, texts in ((left, "y", names), (right, "y", benefit.names), (right, "x", benefit.names)):
+    sites = [site_of(benefit, name) for name in benefit.names]
+    names = [f"{name} ({float(test):.3g})" for name, test in zip(sites, benefit.test, strict=True)]
+    for panel, axis, texts in ((left, "y", names), (right, "y", sites), (right, "x", sites)):
         named = range(count) if count <= NAMED else []
         getattr(panel, f"set_{axis}ticks")(list(named), [texts[k] for k in named])
         if count > NAMED // 2:
@@ -58,17 +61,21 @@ def _sites(panel: Axes, benefit: Benefit) -> None:
     scale, count, arms = scale_of(benefit)[0], len(benefit.names), benefit.arms
     by = {(gain.site, gain.by): gain for gain in benefit.gains}
     ends = np.array([(scale * g.gain, scale * g.low, scale * g.high) for g in benefit.gains])
-    known = ends[~np.isnan(ends).any(1)]
+    ends[:, 1:] = np.where(np.isnan(ends[:, 1:]), ends[:, :1], ends[:, 1:])  # gains without an interval
+    known = ends[~np.isnan(ends[:, 0])]
     low, high = (-1.0, 1.0)
-    if len(known):  # all means, and the ends of most intervals
-        low = min(0.0, known[:, 0].min(), np.quantile(known[:, 1], 1 - MOST))
-        high = max(0.0, known[:, 0].max(), np.quantile(known[:, 2], MOST))
+    if len(known):  # all means with room for an arrow, and the ends of most intervals
+        least, most = known[:, 0].min(), known[:, 0].max()
+        beside = 0.05 * (most - max(least, FLOOR))
+        low = min(0.0, least - beside, np.quantile(known[:, 1], 1 - MOST))
+        high = max(0.0, most + beside, np.quantile(known[:, 2], MOST))
     low = max(low, FLOOR) if benefit.relative else low
     room = 0.06 * max(high - low, 1e-9)
     spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
     for a, (arm, shift) in enumerate(zip(arms, spread, strict=True)):
         gains = [by[site, arm] for site in benefit.names]
-        _intervals(panel, gains, shift, COLOURS[a % len(COLOURS)], scale, (low, high), by_whom(arm))
+        label = f"{by_whom(arm)}{f' ({benefit.flat})' * benefit.by_constants(arm)}"
+        _intervals(panel, gains, shift, COLOURS[a % len(COLOURS)], scale, (low, high), label)
     panel.axvline(0, color=TEXT, linewidth=0.8)
     what = f"fall of the {benefit.metric} (%)" if benefit.relative else f"gain in {benefit.metric}{_points(benefit)}"
     panel.set(xlabel=what, ylabel="site (test samples)", xlim=(low - room, high + room), ylim=(count - 0.5, -0.5))
@@ -91,20 +98,30 @@ def _intervals(
 ) -> None:
     """Draw gains as marks with intervals, one for every site from top to bottom; what is cut ends in an arrow."""
     y = np.arange(len(gains)) + shift
+    size = 5 if len(gains) <= NAMED // 2 else 3.5
     mean, low, high = (np.array([scale * getattr(gain, name) for gain in gains]) for name in ("gain", "low", "high"))
-    panel.hlines(y, np.maximum(low, bounds[0]), np.minimum(high, bounds[1]), color=colour, linewidth=1.6)
+    panel.hlines(y, np.maximum(low, bounds[0]), np.maximum(np.minimum(high, bounds[1]), bounds[0]), color=colour,
+                 linewidth=1.6)  # fmt: skip
     for cut, end, arrow in ((low < bounds[0], bounds[0], "<"), (high > bounds[1], bounds[1], ">")):
-        panel.plot(np.full(int(cut.sum()), end), y[cut], arrow, color=colour, markersize=5)
-    sure = np.array([gain.verdict in CLAIMED for gain in gains])
-    panel.plot(mean[sure], y[sure], "o", color=colour, markersize=5, label=label if sure.all() else None)
-    named = None if sure.all() else label
-    panel.plot(mean[~sure], y[~sure], "o", color=colour, markersize=5, markerfacecolor="white", label=named)
+        panel.plot(np.full(int(cut.sum()), end), y[cut], arrow, color=colour, markersize=size)
+    sure, seen = np.array([gain.verdict in CLAIMED for gain in gains]), ~(mean < bounds[0])
+    for k in np.flatnonzero(~seen).tolist():
+        weight = "bold" if sure[k] else "normal"
+        panel.annotate(bounded(gains[k].gain, scale, 0), (bounds[0], y[k]), (5, 1), textcoords="offset points",
+                       va="bottom", fontsize=size + 2, color=colour, fontweight=weight)  # fmt: skip
+    for some, inside in ((sure & seen, colour), (~sure & seen, "white")):
+        panel.plot(mean[some], y[some], "o", color=colour, markersize=size, markerfacecolor=inside)
+    panel.plot([], [], "o", color=colour, markersize=5, markerfacecolor=colour if sure.all() else "white", label=label)
 
 
 def _pairs(panel: Axes, benefit: Benefit) -> None:
     """Draw what every site gains by every other when the two collaborate."""
     scale, digits, _ = scale_of(benefit)
     matrix = scale * benefit.matrix.numpy()
+    if constants := benefit.by_constants("pairs"):
+        matrix = np.full_like(matrix, np.nan)
+        panel.annotate(f"models of pairs did no better\nthan {benefit.flat}", (0.5, 0.5), xycoords="axes fraction",
+                       ha="center", va="center", fontsize=8, color=TEXT)  # fmt: skip
     sizes = np.abs(matrix[np.isfinite(matrix)])
     most = float(np.quantile(sizes, MOST)) if len(sizes) else 1.0
     most = (min(most, -FLOOR) if benefit.relative else most) or 1.0
@@ -112,12 +129,12 @@ def _pairs(panel: Axes, benefit: Benefit) -> None:
     panel.set_facecolor(GRID)
     panel.imshow(np.ma.masked_invalid(matrix), "PuOr_r", vmin=-most, vmax=most, interpolation="nearest")
     place = {name: k for k, name in enumerate(benefit.names)}
-    for gain in benefit.pair_gains:
+    for gain in [] if constants else benefit.pair_gains:
         at, sure = (place[gain.by], place[gain.site]), gain.verdict in CLAIMED
         value = scale * gain.gain
         if len(benefit.names) <= WRITTEN and np.isfinite(value):
             ink = "white" if abs(value) > 0.7 * most else TEXT
-            text = bounded(gain.gain, scale, 0 if scale > 1 else digits)
+            text = bounded(gain.gain, scale, digits)
             box = {"boxstyle": "square,pad=0.25", "fill": False, "edgecolor": ink} if sure else None
             panel.text(*at, text, ha="center", va="center", fontsize=8, color=ink, bbox=box,
                        fontweight="bold" if sure else "normal")  # fmt: skip
@@ -128,6 +145,8 @@ def _pairs(panel: Axes, benefit: Benefit) -> None:
     panel.spines[:].set_visible(False)
     quiet(panel)
     label = "fall of the error (%)" if benefit.relative else f"gain{_points(benefit)}"
+    if not len(sizes):
+        return
     beyond = bool((sizes > most).any())
     bar = panel.figure.colorbar(
         colours, ax=panel, label=label, fraction=0.05, pad=0.02, extend="both" if beyond else "neither"

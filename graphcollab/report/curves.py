@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphcollab.metrics import cluster_traffic, similarity_by_cluster
 from graphcollab.metrics.edges import Graphs, pair_weights
+from graphcollab.naming import find_nodes
 from graphcollab.report._figure import (
     COLOURS,
     LOOKS,
@@ -247,7 +248,8 @@ def merge_curves(
             rounds, before, after, where=worse, color=COLOURS[1], alpha=0.2, linewidth=0, label="merging hurts"
         )
         for finding in history.findings:
-            if finding.kind == "cluster death" and bool((cluster[list(finding.nodes)] == one).any()):
+            where = find_nodes(finding.nodes, history.names)
+            if finding.kind == "cluster death" and bool((cluster[where] == one).any()):
                 panel.axvline(finding.round, color=TEXT, linestyle=":", linewidth=1, label="cluster death")
     legend_right(figure, panels)
     return figure

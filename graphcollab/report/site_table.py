@@ -15,12 +15,13 @@ from torch import Tensor
 
 from graphcollab.checks import own_filter, warn
 from graphcollab.files import write_whole
+from graphcollab.gains.held import rarer_held
 from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
 from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import MISSING, below, in_deviations, number, shown, shown_in, text_table
+from graphcollab.report._text import FEW, MISSING, below, in_deviations, number, shown, shown_in, text_table, weighted
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
 from graphcollab.train.trial import SHARES
@@ -49,6 +50,7 @@ class SiteScores:
         reference: Name of the method that the others are compared with, or None.
         about: What the numbers are, in words.
         units: In what units errors are, where these are not those of the data.
+        rare: Nodes with few samples of their rarer class, and how many these are, where there are two classes.
         terms: Where methods of a comparison did other work, had other models or more settings to choose from.
     """
 
@@ -59,6 +61,7 @@ class SiteScores:
     about: str = ""
     units: str = ""
     terms: Sequence[str] = ()
+    rare: Sequence[str] = ()
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -142,6 +145,7 @@ class SiteScores:
                 for k in low.isnan().nonzero().flatten().tolist():
                     why[f"{first.names[k]} ({_missing(scores, metric, k)})"] = None
         return [
+            f"few samples of the rarer class, be wary: {few(self.rare)}" * bool(self.rare),
             f"with fewer than {SMALL} samples intervals are too narrow: {few(small)}" * bool(small),
             "an interval of no width says that all resamples gave the same, not that the value is certain" * flat,
             f"no interval: {few([*why])}" * bool(why),
@@ -208,8 +212,11 @@ def site_table(
         f"samples; {_which(results, first.env.seed)}{note}"
     )
     units = in_deviations(first.tasks, [metric.name for metric in judged])
-    terms = unequal_terms(results) if isinstance(results, Comparison) else ()
-    return SiteScores(scores, intervals, differences, reference, about, units, terms)
+    terms = [*(unequal_terms(results) if isinstance(results, Comparison) else ()), weighted(first.tasks)]
+    rarer = rarer_held(first.tasks, split)
+    of_rarer = [] if rarer is None else zip(first.tasks.names, rarer.tolist(), strict=True)
+    rare = [f"{name} ({many:g})" for name, many in of_rarer if 0 < many < FEW]
+    return SiteScores(scores, intervals, differences, reference, about, units, terms, rare)
 
 
 def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[str, Result], str]:

@@ -30,6 +30,7 @@ from graphcollab.report._text import (
     shown_in,
     spread_note,
     text_table,
+    weighted,
 )
 from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
@@ -124,8 +125,8 @@ def results_table(
         lines.append([*cells.values()])
     alike = {name: comparison.agreement(name) for name in rows}
     notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
-    units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
-    about = (spread_note(comparison), *unequal_terms(comparison), units, few_tested(comparison))
+    units = _of_tasks(comparison)
+    about = (spread_note(comparison), *unequal_terms(comparison), *units, few_tested(comparison))
     return below(text_table(header, lines, markdown), *about, *notes)
 
 
@@ -196,10 +197,10 @@ def paired_table(
     seeds = len(comparison.chosen[reference])
     about = comparison.correction(over)[1]
     same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
-    units = next((in_deviations(one.tasks, [comparison.metric]) for one in comparison.results.values()), "")
+    units = _of_tasks(comparison)
     notes = (
         *unequal_terms(comparison),
-        units,
+        *units,
         same * bool(alike),
         about,
         FEW_SEEDS.get(seeds, ""),
@@ -253,8 +254,9 @@ def budget_table(
     """Return how many messages and bytes nodes sent, and how good models were when a budget was spent.
 
     It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
-    edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`); "of
-    all pairs" is their share of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
+    edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`), or one
+    by which a node's table was prepared before the first round; "of all pairs" is the share that those of the rounds
+    are of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
     only measured, and not merged, is no message, so methods that try many models (`fomo`, `pens`, `fc`) look cheaper
     here than by their bytes. Bytes are of all nodes together. All values are means over seeds.
 
@@ -290,7 +292,7 @@ def budget_table(
             continue
         messages, sent = (_column([[math.nan, *t.total(u)][-1] for t in trials]) for u in ("messages", "bytes"))
         pairs = _column([len(t.per_node) * (len(t.per_node) - 1) * t.curve[0][-1] or math.nan for t in trials])
-        share = number(float((100 * messages / pairs).mean()), 1)
+        share = number(float((100 * (messages - _column([t.prepared for t in trials])) / pairs).mean()), 1)
         final = mean_spread(scale * _column(comparison.values(name)), digits)
         cells = [name, final, _count(messages), share, byte_size(float(sent.mean()))]
         if budget is not None:
@@ -298,6 +300,12 @@ def budget_table(
             cells += [mean_spread(scale * found[:, 1], digits), _count(found[:, 0])]
         rows.append(cells)
     return below(text_table(header, rows, markdown), spread_note(comparison), *unequal_terms(comparison))
+
+
+def _of_tasks(comparison: Comparison) -> list[str]:
+    """Say in what units errors are, and whether samples have weights."""
+    tasks = next((one.tasks for one in comparison.results.values()), None)
+    return [] if tasks is None else [in_deviations(tasks, [comparison.metric]), weighted(tasks)]
 
 
 def _column(values: Sequence[Any]) -> Tensor:

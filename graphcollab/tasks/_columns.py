@@ -2,7 +2,7 @@
 
 A column is read as numbers, bool, int64, or float64 with NaN where a value is missing, or as text, an array of Python
 objects with None where it is missing. Spaces around text do not count. Text that says nothing but true and false is
-read as these.
+read as these, and some words say that a value is missing (`MISSING`), in frames as in files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.naming import close, few
-from graphcollab.tasks._csv import LARGEST, TRUTHS, is_number, objects, read_csv, text, truths, without
+from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
 
-__all__ = ["Table", "dates", "factorised", "no_column", "open_table"]
+__all__ = ["Table", "as_text", "dates", "factorised", "no_column", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
@@ -30,6 +30,7 @@ WHAT = (
 )
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_NOTHING = ("NAType", "NaTType")  # what pandas has in place of missing values
 _INDEX = re.compile(r"__index_level_\d+__")  # as what pandas and pyarrow keep an index without a name
 
 
@@ -42,12 +43,14 @@ class Table:
         rows: How many rows there are.
         read: Function from the name of a column to its values.
         sizes: Rows of every site, {name: number}, where the table was given site by site.
+        declared: Columns whose type in a frame says that they are categories, whatever they hold.
     """
 
     names: tuple[str, ...]
     rows: int
     read: Callable[[str], np.ndarray]
     sizes: Mapping[str, int] | None = None
+    declared: frozenset[str] = frozenset()
 
     def column(self, name: str, given: str = "") -> np.ndarray:
         """Return the values of a column; a ValueError says where there is none, and by what it was ``given``."""
@@ -164,14 +167,15 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             raise ValueError(f"column {name!r} names the site of every row: give node={name!r}")
         if any(part.dtype.kind == "O" for part in parts):
             _refuse_mixed_truths(name, dict(zip(tables, parts, strict=True)))
-            parts = [part if part.dtype.kind == "O" else _as_text(part) for part in parts]
+            parts = [part if part.dtype.kind == "O" else as_text(part) for part in parts]
         return np.concatenate(parts)
 
     for site, table in tables.items():
         if node in table.names and set(factorised(table.read(str(node)))[0]) - {site}:
             raise ValueError(f"the frame of site {site!r} has rows of other sites in its column {node!r}")
     sizes = {site: table.rows for site, table in tables.items()}
-    return Table((*names, *([node] if node else [])), sum(sizes.values()), read, sizes)
+    declared = frozenset().union(*(table.declared for table in tables.values()))
+    return Table((*names, *([node] if node else [])), sum(sizes.values()), read, sizes, declared)
 
 
 def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
@@ -214,13 +218,17 @@ def _from_array(name: str, values: Any) -> np.ndarray:
 
 def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     """Return a column of Python's objects as numbers or text."""
-    lacks = [one is None or type(one).__name__ in ("NAType", "NaTType") or one != one for one in values]
+    if {str} <= set(map(type, values)) <= {str, type(None)}:
+        read = {one: None if one is None or one.strip() in MISSING else one.strip() for one in set(values)}
+        return _from_words([read[one] for one in values])
+    lacks = [
+        one.strip() in MISSING if isinstance(one, str) else one is None or type(one).__name__ in _NOTHING or one != one
+        for one in values
+    ]
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
-    kinds = set(map(type, known))
+    kinds = set(map(type, known)) or {str for one in values if isinstance(one, str)}
     if all(issubclass(kind, str) for kind in kinds) and kinds:
-        words = [None if lack else str(one).strip() or None for one, lack in zip(values, lacks, strict=True)]
-        said = set(words) - {None}
-        return truths([TRUTHS.get(str(one)) for one in words]) if said and said <= TRUTHS.keys() else text(words)
+        return _from_words([None if lack else str(one).strip() for one, lack in zip(values, lacks, strict=True)])
     if all(issubclass(kind, Real) or kind is np.bool_ for kind in kinds):
         if len(known) == len(values) and kinds and kinds <= {bool, np.bool_}:
             return np.array(values, bool)
@@ -240,6 +248,12 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     )
 
 
+def _from_words(words: list[str | None]) -> np.ndarray:
+    """Return a column of text, or of true and false where it says nothing else."""
+    said = set(words) - {None}
+    return truths([TRUTHS.get(str(one)) for one in words]) if said and said <= TRUTHS.keys() else text(words)
+
+
 def _from_frame(frame: Any) -> Table:
     """Open a frame of any library that narwhals knows."""
     import narwhals as nw  # takes a tenth of a second
@@ -257,6 +271,8 @@ def _from_frame(frame: Any) -> Table:
 
     names = tuple(name for name in places if not _INDEX.fullmatch(name))  # it numbers rows, and says nothing of them
 
+    declared = frozenset(name for name in names if known[:, places[name]].dtype in (nw.Categorical, nw.Enum))
+
     def read(name: str) -> np.ndarray:
         series = known[:, places[name]]
         dtype = series.dtype
@@ -267,13 +283,19 @@ def _from_frame(frame: Any) -> Table:
             whole = complete and dtype.is_integer()
             return _from_array(name, series.cast(nw.Int64 if whole else nw.Float64).to_numpy())
         if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
-            values = _from_objects(name, series.to_list())  # a cast to text would make text of missing values
-            return _as_text(values) if dtype in (nw.Categorical, nw.Enum) and values.dtype.kind not in "Ob" else values
+            values = series.to_list()  # a cast to text would make text of missing values
+            return _from_objects(name, [*map(_plain, values)] if name in declared else values)
         if dtype.is_temporal():
             raise ValueError(dates(name, str(dtype)))
         raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or {without(name)}")
 
-    return Table(names, len(known), read)
+    return Table(names, len(known), read, declared=declared)
+
+
+def _plain(category: Any) -> Any:
+    """Return a declared category as a number or text, such as an interval of `pandas.cut`."""
+    plain = category is None or isinstance(category, str | Real | np.bool_) or type(category).__name__ in _NOTHING
+    return category if plain else str(category)
 
 
 def _read_parquet(path: Path) -> Any:
@@ -291,6 +313,7 @@ def _by_size(text: str) -> tuple[bool, float, str]:
     return not number, float(text) if number else 0.0, text
 
 
-def _as_text(values: np.ndarray) -> np.ndarray:
+def as_text(values: np.ndarray) -> np.ndarray:
+    """Return a column of numbers as one of text."""
     names, codes = factorised(values)
     return objects([*names, None])[codes]

@@ -11,18 +11,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LARGEST", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths", "without"]
+__all__ = ["LARGEST", "MISSING", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths", "without"]
 
 LARGEST = 2**63 - 1
 """The largest whole number that a column of int64 can hold."""
 TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
 """What words true and false are written by; a column of nothing else is as one of bool, wherever it comes from."""
+MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"}
+"""Text that says that a value is missing, wherever it comes from."""
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?", re.ASCII)
 _WITH_DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+,\d+", re.ASCII)
 _WITH_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 _WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
-_MISSING = {"", "?", "NA", "N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"}
 _SEPARATORS = ",;\t|"
 _DECIMAL_COMMAS_WITH = ";\t"
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -97,7 +98,7 @@ def _headless(names: Sequence[str], remark: bool = False) -> str:
 
 def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> None:
     """Refuse a column of numbers of which some have commas, where these may separate thousands."""
-    known = [cell for cell in cells if cell not in _MISSING]
+    known = [cell for cell in cells if cell not in MISSING]
     odd = next((k for k, cell in enumerate(cells) if "," in cell), None)
     if odd is not None and all(map(_WITH_COMMAS.fullmatch, known)):
         raise ValueError(
@@ -110,7 +111,7 @@ def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> N
 
 def _thousands_point(cells: list[str]) -> int | None:
     """Return the first row with a point where all points of a column of numbers may separate thousands."""
-    known = [cell for cell in cells if cell not in _MISSING]
+    known = [cell for cell in cells if cell not in MISSING]
     pointed = [cell for cell in known if "." in cell]
     if not all(map(_WITH_THOUSANDS_POINTS.fullmatch, pointed)):
         return None
@@ -123,9 +124,9 @@ def _parsed(cells: list[str]) -> np.ndarray:
 
     Numbers may have decimal commas, where commas can mean nothing else.
     """
-    known = [cell for cell in cells if cell not in _MISSING]
+    known = [cell for cell in cells if cell not in MISSING]
     if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
-        return np.array([np.nan if cell in _MISSING else float(cell.replace(",", ".")) for cell in cells])
+        return np.array([np.nan if cell in MISSING else float(cell.replace(",", ".")) for cell in cells])
     if known and all(cell in TRUTHS for cell in known):
         return truths([TRUTHS.get(cell) for cell in cells])
     if all(map(is_number, known)) and not any(cell[0] == "0" and cell.isdigit() and cell != "0" for cell in known):
@@ -134,8 +135,8 @@ def _parsed(cells: list[str]) -> np.ndarray:
             if max(map(abs, numbers)) > LARGEST:  # such as numbers of accounts
                 return text(cells)
             return np.array(numbers, np.int64)
-        return np.array([np.nan if cell in _MISSING else float(cell) for cell in cells])
-    return text(None if cell in _MISSING else cell for cell in cells)
+        return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
+    return text(None if cell in MISSING else cell for cell in cells)
 
 
 def truths(values: Sequence[bool | None]) -> np.ndarray:

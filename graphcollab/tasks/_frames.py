@@ -12,12 +12,13 @@ from torch import Tensor
 
 from graphcollab.checks import warn
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_same
-from graphcollab.tasks._columns import Table, factorised, open_table
+from graphcollab.tasks._columns import Table, as_text, factorised, open_table
 from graphcollab.tasks._csv import without
-from graphcollab.tasks._doubts import refuse_no_categories, warn_of_numbering, warn_of_spellings
+from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
+from graphcollab.tasks._suspects import warn_of_columns, warn_of_repeats
 from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of, warn_of_one_class
 from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.metric_fit import of_one_class
@@ -85,11 +86,24 @@ def tasks_of_table(
     read = {name: table.column(name) for name in chosen}
     refuse_missing(sites, values, target)
     weights = _weights(sites, table, weight)
-    real = not known.classes if known is not None else is_real(sites, values, target, loss)
+    declared = [name for name in chosen if name in table.declared and name not in categorical]
+    if known is None:
+        for name in declared:
+            refuse_no_categories(name, as_text(read[name]), sites.at, _if_categories(name), declared=True)
+        categorical = [*categorical, *declared]
+    says = "cross_entropy" if loss is None and target in table.declared else loss
+    real = not known.classes if known is not None else is_real(sites, values, target, says)
+    if not real and known is None and isinstance(how, Fit) and how.standardise_target:
+        raise ValueError(
+            f"standardise_target=True is for amounts, and the targets in column {target!r} are classes: leave it out, "
+            "or give loss='mse' if they are amounts"
+        )
     groups = None if group is None else to_groups(sites, group)
     splits = draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), groups)
     if isinstance(how, Fit):
         how = Seen(sites, splits["train"], how).preparation(read, categorical, node, target, values, real)
+        if known is None:
+            warn_of_columns(sites, read, categorical, target, values, groups)
     place = how.places(sites.names)[sites.owner.numpy()]
     readable = {
         one.name: read[one.name] if one.categories is not None else numbers_of(one.name, read[one.name], sites.at)
@@ -100,6 +114,7 @@ def tasks_of_table(
     inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     targets = targets_of(sites, how.target, values, place, loss)
+    warn_of_repeats(sites, how.columns, inputs, targets, splits)
     if len(how.classes) == 1:
         warn(f"all rows have the target {how.classes[0]!r} in column {target!r}: nothing can be learned", UserWarning)
     elif metric == "auc":
@@ -165,13 +180,11 @@ class Seen:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             return replace(like, mean=mean, deviation=deviation)
         if values.dtype.kind == "O" and not categorical:
-            cure = f"if they are categories, name it in categorical=[{name!r}]"
-            refuse_no_categories(name, values, self.sites.at, cure)
+            refuse_no_categories(name, values, self.sites.at, _if_categories(name))
         if values.dtype.kind != "O" and not categorical:
             mean, deviation = self.moments(numbers_of(name, values, self.sites.at))
             if np.isnan(values[self.train.index.numpy()]).all():
                 warn(f"column {name!r} has no value in any training row: {without(name)}", UserWarning)
-            warn_of_numbering(name, values, self.sites.owner.numpy())
             return Column(name, mean, deviation, None, self.indicator(~np.isnan(values)))
         names, codes = factorised(values)
         warn_of_spellings(f"column {name!r}", names)
@@ -233,6 +246,11 @@ class Seen:
         numbers = sum(one.categories is None for one in columns)
         aim = 2 * (target.categories is None and self.fit.standardise_target)
         return 1 + len(columns) + 2 * numbers + aim + names
+
+
+def _if_categories(name: str) -> str:
+    """Say what to do where the values of a column are categories after all."""
+    return f"if they are categories, name it in categorical=[{name!r}]"
 
 
 def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:

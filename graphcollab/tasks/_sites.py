@@ -156,13 +156,13 @@ def _column(node: Any, where: str) -> np.ndarray:
         return column.astype(np.int64)
     if column.dtype.kind == "f" and bool(np.isnan(column).any()):
         raise ValueError(
-            f"row {int(np.isnan(column).argmax())} has no name of its node{where}: name it or drop the row"
+            f"row {int(np.isnan(column).argmax())} has no name of its site{where}: name it or drop the row"
         )
     if column.dtype.kind not in "iuUT":
         raise ValueError(f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}")
     if column.dtype.kind in "UT" and bool((column == "").any()):
         raise ValueError(
-            f"row {int((column == '').argmax())} has an empty name of its node{where}: name it or drop the row"
+            f"row {int((column == '').argmax())} has an empty name of its site{where}: name it or drop the row"
         )
     return column
 
@@ -179,7 +179,7 @@ def _unwrapped(column: np.ndarray, where: str) -> np.ndarray:
     fits = (lambda one: isinstance(one, str)) if text else (lambda one: _is_whole(type(one)))
     row = next(k for k, one in enumerate(listed) if not fits(one))
     raise ValueError(
-        f"row {row} has {listed[row]!r} as the name of its node{where}, and names must all be strings or all "
+        f"row {row} has {listed[row]!r} as the name of its site{where}, and names must all be strings or all "
         "be whole numbers: name it or drop the row"
     )
 

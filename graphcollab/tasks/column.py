@@ -16,7 +16,7 @@ from graphcollab.tasks._doubts import LACKING, plain
 
 __all__ = ["Column", "numbers_of"]
 
-_FAR = 100  # standard deviations
+_FAR, _ALL_FAR, _FEW_FAR, _FEW = 100, 10, 30, 3  # standard deviations: of one value, of most, of most of fewer rows
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,34 @@ class Column:
         return out
 
     def warn_of_strangers(self, values: np.ndarray, site: np.ndarray) -> None:
-        """Warn of new values that differ from a category only by case or spaces, or are numbers far from all others."""
+        """Warn of new values that differ from a category only by case or spaces, or are numbers far from all others.
+
+        And of a column without any values, where models have no input that says so.
+        """
+        known = np.array([one is not None for one in values]) if values.dtype.kind == "O" else ~np.isnan(values)
+        if len(values) and not known.any() and not self.indicator:
+            counts = "as its mean in training" if self.categories is None else "as no category"
+            warn(
+                f"column {self.name!r} has no value in any row, and so counts {counts}: models have no input that says "
+                "where it is missing, as it hardly ever was in training",
+                UserWarning,
+            )
         if self.categories is None:
             apart = np.abs(np.nan_to_num(self.standardised(values, site)))
-            if len(apart) and apart.max() > _FAR:
+            middle = np.sort(apart[known])[(known.sum() - 1) // 2] if known.any() else 0.0
+            most = middle > (_ALL_FAR if known.sum() >= _FEW else _FEW_FAR)
+            if most or apart.max(initial=0) > _FAR:
                 row = int(apart.argmax())
                 warn(
                     f"row {row} has {values[row]:g} in column {self.name!r}, {apart[row]:.0f} standard deviations from "
-                    f"the mean of training, {self.mean[site[row]]:g}, as where units differ",
+                    f"the mean of training, {self.mean[site[row]]:g}, as where units differ"
+                    + ("; most rows are far from it" if most and len(apart) > 1 else ""),
                     UserWarning,
                 )
             return
-        known = {plain(one): one for one in self.categories}
+        spelled = {plain(one): one for one in self.categories}
         names = () if self.numbers else factorised(values)[0]
-        near = [(one, known[plain(one)]) for one in names if plain(one) in known and one not in self.categories]
+        near = [(one, spelled[plain(one)]) for one in names if plain(one) in spelled and one not in self.categories]
         if near:
             pairs = few([f"{one!r} (known is {other!r})" for one, other in near])
             warn(

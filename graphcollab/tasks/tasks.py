@@ -206,8 +206,9 @@ class Tasks(Builders):
             raise ValueError(f"{self._who(missing)} without {split!r} samples, which {why}")
 
     def _who(self, nodes: Sequence[int]) -> str:
+        what = "node" if self.preparation is None else "site"  # as tables call them
         shown = few([repr(self.names[k]) for k in nodes])
-        return f"{len(nodes)} node{'s' if len(nodes) > 1 else ''} ({shown}) {'are' if len(nodes) > 1 else 'is'}"
+        return f"{len(nodes)} {what}{'s' if len(nodes) > 1 else ''} ({shown}) {'are' if len(nodes) > 1 else 'is'}"
 
     def select(self, nodes: Tensor | Sequence[Node]) -> Tasks:
         """Return the tasks of some nodes, by name or position, in the order given; samples stay stored once.

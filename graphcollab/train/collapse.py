@@ -19,9 +19,10 @@ from graphcollab.train.result import Finding, History
 from graphcollab.train.watch_weights import spread_in_round
 from graphcollab.typing import Env
 
-__all__ = ["learned", "note_dropped", "report_collapse"]
+__all__ = ["EVEN_KINDS", "learned", "note_dropped", "report_collapse"]
 
-ALONE, SINGLE, UNIFORM = "own model only", "one model only", "uniform weights"
+ALONE, SINGLE, UNIFORM, STILL = "own model only", "one model only", "uniform weights", "still equal weights"
+EVEN_KINDS = (UNIFORM, STILL)
 OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
 ONE_HOT = 0.1  # the entropy of weights of which one is 0.99 is 0.02 among 100, 0.05 among 4
 EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbours, and by 10 % among 100
@@ -33,18 +34,23 @@ ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they
 def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Warn, once, at a run's end, if its learned weights are all one model's, or do not tell models apart.
 
-    So they are in the last exchange, or they did not when neighbours were dropped by them. It is kept as a finding.
+    So they are in the last exchange, or they did not when neighbours were dropped by them. It is kept as a finding, as
+    is, without a warning, that weights are as equal as they were at the start after too few rounds to expect more.
     """
     dropped = [finding for finding in history.findings if finding.kind == UNIFORM and finding.round <= data.round]
-    found = None
-    if (spread := _spread(method, data, env)) is not None:
-        found = _alone(method, data, spread) or _single(method, data, spread)
-        if found is None and _played(method, data) >= method.last(data.round).weigh.settling:
-            found = _uniform(method, data, spread, _of_all(data, spread), EVEN)
+    found, played = None, _played(method, data)
+    if (spread := _spread(method, data, env, 1)) is not None:
+        if played >= ROUNDS:
+            found = _alone(method, data, spread, history) or _single(method, data, spread, history)
+        if found is None:
+            found = _uniform(method, data, spread, _of_all(data, spread), EVEN, history)
+            if found is not None and played < method.last(data.round).weigh.settling:
+                found = None if dropped else _too_early(method, played, found)
     if found is not None:
         history.findings.append(found)
     for finding in [found] if found is not None else dropped[:1]:
-        warn(finding.text)
+        if finding.kind != STILL:
+            warn(finding.text)
 
 
 def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
@@ -52,12 +58,12 @@ def note_dropped(method: Method | Phases, data: Data, env: Env, history: History
     if "last_graph" not in data or (spread := _spread(method, data, env, 1)) is None:  # no edges have changed
         return
     fewer = _heard(data, data.edge_index) < _heard(data, last_graph(data)[0])
-    if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, EQUAL)) is not None:
+    if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, EQUAL, history)) is not None:
         text = f"{found.text}. By these weights neighbours were dropped after round {data.round}, at random"
         history.findings.append(replace(found, text=text))
 
 
-def _spread(method: Method | Phases, data: Data, env: Env, rounds: int = ROUNDS) -> WeightSpread | None:
+def _spread(method: Method | Phases, data: Data, env: Env, rounds: int) -> WeightSpread | None:
     """Return how weights were spread in the last exchange, if they were learned, and for so many rounds."""
     last = method.last(data.round)
     if _played(method, data) < rounds or not learned(method, last):
@@ -79,7 +85,7 @@ def _played(method: Method | Phases, data: Data) -> int:
     return int(data.round - (0 if kept else data.phase_start))
 
 
-def _alone(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding | None:
+def _alone(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
     """Return what is to be said if almost all nodes that hear others give their own model all weight."""
     judged, alone = spread.neighbors > 0, spread.own >= OWN
     if not _most(alone, judged):
@@ -89,10 +95,10 @@ def _alone(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding
         f"mean, at least {OWN} at {int(alone.sum())} of {int(judged.sum())} nodes. This amounts to local training. If "
         "others should help, take smaller steps on the weights, or give nodes more validation samples"
     )
-    return Finding(data.round, ALONE, _positions(alone), text)
+    return Finding(data.round, ALONE, _named(alone, history), text)
 
 
-def _single(method: Method | Phases, data: Data, spread: WeightSpread) -> Finding | None:
+def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
     """Return what is to be said if almost all nodes that hear several others give one model, whosever, all weight."""
     judged, own = spread.neighbors > 1, spread.own >= OWN
     single = own | ((spread.largest >= OWN) & (spread.entropy <= ONE_HOT))  # pulls may be 1 from several
@@ -103,7 +109,7 @@ def _single(method: Method | Phases, data: Data, spread: WeightSpread) -> Findin
         f"{int(judged.sum())} nodes, which is another's at {int((single & judged & ~own).sum())} of them. Nothing is "
         "averaged any more. Take smaller steps on the weights, or bound their logits"
     )
-    return Finding(data.round, SINGLE, _positions(single & judged), text)
+    return Finding(data.round, SINGLE, _named(single & judged, history), text)
 
 
 def _of_all(data: Data, spread: WeightSpread) -> Tensor:
@@ -116,7 +122,7 @@ def _of_all(data: Data, spread: WeightSpread) -> Tensor:
 
 
 def _uniform(
-    method: Method | Phases, data: Data, spread: WeightSpread, evenness: Tensor, least: float
+    method: Method | Phases, data: Data, spread: WeightSpread, evenness: Tensor, least: float, history: History
 ) -> Finding | None:
     """Return what is to be said if almost all nodes that hear several others weigh them with that evenness at least.
 
@@ -133,7 +139,16 @@ def _uniform(
         "neighbours. If nodes are not alike, take larger steps on the weights or let them decay less, play more "
         "rounds, or give nodes more validation samples"
     )
-    return Finding(data.round, UNIFORM, _positions(even), text)
+    return Finding(data.round, UNIFORM, _named(even, history), text)
+
+
+def _too_early(method: Method | Phases, played: int, found: Finding) -> Finding:
+    """Return what is to be said of even weights that are not blamed on what was learned."""
+    text = (
+        f"{method.name}: after {played} round{'s' * (played > 1)} its learned weights are still equal, or nearly so, "
+        f"at {len(found.nodes)} nodes: they do not say yet who helps whom. Play more rounds"
+    )
+    return replace(found, kind=STILL, text=text)
 
 
 def _heard(data: Data, edge_index: Tensor) -> Tensor:
@@ -153,5 +168,5 @@ def _most(found: Tensor, judged: Tensor) -> bool:
     return bool(judged.any()) and float((found & judged).sum()) >= SHARE * float(judged.sum())
 
 
-def _positions(nodes: Tensor) -> tuple[int, ...]:
-    return tuple(nodes.nonzero().flatten().tolist())
+def _named(nodes: Tensor, history: History) -> tuple[str, ...]:
+    return tuple(history.names[node] for node in nodes.nonzero().flatten().tolist())

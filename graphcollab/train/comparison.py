@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import mean
 from typing import Any
 
 import torch
 
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
-from graphcollab.naming import ByName
+from graphcollab.naming import ByName, few
+from graphcollab.train.collapse import EVEN_KINDS
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Over, correction
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
@@ -154,14 +156,22 @@ class Comparison:
         """Return how alike the weights are that a method learned on all seeds (`weight_agreement`).
 
         NaN where it learned none, and where nodes do not have the same samples on all seeds: other nodes have others
-        to learn from.
+        to learn from. Seeds on which the weights were found to be equal have no say; without two others it is NaN, too.
         """
         trials = self.chosen[method]
         weights = [trial.weights for trial in trials if trial.weights is not None]
         nodes = {None if trial.samples is None else trial.samples.of_nodes for trial in trials}
-        if len(weights) < max(len(trials), 2) or len(nodes) > 1 or None in nodes:
+        if len(weights) < len(trials) or len(nodes) > 1 or None in nodes:
             return math.nan
-        return weight_agreement(torch.stack(weights))
+        told = [one for one, trial in zip(weights, trials, strict=True) if trial.found.isdisjoint(EVEN_KINDS)]
+        return weight_agreement(torch.stack(told)) if len(told) > 1 else math.nan
+
+    def __repr__(self) -> str:
+        """Say what was compared, and the means of the methods' chosen trials; `graphcollab.report` has tables."""
+        seeds = dict.fromkeys(trial.seed for trials in self.chosen.values() for trial in trials)
+        means = {name: mean(self.values(name)) for name in self.chosen}
+        told = ", ".join(f"{name}={'failed' if self.failed(name) else f'{one:.4g}'}" for name, one in means.items())
+        return f"Comparison(mean test {self.metric} on seeds {few([*map(str, seeds)])}: {told})"
 
     def tested_on_fewer_than(self, least: int) -> list[str]:
         """Return the nodes that are in some mean of the chosen trials with fewer test samples, by name."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import os
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
 
 import networkx
 import numpy as np
@@ -23,18 +26,44 @@ __all__ = ["Graph", "Pairs", "read_graph", "read_pairs"]
 
 GRAPH = (
     "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K] of NumPy, SciPy or PyTorch, a NetworkX "
-    "graph, a list of pairs (sender, receiver) or of (name, name, weight), or None"
+    "graph, a list of pairs (sender, receiver) or of (name, name, weight), a frame with names or with columns "
+    "sender and receiver, the path of such a CSV file, or None"
 )
+_ENDS = ("sender", "receiver")
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A frame of pandas or polars."""
+
+    columns: Any
+
+    def to_numpy(self) -> np.ndarray: ...
+
 
 Pairs: TypeAlias = Sequence[Sequence[Natural | str | Finite]]
 """Pairs (sender, receiver) of nodes, each by its name or its position (`Node`); of names also with a weight behind."""
 
 Graph: TypeAlias = Annotated[
-    Data | Tensor | np.ndarray | sparse.sparray | sparse.spmatrix | networkx.Graph | Pairs | BaseTransform | None, GRAPH
+    Data
+    | Tensor
+    | np.ndarray
+    | sparse.sparray
+    | sparse.spmatrix
+    | networkx.Graph
+    | Pairs
+    | Frame
+    | str
+    | os.PathLike[str]
+    | BaseTransform
+    | None,
+    GRAPH,
 ]
 """Who may hear whom. An edge goes from the sender to the receiver, who hears it.
 
-In a matrix the receiver is the row and the sender the column, as in w_ij: an entry that is not 0 is an edge. (Whole
+In a matrix the receiver is the row and the sender the column, as in w_ij: an entry above 0 is an edge, and one below 0
+is refused. A frame of pandas may be one, with the nodes' names in its index and its columns, in any order. A frame or a
+CSV file with columns ``sender`` and ``receiver``, such as `LearnedGraph.to_csv` writes, is a list of pairs. (Whole
 numbers of shape [2, E] are always an ``edge_index``, of positions; where nodes' names are other whole numbers it is
 refused, since there a number is a name, see `Node`: give pairs, or a ``Data``, which always holds positions.) Edges of
 an undirected NetworkX graph go both ways; its nodes are the tasks' names or positions (`Node`), and nodes that it lacks
@@ -59,9 +88,41 @@ def read_graph(graph: Graph, tasks: Tasks) -> Data:
         pairs = [*ends] if graph.is_directed() else [*ends, *((j, i) for i, j in ends)]
         find_nodes(graph, tasks.names)  # those without edges as well, which may be misspelt
         return Data(num_nodes=count, edge_index=read_pairs("graph", GRAPH, pairs, tasks.names, tasks.names))
+    if isinstance(graph, str | os.PathLike):
+        graph = _read_csv(graph)
+    elif isinstance(graph, Frame):
+        graph = _of_frame(graph, tasks)
     if isinstance(graph, Tensor | np.ndarray | sparse.sparray | sparse.spmatrix):
         return Data(num_nodes=count, edge_index=_from_numbers(graph, tasks))
     return Data(num_nodes=count, edge_index=read_pairs("graph", GRAPH, graph, tasks.names, tasks.names))
+
+
+def _read_csv(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Return the pairs of a CSV file."""
+    if Path(path).suffix.lower() != ".csv":
+        raise SettingError("graph", GRAPH, path)
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        if not {*_ENDS} <= {*(rows.fieldnames or ())}:
+            raise ValueError(
+                f"{path} has the columns {few(rows.fieldnames or ())}, and a graph needs sender and receiver"
+            )
+        return [(row["sender"], row["receiver"]) for row in rows]
+
+
+def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[str, str]]:
+    """Return the pairs of a frame, or its matrix in the order of the nodes."""
+    columns, index = [*map(str, frame.columns)], [*map(str, getattr(frame, "index", ()))]
+    if {*_ENDS} <= {*columns}:
+        return [(str(sender), str(receiver)) for sender, receiver in zip(*(frame[end] for end in _ENDS), strict=True)]
+    if not sorted(columns) == sorted(index) == sorted(tasks.names):
+        raise ValueError(
+            "a frame as a graph needs the names of all nodes as its index, for receivers, and as its columns, for "
+            f"senders, or columns sender and receiver; the nodes are {few(tasks.names)}, its index {few(index)} and "
+            f"its columns {few(columns)}"
+        )
+    rows, places = ([labels.index(name) for name in tasks.names] for labels in (index, columns))
+    return np.asarray(frame.to_numpy(), np.float64)[np.ix_(rows, places)]
 
 
 def read_pairs(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
@@ -110,11 +171,20 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
 
 
 def _entries(places: Tensor, values: Tensor, tasks: Tasks) -> Tensor:
-    """Return the edges of entries of a matrix, at [receivers, senders], that are not 0."""
-    if values.is_floating_point() and bool(values.isnan().any()):
-        one, two = (tasks.names[k] for k in places[:, values.isnan()][:, 0].tolist())
-        raise ValueError(f"the graph's matrix has NaN where {one!r} may hear {two!r}: give 0 where there is no edge")
+    """Return the edges of entries of a matrix, at [receivers, senders], that are above 0; others must be 0."""
+    real = values.real if values.is_complex() else values
+    bad = values.isnan() if values.dtype == torch.bool else values.isnan() | (real < 0)
+    if bool(bad.any()):
+        one, two = (tasks.names[k] for k in places[:, bad][:, 0].tolist())
+        raise ValueError(
+            f"the graph's matrix has {_said(values[bad][0])} where {one!r} may hear {two!r}: give 0 "
+            "where there is no edge, and a number above 0 where there is one"
+        )
     return places.flip(0)[:, values != 0]
+
+
+def _said(value: Tensor) -> str:
+    return "NaN" if bool(value.isnan()) else f"{value.item():g}"
 
 
 def _require_size(shape: Sequence[int], count: int) -> None:

@@ -95,7 +95,7 @@ class HealthCheck(Callback):
                 f"nobody listened to {_who(nodes, history)} in {self.after} rounds: what they learn helps nobody else. "
                 "Sample more peers a round; explore more, in DAC by unknown='zero'; or find peers by PENS or PANM first"
             )
-            _report(Finding(data.round, NEVER, tuple(nodes), text), history)
+            _report(Finding(data.round, NEVER, _named(nodes, history), text), history)
 
     def on_evaluate(self, data: Data, history: History) -> None:
         if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
@@ -113,9 +113,10 @@ class HealthCheck(Callback):
                 found = [(group == one).nonzero().flatten().tolist() for one in dying.nonzero().flatten()]
             known = [finding.nodes for finding in history.findings if finding.kind == DEATH]
             for nodes in found:
-                if tuple(nodes) not in known and not (known and self.cluster is None):
+                who = _named(nodes, history)
+                if who not in known and not (known and self.cluster is None):
                     text = self._death(nodes, group[nodes].unique(), history)
-                    _report(Finding(history.rounds[t], DEATH, tuple(nodes), text), history)
+                    _report(Finding(history.rounds[t], DEATH, who, text), history)
 
     def _take(self, history: History, t: int, group: Tensor) -> None:
         """Read an evaluation: the mean over each group's nodes at work; NaN where there is none."""
@@ -159,6 +160,10 @@ class HealthCheck(Callback):
             "nodes listen to another cluster and pass on what they hear. Give less weight to dissimilar models (as "
             "merge='similarity' does), lower the temperature tau, or let nodes know more peers before they choose"
         )
+
+
+def _named(nodes: list[int], history: History) -> tuple[str, ...]:
+    return tuple(history.names[node] for node in nodes)
 
 
 def _who(nodes: list[int], history: History) -> str:

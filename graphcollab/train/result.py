@@ -27,6 +27,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.predicts import Predicts, Reading
 from graphcollab.train.save_models import about_run, save_models
 from graphcollab.typing import Env
 
@@ -49,16 +50,17 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found wrong with some nodes, by position, after a round, and (``text``) what to do about it.
+    """What was found wrong with some nodes, by name, after a round, and (``text``) what to do about it.
 
     Its kind is ``"own model only"``, ``"one model only"`` or ``"uniform weights"``, which every run looks for at its
-    end where weights are learned, and a round that drops neighbours too; or, where `HealthCheck` is a callback,
-    ``"never sampled"`` or ``"cluster death"``.
+    end where weights are learned, and a round that drops neighbours too; ``"still equal weights"`` at the end of runs
+    that were too short to blame equal weights on what was learned, without a warning; or, where `HealthCheck` is a
+    callback, ``"never sampled"`` or ``"cluster death"``.
     """
 
     round: int
     kind: str
-    nodes: tuple[int, ...]
+    nodes: tuple[str, ...]
     text: str
 
 
@@ -202,7 +204,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Predicts):
     """Personalised models, the learned graph, and how they came about.
 
     The data are the state after the last round, or with early stopping the best one; ``interrupted`` tells whether
@@ -228,6 +230,9 @@ class Result:
         In a run of several processes a model is where its node is; elsewhere it is a LookupError that says where.
         """
         return self._model(find_node(node, self.tasks.names))
+
+    def _reading(self) -> Reading:
+        return Reading.of(self.tasks)
 
     def _model(self, position: int) -> nn.Module:
         plane = self.env.plane

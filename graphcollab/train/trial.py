@@ -38,6 +38,7 @@ class Trial:
         seconds: Seconds since the start at every evaluation.
         sent: Bytes that a node had sent at every evaluation, mean over nodes.
         messages: Messages that all nodes together had sent at every evaluation.
+        prepared: How many of them prepared the nodes' tables, before the first round.
         local_steps: How many local steps a node has taken, mean over nodes, if it was there in all rounds. What a judge
             or a weigher trains besides is not counted.
         round_steps: How many of them are a round's, of the last or the next one, whichever takes more.
@@ -63,6 +64,7 @@ class Trial:
     seconds: tuple[float, ...] = field(repr=False, default=())
     sent: tuple[float, ...] = field(repr=False, default=())
     messages: tuple[float, ...] = field(repr=False, default=())
+    prepared: int = field(repr=False, default=0)
     local_steps: float = field(repr=False, default=math.nan)
     round_steps: float = field(repr=False, default=math.nan)
     models: float = field(repr=False, default=math.nan)
@@ -123,6 +125,7 @@ class Trial:
             seconds=tuple(history.seconds),
             sent=tuple(history.mean("bytes_sent")),
             messages=tuple(history.table("messages_sent").sum(1).tolist()),
+            prepared=result.tasks.num_nodes * told.messages_per_site if (told := result.tasks.preparation) else 0,
             local_steps=steps(played),
             round_steps=max(steps(played, max(played - 1, 0)), steps(played + 1, played)),
             models=result.method.models_trained,

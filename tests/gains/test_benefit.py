@@ -231,13 +231,14 @@ def test_figures_name_test_samples_and_cut_what_would_hide_the_others(found):
     for scores in missing.scores.values():
         scores[:, 1] = math.nan
     left = benefit_figure(missing).axes[0]
-    assert [text.get_text() for text in left.texts] == ["mse is not defined"]
+    texts = [text.get_text() for text in left.texts]
+    assert [text for text in texts if not text.startswith("×")] == ["mse is not defined"]
 
 
 def test_sites_with_few_test_samples_are_named(found):
     assert "Few test samples" not in benefit_answer(found)
     told = benefit_answer(replace(found, test=torch.tensor([8.0, 2.0, 3.0])))
-    assert "Few test samples on a split (b 2, c 3): what such sites gain is mostly chance, and so are means." in told
+    assert "Few test samples on a split (b: 2, c: 3): what such sites gain is mostly chance, and so are means." in told
 
 
 def test_harm_without_gains_is_the_headline(found):
@@ -276,10 +277,10 @@ def test_it_is_estimated_how_many_samples_would_tell(found):
 
 def test_sites_that_are_numbers_are_called_sites(found):
     told = replace(found, names=("1", "2", "23"), test=torch.tensor([8.0, 2.0, 3.0]))
-    assert "Few test samples on a split (site 2 2, site 23 3)" in benefit_answer(told)
+    assert "Few test samples on a split (site 2: 2, site 23: 3)" in benefit_answer(told)
     assert " site 1 " in benefit_table(told) or " site 2 " in benefit_table(told)
     alike = replace(told, test=torch.full((3,), 4.0))
-    assert "Few test samples on a split (each of the 3 sites 4)" in benefit_answer(alike)
+    assert "Few test samples on a split (each of the 3 sites has 4)" in benefit_answer(alike)
 
 
 def test_few_test_samples_of_the_rarer_class_are_told():
@@ -289,7 +290,7 @@ def test_few_test_samples_of_the_rarer_class_are_told():
     tasks = Tasks.from_samples([(x, y), (x, rare)], metric="auc", names=["a", "b"])
     told = benefit(tasks, lambda: nn.Linear(2, 2), methods={}, repeats=3, rounds=2, lrs=(0.1,))
     assert told.rarer.tolist() == [5.0, 1.0]
-    assert "Few test samples of the rarer class on a split (b 1): be wary" in benefit_answer(told)
+    assert "Few test samples of the rarer class on a split (b: 1): be wary" in benefit_answer(told)
 
 
 def test_a_metric_that_is_not_defined_is_said():
@@ -531,7 +532,7 @@ def test_refusals():
         benefit(replace(tasks, names=("a", "ditto", "c")), linear, methods={"ditto": ditto}, **settings)
     with pytest.raises(ValueError, match=r"no setting 'patience'; its own are tasks, model, .*device, backend"):
         benefit(tasks, linear, patience=3, **settings)
-    table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * k for k in range(20)]}
+    table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * (7 * k % 20) for k in range(20)]}
     with pytest.warns(UserWarning, match="give a function, lambda seed: Tasks.from_frame"):
         benefit(Tasks.from_frame(table), lambda: nn.Linear(1, 1), methods={}, lrs=(0.01,), **settings)
     names = iter((["a", "b", "c"], ["a", "b", "d"], ["a", "b", "c"]))
@@ -541,3 +542,95 @@ def test_refusals():
         benefit(lambda _: tasks, linear, **settings)
     with pytest.raises(ValueError, match="repeats"):
         benefit(tasks, linear, repeats=2)
+
+
+def test_standardised_targets_and_weights_are_said(found):
+    told = benefit_answer(replace(found, metric="mae", deviation=("score", 8.125), weighted=True))
+    assert "Targets were standardised: mae in standard deviations of 'score' (one is about 8.125)." in told
+    assert "Samples have weights: metrics are weighted means at each site." in told
+    told = benefit_answer(found)
+    assert "standardised" not in told
+    assert "weights: metrics" not in told
+
+
+def test_groups_count_where_samples_are_of_groups():
+    """Five patients of four visits each at either site; a quarter of them, one or two, are tested on."""
+    rows = [(site, 4 * k + visit, k) for site in "ab" for k in range(5) for visit in range(4)]
+    table = {"site": [r[0] for r in rows], "x": [r[1] / 7 for r in rows], "who": [r[2] for r in rows]}
+    table |= {"y": [0.5 * x for x in table["x"]], "part": ["train", "val", "train", "test", "test"] * 8}
+    one = {"target": "y", "group": "who", "loss": "mse", "metric": "mse", "standardise_target": True}
+
+    def draw(seed):
+        return Tasks.from_frame({key: table[key] for key in ("site", "x", "who", "y")}, seed=seed, **one)
+
+    told = benefit(draw, lambda: nn.Linear(1, 1), methods={}, repeats=3, rounds=1, lrs=(0.1,))
+    assert told.test.tolist() == [4.0, 4.0]
+    assert told.groups.tolist() == [1.0, 1.0]
+    assert "Few groups of test samples on a split (each of the 2 sites has 1): what such sites" in benefit_answer(told)
+    assert told.deviation[0] == "y"
+    assert told.deviation[1] == pytest.approx(0.41, abs=0.15)  # of 0.5 x, x from 0 to 19/7
+
+
+def test_it_says_what_to_do(found):
+    """Of errors that are halved or doubled everywhere, with little noise; c loses by all together."""
+    alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
+    noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
+    base = replace(found, chosen=models, constant=4 * alone.flip(0), pairs=torch.full_like(found.pairs, torch.nan))
+    last = lambda **scores: benefit_answer(replace(base, scores={"alone": alone, **scores})).splitlines()[-1]  # noqa: E731
+    assert last(together=0.5 * alone * noise, ditto=alone) == "So let them collaborate by all together."
+    told = last(together=0.5 * alone * noise, ditto=0.25 * alone * noise)
+    assert told == "So let them collaborate by ditto, which of these gains most."
+    told = last(together=alone * torch.tensor([0.1, 0.1, 2.0]) * noise, ditto=alone)
+    assert told == ("So let them collaborate by all together; but train c alone, where there is evidence of a loss.")
+    told = last(together=alone * torch.tensor([0.5, 1.0, 2.0]) * noise, ditto=alone)
+    assert told.startswith("So collaborate where a site is said to gain, by what it gains by")
+
+
+def test_what_constants_stand_for_is_marked(found):
+    flat = ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"]
+    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
+    told = replace(found, chosen={**models, "together": flat, "pairs": flat})
+    assert "In the mean over sites, by all together†: " in benefit_answer(told)
+    assert "†: There the mean of the targets counts in place of the models" in benefit_answer(told)
+    table = benefit_table(told)
+    assert "gain by all together (%)†" in table
+    assert "gain by ditto (%)†" not in table
+    assert "†: on half of the splits or more the mean of the targets of each site, and not a model." in table
+    assert "†" not in benefit_table(replace(found, chosen=models))
+    left, right = benefit_figure(told).axes[:2]
+    names = [text.get_text() for text in left.get_legend().get_texts()]
+    assert names == ["by all together (the mean of the targets)", "by ditto"]
+    assert [text.get_text() for text in right.texts] == ["models of pairs did no better\nthan the mean of the targets"]
+
+
+def test_gains_beyond_the_axis_stand_at_its_end(found):
+    """An error of c that is four times as large: no mark beyond the axis, but its size beside the arrow."""
+    alone = found.scores["alone"]
+    scores = {"alone": alone, "together": alone * torch.tensor([0.9, 1.0, 4.0]), "ditto": alone}
+    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
+    told = replace(found, scores=scores, chosen=models, names=("1", "2", "23"))
+    left, right = benefit_figure(told).axes[:2]
+    assert [text.get_text() for text in left.texts] == ["×4"]
+    low, high = left.get_xlim()
+    marks = [x for line in left.lines if line.get_marker() == "o" for x in line.get_xdata()]
+    assert len(marks) == 5
+    assert all(low < x < high for x in marks)
+    assert [text.get_text() for text in left.get_yticklabels()] == ["site 1 (8)", "site 2 (5)", "site 23 (10)"]
+    assert [text.get_text() for text in right.get_xticklabels()] == ["site 1", "site 2", "site 23"]
+
+
+def test_an_interval_has_one_unit(found):
+    """c's error is 3.5, 4 and 4.5 times as large: all three numbers are told as such."""
+    scores = {name: one.clone() for name, one in found.scores.items()}
+    scores["together"][:, 2] = scores["alone"][:, 2] * torch.tensor([3.5, 4.0, 4.5])
+    row = re.split(r"\s{2,}", benefit_table(replace(found, scores=scores)).splitlines()[4])
+    cell = next(cell for cell in row if cell.startswith("×"))
+    assert len(re.findall(r"×", cell)) == 3
+    assert cell.startswith(f"×{(3.5 * 4 * 4.5) ** (1 / 3):.4g} (")
+
+
+def test_sites_that_are_numbers_are_called_so_in_errors():
+    tasks = replace(regression(), names=("1", "2", "3"))
+    with pytest.raises(ArithmeticError, match="site 1 alone"):
+        benefit(tasks, linear, methods={}, repeats=3, lrs=(1e30,), **{**WHOLE, "rounds": 40})

@@ -42,6 +42,17 @@ def test_by_hand(comparison: Comparison) -> None:
     assert found["mapl"] == ["87.50", "±", "0.00", "22", "61.1", "22.0", "kB", "62.50", "±", "17.68", "2"]
 
 
+def test_messages_that_prepared_tables_are_not_of_pairs(comparison: Comparison) -> None:
+    """8 messages before the first round: then 36 of the 36 that all pairs send in three rounds, and none."""
+    chosen = {
+        name: [replace(t, messages=tuple(8 + m for m in t.messages), prepared=8) for t in trials]
+        for name, trials in comparison.chosen.items()
+    }
+    found = cells(budget_table(replace(comparison, chosen=chosen)))
+    assert found["local"][3:5] == ["8", "0.0"]
+    assert found["dpsgd"][3:5] == ["44", "100.0"]
+
+
 def test_seeds_may_spend_it_at_different_rounds(comparison: Comparison) -> None:
     """16 messages in round 2 are within 17, 18 are not: (50, 25) in rounds 2 and 1."""
     assert cells(budget_table(comparison, 17))["mapl"][-4:] == ["37.50", "±", "17.68", "1.5"]

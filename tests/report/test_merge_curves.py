@@ -19,8 +19,8 @@ def history(metric: str = "accuracy", higher: bool = True) -> History:
 
 def test_clusters_side_by_side() -> None:
     told = history()
-    told.findings.append(Finding(4, "cluster death", (1,), "…"))
-    told.findings.append(Finding(2, "never sampled", (0,), "…"))
+    told.findings.append(Finding(4, "cluster death", ("b",), "…"))
+    told.findings.append(Finding(2, "never sampled", ("a",), "…"))
     figure = merge_curves(told, torch.tensor([0, 1, 0]), title="dac")
     first, second = figure.axes
     assert [axes.get_title() for axes in figure.axes] == ["cluster 0", "cluster 1"]

@@ -170,3 +170,9 @@ def test_errors_in_standard_deviations_are_called_so() -> None:
         said = "mae and rmse: targets were standardised, so errors are in standard deviations of 'y' (one is 10)"
         assert (said in str(site_table(result, ["mae", "rmse", "r2"]))) == standardise
         assert ("(one is 10)" in results_table(Comparison.from_results({"local": [result]}))) == standardise
+
+
+def test_few_samples_of_the_rarer_class_are_said() -> None:
+    """North has two of each class, south two of class 0, east and west one class alone."""
+    text = str(site_table(played(1.0), "brier", resamples=20))
+    assert "few samples of the rarer class, be wary: north (2), south (2)" in text

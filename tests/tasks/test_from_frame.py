@@ -111,7 +111,7 @@ def split_table(sentinel, category):
     words = np.tile(["train"] * 6 + ["val", "test"], 3)
     value = np.where(words == "train", np.tile(np.arange(8.0), 3) + np.repeat([0, 10, 20], 8), sentinel)
     text = np.where(words == "train", np.tile(["x", "y"], 12), category)
-    y = np.where(words == "train", np.arange(24.0), sentinel) / 7
+    y = np.where(words == "train", np.arange(24.0) * 7 % 24, sentinel) / 7
     return {"site": np.repeat(["a", "b", "c"], 8), "value": value, "text": text, "y": y, "words": words}
 
 
@@ -494,15 +494,15 @@ def changed(**columns):
         (TABLE, {"columns": ["y"]}, r"columns=\[...\] names 'y', which is the column of sites, targets or"),
         (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
         (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
-        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its node in column 'site', and names"),
-        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its node in column 'site': name it or drop the row"),
+        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its site in column 'site', and names"),
+        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its site in column 'site': name it or drop the row"),
         (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', and 3 more of the 8 rows "
          "have none: drop rows without a target"),
         (changed(y=["no", None, *["yes"] * 6]), {}, r"row 1 \(site 'a'\) has no target in column 'y': drop rows"),
         (changed(age=[1.0, np.inf] * 4), {}, r"row 1 \(site 'a'\) has infinity in column 'age': correct it, or leave"),
-        (changed(age=["30", "50", "?", *["70"] * 5]), {},
-         r"row 2 \(site 'b'\) has '\?' in column 'age', which otherwise looks like numbers: correct it, or leave it "
-         r"empty where unknown; if they are categories, name it in categorical=\['age'\]"),
+        (changed(age=["30", "50", "??", *["70"] * 5]), {},
+         r"row 2 \(site 'b'\) has '[?][?]' in column 'age', which otherwise looks like numbers: correct it, or leave "
+         r"it empty where unknown; if they are categories, name it in categorical=\['age'\]"),
         (changed(age=["30", "50"] * 4), {}, r"column 'age' holds numbers as text, such as '30' \(row 0 \(site 'b'\)\): "
          r"make it numbers .*; if they are categories, name it in categorical=\['age'\]"),
         (changed(age=[30, "old", *[3] * 6]), {}, "row 1 of column 'age' holds 'old', and other rows hold such as 30"),
@@ -511,8 +511,8 @@ def changed(**columns):
         (changed(y=np.arange(8) * 1000), {"loss": "bce"}, "loss='bce' is for two classes, and column 'y' has"),
         (changed(y=["a"] * 8), {"loss": "mse"},
          r"targets in column 'y' are words, such as 'a' in row 0 \(site 'b'\), and loss='mse' is for amounts: leave"),
-        (changed(y=["1.5", "2.5", "?", "4"] * 2), {"loss": "mse"},
-         r"row 2 \(site 'b'\) has '\?' in column 'y', .* numbers: correct it, or drop the row where it is unknown; if"),
+        (changed(y=["1.5", "2.5", "??", "4"] * 2), {"loss": "mse"},
+         r"row 2 \(site 'b'\) has '[?][?]' in column 'y', .* numbers: correct it, or drop the row where it is unknown"),
         (changed(y=["1.5", "2.5"] * 4), {"loss": "mse"}, "make the column numbers, without quotes"),
         (changed(y=[1.5, np.inf] * 4), {"loss": "mse"}, "infinity in column 'y': correct it, or drop the row where"),
         ({"a": {"x": [1], "y": [1]}, " a": {"x": [1], "y": [1]}}, {}, "sites must differ by more than spaces around"),
@@ -665,3 +665,105 @@ def test_an_index_without_a_name_is_no_column(reader, tmp_path):
         frame[frame["site"] == site].to_parquet(tmp_path / f"{site}.parquet")
     by_site = Tasks.from_frame({"a": tmp_path / "a.parquet", "b": frame[frame["site"] == "b"]}, **ALL)
     assert (by_site.names, by_site.preparation.features) == (("a", "b"), ("x",))
+
+
+def test_columns_that_a_frame_declares_are_categories():
+    """A type of categories says so, whatever they look like; new rows of a CSV file are read alike."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    site, codes, words = ["a", "b"] * 6, [3, 10, 3, None] * 3, ["7", "07", "1 %"] * 4
+    y = [2, 5, 5] * 4
+    frame = pd.DataFrame({
+        "site": site, "code": pd.Categorical(codes), "word": pd.Categorical(words),
+        "age": pd.cut([20, 30, 40, 50] * 3, [0, 35, 99]), "y": pd.Categorical(y),
+    })  # fmt: skip
+    tasks = Tasks.from_frame(frame, **ALL)
+    assert tasks.preparation.features == (
+        "code = 3", "code = 10", "code missing", "word = 07", "word = 7", "word = 1 %", "age = (0, 35]",
+        "age = (35, 99]",
+    )  # fmt: skip
+    assert tasks.preparation.classes == (2, 5)
+    assert tasks.loss == "cross_entropy"
+    rows = {"code": [10, 3], "word": ["7", "7"], "age": ["(0, 35]", "(35, 99]"]}
+    expected = [[0.0, 1, 0, 0, 1, 0, 1, 0], [1, 0, 0, 0, 1, 0, 0, 1]]
+    assert tasks.preparation.apply(rows).tolist() == tasks.preparation.apply(pd.DataFrame(rows)).tolist() == expected
+    amounts = frame.assign(y=pd.Categorical([0.5, 1.5] * 6))
+    assert Tasks.from_frame(amounts, **ALL).preparation.classes == (0.5, 1.5)
+    kind = pl.Enum(["7", "07", "1 %"])
+    for type_ in (pl.Categorical, kind):
+        named = pl.DataFrame({"site": site, "word": words, "y": y}, schema_overrides={"word": type_})
+        assert Tasks.from_frame(named, **ALL).preparation.features == ("word = 07", "word = 7", "word = 1 %")
+    parts = {one: frame[frame["site"] == one] for one in "ab"}
+    assert Tasks.from_frame(parts, **ALL).preparation.features == tasks.preparation.features
+
+
+def test_declared_categories_are_not_dates_and_no_names_of_rows():
+    """Those who make categories of all columns to save memory do not mean it."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"site": ["a", "b"] * 6, "v": range(12), "y": [0, 1, 1] * 4})
+    with pytest.raises(
+        ValueError, match="column 'v' has 12 different values in 12 rows, such as '0', as where it names"
+    ):
+        Tasks.from_frame(frame.assign(v=pd.Categorical(frame["v"])), **ALL)
+    days = pd.Categorical(pd.to_datetime(["2026-01-05", "2026-02-05"] * 6))
+    with pytest.raises(ValueError, match=r"column 'v' holds dates \(row 0 \(site 'a'\) has '2026-01-05"):
+        Tasks.from_frame(frame.assign(v=days), **ALL)
+    meant = Tasks.from_frame(frame.assign(v=pd.Categorical(frame["v"])), categorical=["v"], **ALL)
+    assert len(meant.preparation.features) == 12
+
+
+@pytest.mark.parametrize("word", ["?", ".", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "NULL", "null", "<NA>"])
+def test_words_for_missing_values_are_read_alike_everywhere(word, tmp_path):
+    pd = pytest.importorskip("pandas")
+    table = {"site": ["a", "b"] * 6, "v": ["x", word, "z"] * 4, "n": [1, 2, 3, 4] * 3, "y": [0, 1, 1] * 4}
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "\n".join([",".join(table), *(",".join(map(str, row)) for row in zip(*table.values(), strict=True))])
+    )
+    mixed = {**table, "n": [1, 2, f" {word} ", 4] * 3}  # numbers, and words for those that are missing
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    for one in (path, table, rows, pd.DataFrame(table), pd.DataFrame(table).astype({"v": "category"})):
+        assert Tasks.from_frame(one, **ALL).preparation.features == ("v = x", "v = z", "v missing", "n")
+    prepared = Tasks.from_frame(mixed, **ALL).preparation
+    assert prepared.features == ("v = x", "v = z", "v missing", "n", "n missing")
+    assert prepared.columns[1].mean == (7 / 3,)
+    assert prepared.apply({"v": [word], "n": ["?"]}).tolist() == [[0, 0, 1, 0, 1]]
+
+
+@pytest.mark.parametrize("word", ["unknown", "none", "-", "missing"])
+def test_other_words_are_categories(word):
+    table = {"site": ["a", "b"] * 6, "v": ["x", word] * 6, "y": [0, 1, 1] * 4}
+    assert set(Tasks.from_frame(table, **ALL).preparation.features) == {"v = x", f"v = {word}"}
+
+
+def test_columns_without_values_and_rows_in_other_units_are_warned_of():
+    age = np.array([40.0, 50, 60] * 4)  # mean 50, standard deviation sqrt(200 / 3) = 8.16
+    table = {"site": ["a", "b"] * 6, "age": age, "sex": ["f", "m", "m"] * 4, "dose": [1, NAN, 3, 4] * 3}
+    table["y"] = [0, 1, 1, 0] * 3
+    prepared = Tasks.from_frame(table, **ALL).preparation
+    rows = {"age": [NAN, NAN], "sex": ["f", "m"], "dose": [NAN, NAN]}  # of doses it was known in training
+    with pytest.warns(UserWarning, match="column 'age' has no value in any row, and so counts as its mean") as told:
+        assert prepared.apply(rows)[:, 0].tolist() == [0, 0]
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match="column 'sex' has no value in any row, and so counts as no category"):
+        prepared.apply({**rows, "age": [50, 50], "sex": [None, ""]})
+    prepared.apply({**rows, "age": [NAN, 50]})
+    months = {name: [one[k] for k in (0, 1, 2)] for name, one in table.items()} | {"age": [480, 600, 720]}
+    with pytest.warns(
+        UserWarning,
+        match="row 2 has 720 in column 'age', 82 standard deviations from the mean of training, 50, as where .*; most",
+    ):
+        prepared.apply(months)
+    prepared.apply({**months, "age": [720, 50, 40]})  # one in a few may be so
+    prepared.apply({name: one[:1] for name, one in months.items()} | {"age": [50 + 8.16 * 29]})
+    with pytest.warns(UserWarning, match="row 0 has 480 in column 'age', 53 standard deviations"):
+        prepared.apply({name: one[:1] for name, one in months.items()})
+    newcomer = {**months, "site": ["c"] * 3, "dose": [1, 2, 3]}
+    with pytest.warns(UserWarning, match="row 2 has 720 in column 'age'"):
+        Tasks.from_frame(newcomer, preparation=prepared, **ALL)
+
+
+def test_classes_are_not_standardised():
+    with pytest.raises(
+        ValueError, match="standardise_target=True is for amounts, and the targets in column 'y' are clas"
+    ):
+        Tasks.from_frame(TABLE, standardise_target=True, **ALL)

@@ -75,7 +75,7 @@ def test_round_trip(tmp_path):
         graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))},
     )
     history.scores[3] = (torch.ones(2, 1).long(), torch.ones(1, dtype=torch.float64))
-    history.findings.append(Finding(3, "never sampled", (1,), "nobody listened to b"))
+    history.findings.append(Finding(3, "never sampled", ("b",), "nobody listened to b"))
     history.watched, history.heard = 3, torch.tensor([2, 0])
     history.add(1, 0.5, {"test_metric": torch.tensor([float("nan"), float("inf")])})
     about = {"seed": 1, "shapes": [[2, 3]], "method": "m"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -17,15 +18,18 @@ from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.metrics import weight_agreement
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.rewire import ApplyTransform
 from graphcollab.testing import Scene
-from graphcollab.train import Finding, HistoryLog
+from graphcollab.train import Comparison, Finding, HistoryLog, Trial
+from graphcollab.train.shared_samples import Samples
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import Formula, KeepWeights
 
-ALONE, UNIFORM = "own model only", "uniform weights"
+ALONE, UNIFORM, STILL = "own model only", "uniform weights", "still equal weights"
+EVERYBODY = tuple(Scene.small(torch.float32).tasks.names)
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def kinds(*args, **settings):
 def test_all_weight_on_the_own_model():
     result, told = play(averaging(own=0.995))
     [finding] = result.history.findings
-    assert (finding.round, finding.kind, finding.nodes) == (7, ALONE, (0, 1, 2, 3, 4, 5))
+    assert (finding.round, finding.kind, finding.nodes) == (7, ALONE, EVERYBODY)
     assert told == [finding.text]
     assert "all the own model's: 0.995 in the mean, at least 0.99 at 6 of 6 nodes. This amounts to local" in told[0]
     assert result.summary()["findings"] == [finding.text]
@@ -81,7 +85,7 @@ def test_all_weight_on_one_other_model():
     """Of two who are heard, the second has a million times the weight: five nodes copy it, and it copies the first."""
     result, told = play(averaging(own=0.0, others=2, tilt=1e6))
     [finding] = result.history.findings
-    assert (finding.round, finding.kind, finding.nodes) == (7, "one model only", (0, 1, 2, 3, 4, 5))
+    assert (finding.round, finding.kind, finding.nodes) == (7, "one model only", EVERYBODY)
     assert told == [finding.text]
     assert "at least 0.99 at 6 of 6 nodes, which is another's at 6 of them" in told[0]
     assert kinds(averaging(own=0.0, others=2, tilt=10.0)) == []  # 11/12 at most
@@ -90,7 +94,7 @@ def test_all_weight_on_one_other_model():
 def test_uniform_weights():
     result, told = play(averaging())
     [finding] = result.history.findings
-    assert (finding.round, finding.kind, finding.nodes) == (7, UNIFORM, (0, 1, 2, 3, 4, 5))
+    assert (finding.round, finding.kind, finding.nodes) == (7, UNIFORM, EVERYBODY)
     assert told == [finding.text]
     for part in ("at 6 of 6 nodes", "at least 1.0000", "own model has 0.167", "amounts to averaging over all"):
         assert part in finding.text
@@ -106,11 +110,23 @@ def test_what_is_in_between_is_not_mentioned():
 
 
 def test_weights_need_time():
-    assert kinds(averaging(), rounds=6) == []  # `settling` is 7
+    assert kinds(averaging(), rounds=6) == [STILL]  # `settling` is 7
     assert kinds(averaging(own=1.0), rounds=4) == []
     assert kinds(averaging(own=1.0), rounds=5) == [ALONE]
-    assert kinds(Phases(averaging(tilt=1.0), 5, averaging()), rounds=11) == []
+    assert kinds(Phases(averaging(tilt=1.0), 5, averaging()), rounds=11) == [STILL]
     assert kinds(Phases(averaging(tilt=1.0), 5, averaging()), rounds=12) == [UNIFORM]
+
+
+def test_equal_weights_after_few_rounds_are_told_without_a_warning():
+    result, told = play(averaging(), rounds=3)
+    [finding] = result.history.findings
+    assert (finding.round, finding.kind, finding.nodes, told) == (3, STILL, EVERYBODY, [])
+    assert finding.text == (
+        "given: after 3 rounds its learned weights are still equal, or nearly so, at 6 nodes: they do not say yet who "
+        "helps whom. Play more rounds"
+    )
+    assert result.summary()["findings"] == [finding.text]
+    assert kinds(averaging(tilt=0.05), rounds=3) == []  # an evenness of 0.9987
 
 
 def test_one_neighbour_alone_is_not_uniform_but_may_be_unheard():
@@ -122,9 +138,9 @@ def test_one_neighbour_alone_is_not_uniform_but_may_be_unheard():
 def test_nodes_without_neighbours_do_not_count():
     edges = torch.tensor([[0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]])  # nodes 3 to 5 are alone
     result, _ = play(averaging(own=1 / 3), graph=edges)
-    assert [finding.nodes for finding in result.history.findings] == [(0, 1, 2)]
+    assert [finding.nodes for finding in result.history.findings] == [EVERYBODY[:3]]
     result, _ = play(averaging(own=1.0), graph=edges)
-    assert [finding.nodes for finding in result.history.findings] == [(0, 1, 2)]
+    assert [finding.nodes for finding in result.history.findings] == [EVERYBODY[:3]]
 
 
 def test_nodes_that_are_not_there_do_not_count():
@@ -206,7 +222,7 @@ def test_methods_that_learn():
     """Adam moves no logit at a step of 0; large weight decay, in the paper's form, leaves none of the encoders."""
     still = {"epochs": 1, "batch_size": 4, "mixer_lr": 0.0}
     assert kinds(l2c(**still), rounds=20) == [UNIFORM]
-    assert kinds(l2c(**still), rounds=19) == []
+    assert kinds(l2c(**still), rounds=19) == [STILL]
     form = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
     shrinking = meta_l2c(epochs=1, batch_size=4, mixer_lr=0.1, mixer_weight_decay=1e3, **form)
     assert kinds(shrinking, rounds=20) == [UNIFORM]
@@ -231,3 +247,21 @@ def test_comparisons_say_so():
     told = json.loads(report.results_json(found))["methods"]
     assert told["own"]["findings"] == {ALONE: 2}
     assert "findings" not in told["fine"]
+
+
+def test_seeds_whose_weights_are_equal_have_no_say_in_agreement():
+    """Of weights that differ by a little, the correlation is that of noise."""
+    noise = [1 / 6 + 1e-3 * torch.randn(6, 6, generator=torch.Generator().manual_seed(s)) for s in range(4)]
+    samples = Samples(train=30, test=10, share=1.0, of_nodes="a", of_all="a")
+    still = Finding(3, STILL, EVERYBODY, "...")
+
+    def agreement(*even):
+        trials = [
+            Trial("m", s, {}, 0.0, {}, weights=noise[s], samples=samples, findings=(still,) * (s in even))
+            for s in range(4)
+        ]
+        return Comparison(trials, {"m": trials}, True).agreement("m")
+
+    assert agreement() == pytest.approx(float(weight_agreement(torch.stack(noise))))
+    assert agreement(0) == pytest.approx(float(weight_agreement(torch.stack(noise[1:]))))
+    assert math.isnan(agreement(0, 1, 2))

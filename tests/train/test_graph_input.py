@@ -131,3 +131,43 @@ def test_positions_are_refused_where_names_are_other_numbers():
     assert edges([(1, 2)], numbered) == [(0, 1)]
     assert edges(Data(edge_index=torch.tensor([[1], [2]]), num_nodes=3), numbered) == [(1, 2)]
     assert edges(torch.tensor([[1], [2]]), tasks(["0", "1", "2"])) == [(1, 2)]
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array, lambda m: sparse.csr_array(np.array(m))])
+def test_entries_below_0_are_no_edges_and_refused(kind):
+    with pytest.raises(ValueError, match=r"matrix has -0\.5 where 'ada' may hear 'cy': give 0 where there is"):
+        edges(kind([[0, 1, -0.5], [1, 0, 0], [0, 0, 0]]))
+
+
+def test_frames_and_files_are_graphs_by_name(tmp_path):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    matrix = pd.DataFrame(MATRIX, index=NAMES, columns=NAMES)
+    path = tmp_path / "graph.csv"
+    pd.DataFrame(NAMED, columns=["sender", "receiver"]).assign(weight=0.5).to_csv(path, index=False)
+    pairs = pd.read_csv(path)
+    for graph in (matrix, matrix.loc[["cy", "ada", "bob"], ["bob", "cy", "ada"]], pairs, pl.from_pandas(pairs), path):
+        assert sorted(edges(graph)) == sorted(EDGES)
+    assert sorted(edges(str(path))) == sorted(EDGES)
+    numbers = tasks(["7", "9", "8"])
+    assert edges(pd.DataFrame([[0, 1, 0], [0, 0, 0], [0, 0, 0]], index=[7, 8, 9], columns=[7, 8, 9]), numbers) == [
+        (2, 0)
+    ]
+    assert edges(pd.DataFrame({"sender": [8], "receiver": [7]}), numbers) == [(2, 0)]
+    for wrong in (
+        pd.DataFrame(MATRIX),
+        matrix.rename(columns={"cy": "di"}),
+        pl.DataFrame(np.array(MATRIX), schema=NAMES),
+    ):
+        with pytest.raises(
+            ValueError, match="a frame as a graph needs the names of all nodes as its index, for receiv"
+        ):
+            edges(wrong)
+    path.write_text("from,to\nada,bob\n")
+    with pytest.raises(ValueError, match="has the columns from, to, and a graph needs sender and receiver"):
+        edges(path)
+
+
+def test_what_a_run_wrote_is_a_graph(tmp_path):
+    first = run(l2c(), tasks(), nn.Linear(2, 2), graph=NAMED, rounds=1).graph()
+    again = run(l2c(), tasks(), nn.Linear(2, 2), graph=str(first.to_csv(tmp_path / "g.csv")), rounds=1).graph()
+    assert again.named_edges() == first.named_edges()

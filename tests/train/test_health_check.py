@@ -58,7 +58,7 @@ def test_nodes_that_nobody_listens_to_are_named_once():
     assert history.findings == []
     with pytest.warns(RuntimeWarning, match=r"nobody listened to 2 nodes \('n2', 'n3'\) in 3 rounds.*unknown='zero'"):
         check.on_round(graph([(0, 1)], 3), history)
-    assert [(f.round, f.kind, f.nodes) for f in history.findings] == [(3, "never sampled", (2, 3))]
+    assert [(f.round, f.kind, f.nodes) for f in history.findings] == [(3, "never sampled", ("n2", "n3"))]
     assert history.heard.tolist() == [1, 2, 0, 0]
     for round_ in range(4, 9):
         check.on_round(graph([(0, 1)], round_), history)  # silent
@@ -91,7 +91,7 @@ def test_a_cluster_that_dies():
     with pytest.warns(RuntimeWarning) as caught:
         found = watched(before, after)
     # three evaluations are bad in evaluation 8, at round 2 * 8 + 1; the best mean over three before is .8
-    assert [(f.round, f.kind, f.nodes) for f in found] == [(17, "cluster death", (1, 2))]
+    assert [(f.round, f.kind, f.nodes) for f in found] == [(17, "cluster death", ("n1", "n2"))]
     text = str(caught[0].message)
     assert len(caught) == 1
     assert text == found[0].text
@@ -104,7 +104,7 @@ def test_losses_rise_where_clusters_die():
     before, after = each(9.0, 5.0, 2.0, 2.0, 2.0, 6.0, 6.0, 6.0), each(8.0, 4.0, 2.0, 2.0, 2.0, 9.0, 9.0, 9.0)
     with pytest.warns(RuntimeWarning, match="worse than the 2 once reached.*mse is now 6 before and 9 after merging"):
         found = watched(before, after, higher=False)
-    assert [f.nodes for f in found] == [(0, 3), (1, 2)]
+    assert [f.nodes for f in found] == [("n0", "n3"), ("n1", "n2")]
     assert watched(before, after, higher=True) == []  # were larger better, it would be a rise
 
 
@@ -156,7 +156,7 @@ def test_without_clusters_many_nodes_must_suffer_at_once():
         RuntimeWarning, match=r"^2 nodes \('n3', 'n7'\): merged models are worse than the 0\.8 once reached"
     ) as caught:
         found = watched(before, after, cluster=None)
-    assert [f.nodes for f in found] == [(3, 7)]
+    assert [f.nodes for f in found] == [("n3", "n7")]
     assert len(caught) == 1
     after[5:, 7] = 0.8
     assert watched(before, after, cluster=None, share=0.01) == []  # one node alone is no group
@@ -183,7 +183,7 @@ def test_a_dying_cluster_is_found_in_noise():
         after = rng.binomial(50, true - 0.1 * (true < 0.8)) / 50
         with pytest.warns(RuntimeWarning):
             found = watched(before, after, cluster=torch.arange(60) // 20)
-        assert [f.nodes for f in found] == [tuple(range(20))]
+        assert [f.nodes for f in found] == [tuple(f"n{k}" for k in range(20))]
         assert 2 * 42 + 1 <= found[0].round <= 2 * 45 + 1
 
 
@@ -230,8 +230,8 @@ def play(rounds, folder=None):
 def test_a_resumed_run_finds_the_same_and_warns_once(tmp_path):
     straight, told = play(8)
     assert [(f.round, f.kind, f.nodes) for f in straight.findings] == [
-        (3, "never sampled", (4, 5)),
-        (6, "cluster death", (0, 1)),
+        (3, "never sampled", ("node 4", "node 5")),
+        (6, "cluster death", ("node 0", "node 1")),
     ]
     assert len(told) == 2
     heard = []

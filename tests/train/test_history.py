@@ -52,6 +52,6 @@ def test_values_are_copies():
 
 
 def test_findings_are_part_of_the_json(tmp_path):
-    history = History(("a", "b"), findings=[Finding(3, "never sampled", (1,), "nobody listened to b")])
+    history = History(("a", "b"), findings=[Finding(3, "never sampled", ("b",), "nobody listened to b")])
     told = json.loads(history.to_json(tmp_path / "log.json").read_text())
-    assert told["findings"] == [{"round": 3, "kind": "never sampled", "nodes": [1], "text": "nobody listened to b"}]
+    assert told["findings"] == [{"round": 3, "kind": "never sampled", "nodes": ["b"], "text": "nobody listened to b"}]

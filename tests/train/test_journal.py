@@ -36,7 +36,7 @@ def test_what_is_taken_back_is_taken_back():
     history, written = History(("a", "b")), Journal()
     for round_ in (1, 2, 3):
         evaluate(history, round_)
-        history.findings.append(Finding(round_, "cluster death", (0,), "it died"))
+        history.findings.append(Finding(round_, "cluster death", ("a",), "it died"))
     content = written.grow(history)
     history.rounds.pop(), history.seconds.pop(), history.values["val_loss"].pop()
     history.findings[:] = [finding for finding in history.findings if finding.round != 2]

@@ -81,6 +81,29 @@ def test_a_trial_holds_what_the_history_does() -> None:
     assert len(kept.seconds) == len(kept.sent) == len(kept.messages) == len(kept.curve[0])
 
 
+def test_messages_that_prepare_tables_are_told_apart() -> None:
+    """Three sites, each of which sends two messages before the first round."""
+    rows = {"site": [*"abc"] * 12, "x": range(36), "y": [0, 0, 0, 1, 1, 1] * 6}
+    tasks = Tasks.from_frame(rows, target="y", val_fraction=0)
+    kept = Trial.from_result("dpsgd", 0, {}, run(dpsgd(lr=0.1), tasks, MLP(1, 4, 2), rounds=2))
+    assert kept.prepared == 6
+    assert kept.messages == (6 + 6, 6 + 12)
+
+
+def test_a_comparison_is_shown_in_a_line() -> None:
+    """Means of 0.25 and 0.5, and one that failed."""
+    values = {"local": (0.25, 0.75), "l2c": (0.5, 0.125), "cobo": (0.5, math.nan)}
+    chosen = {
+        name: [
+            Trial(name, s, {}, 0.0, {"mean": v}, failure="..." * math.isnan(v))
+            for s, v in zip((3, 5), some, strict=True)
+        ]
+        for name, some in values.items()
+    }
+    told = "Comparison(mean test accuracy on seeds 3, 5: local=0.5, l2c=0.3125, cobo=failed)"
+    assert repr(Comparison([], chosen, True)) == told
+
+
 def test_the_last_evaluation_within_a_budget() -> None:
     kept = {"sent": (10.0, 40.0, 50.0), "messages": (2.0, 4.0, 4.0), "per_node": (0.5, 0.5, 0.5)}
     found = trial([0.25, 0.5, 0.4], **kept)

@@ -1,0 +1,246 @@
+"""What columns and rows hardly mean: the target in other words, rows twice, numbers that say nothing is known, names.
+
+All of it is only warned of, once for each kind, by rules that chance hardly meets. Some rows of many are looked at
+first, which clears most columns.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from graphcollab.checks import warn
+from graphcollab.naming import few
+from graphcollab.tasks._csv import without
+from graphcollab.tasks._sites import Sites
+from graphcollab.tasks.column import Column
+from graphcollab.tasks.samples import Split
+
+__all__ = ["warn_of_columns", "warn_of_repeats"]
+
+_LOOK = 10_000  # rows that are looked at first
+_CHANCE = math.log(1e6)  # rows that are shuffled show it less than once in so many tables
+_NAMED = re.compile(
+    r"(^|[^a-zA-Z])(?i:id|mrn|pid|uid|ssn|(patient|case|record|subject|row|serial)[_ .-]?(no|nr|num|number))$"
+    r"|[a-z](Id|ID)$"
+)
+_SEVERAL, _MANY, _SPREAD = 10, 100, 200  # rows from which on numbers are told to be names, by the column's, by density
+_UNEVEN, _KOLMOGOROV = 0.05, 1.36  # or as they are spread evenly, with this distance or that by the root of the rows
+_FIRST_DAY, _LAST_DAY, _DAYS = 19000101, 20991231, 3  # different days at least
+_CODES = (-9.0, *(sign * (10.0**digits - 1) for digits in range(2, 8) for sign in (-1, 1)))
+_OFTEN, _OTHERS = 3, 10  # rows with such a number, and with others
+_DIFFERENT, _FROM_ZERO = 20, 0.25  # values beside the 0 of a site; the least, in medians
+_REPEATED, _SHARE = 5, 0.05  # rows for testing that are for training, too: at least, and of all
+_ROWS, _APART = 20, 0.95  # different rows, and how many of them differ in half of the columns already
+
+
+def warn_of_columns(
+    sites: Sites,
+    read: Mapping[str, np.ndarray],
+    categorical: Sequence[str],
+    target: str,
+    values: np.ndarray,
+    group: Tensor | None,
+) -> None:
+    """Warn of columns that were ``read`` which should hardly be inputs as they are, given the target's values [N]."""
+    _warn_of_tellers(read, target, values, group)
+    owner = sites.owner.numpy()
+    numbers = {
+        name: (column, ~np.isnan(column))
+        for name, column in read.items()
+        if column.dtype.kind in "if" and name not in categorical
+    }
+    whole = {name: column[known] for name, (column, known) in numbers.items() if _whole(column, known)}
+    days = [name for name, column in whole.items() if _are_days(column)]
+    if days:
+        warn(
+            f"{_columns(days)} to hold dates that are written as numbers, such as {whole[days[0]][0]:.0f}: make them "
+            f"days since the first, or {_leave(days)}",
+            UserWarning,
+        )
+    names = [
+        name
+        for name, column in whole.items()
+        if name not in days and len(column) == len(owner) and _are_names(name, column, owner)
+    ]
+    if names:
+        first, second = whole[names[0]][:2]
+        warn(
+            f"{_columns(names)} to number the rows, such as {first:.0f} and {second:.0f}, and "
+            f"{'are used as inputs' if len(names) > 1 else 'is used as an input'}: {_leave(names)} if "
+            f"{'they say' if len(names) > 1 else 'it says'} nothing",
+            UserWarning,
+        )
+    codes = [said for name, (column, known) in numbers.items() for said in _codes(name, sites, column, known)]
+    if codes:
+        warn(
+            f"{few(codes)}, far from all other values there, as where a number says that nothing is known: leave such "
+            "cells empty if so",
+            UserWarning,
+        )
+
+
+def warn_of_repeats(
+    sites: Sites, columns: Sequence[Column], inputs: np.ndarray, targets: Tensor, splits: Mapping[str, Split]
+) -> None:
+    """Warn where many rows for testing have the inputs [N, D] and the target of rows for training, of whatever site.
+
+    Not where that may be chance: different rows must nearly all differ in half of the columns already, every second
+    one, so that rows that are equal in all are hardly different ones.
+    """
+    if "test" not in splits:
+        return
+    halves, place = [np.zeros(len(inputs), np.uint64) for _ in range(2)], 0
+    for k, column in enumerate(columns):
+        for feature in range(place, place := place + len(column.features)):
+            _mix(halves[k % 2], (inputs[:, feature] + 0.0).view(np.uint32))  # -0.0 is 0.0
+    rows = halves[0].copy()
+    _mix(rows, halves[1])
+    _mix(rows, targets.numpy().astype(np.float64).view(np.uint64))
+    index = splits["test"].index.numpy()
+    again = index[np.isin(rows[index], rows[splits["train"].index.numpy()])]
+    if len(again) < max(_REPEATED, _SHARE * len(index)):
+        return
+    different = np.unique(rows, return_index=True)[1]
+    apart = max(len(np.unique(half[different])) for half in halves)
+    if len(different) < _ROWS or apart < _APART * len(different):
+        return
+    counts = np.bincount(sites.owner.numpy()[again], minlength=len(sites.names))
+    where = few([f"{sites.names[k]!r} {counts[k]}" for k in counts.nonzero()[0].tolist()])
+    warn(
+        f"{len(again)} of {len(index)} rows for testing are there for training, too, with the same inputs and target "
+        f"(site {where}), so models are tested on what they know: drop rows that are there twice, in pandas by "
+        "frame.drop_duplicates(), or keep them together by group=",
+        UserWarning,
+    )
+
+
+def _warn_of_tellers(read: Mapping[str, np.ndarray], target: str, values: np.ndarray, group: Tensor | None) -> None:
+    """Warn of columns each of which tells the target of every row; rows of a group count as one."""
+    rows = np.arange(len(values)) if group is None else np.unique(group.numpy(), return_index=True)[1]
+    some = rows[:: -(-len(rows) // _LOOK)]
+    aim = _numbered(values[some])
+    ordered = values.dtype.kind != "O"
+    found = [name for name, column in read.items() if _tells(column[some], aim, ordered)]
+    if found:
+        keys = np.zeros(len(rows), np.uint64)
+        for column in (*read.values(), values):
+            _mix(keys, _numbered(column[rows]).astype(np.uint64))
+        once = rows[np.unique(keys, return_index=True)[1]]  # since equal rows tell of each other
+        several = {name: 1 + _numbered(read[name][rows]).max() for name in found}
+        most = min(1 + _numbered(values[rows]).max(), len(once) // 2)  # so many values are not those of single rows
+        chosen = {name: rows if several[name] <= most else once for name in found}
+        found = [name for name in found if _tells(read[name][chosen[name]], _numbered(values[chosen[name]]), ordered)]
+    if found:
+        belong = "" if group is not None else "; or give group= if rows belong together, such as visits of a patient"
+        many = len(found) > 1
+        warn(
+            f"{'each of the columns' if many else 'column'} {few([*map(repr, found)])} tells the target {target!r} of "
+            f"all rows exactly: {_leave(found)} if {'they are' if many else 'it is'} the target in other words, or "
+            f"known only after it{belong}",
+            UserWarning,
+        )
+
+
+def _tells(column: np.ndarray, aim: np.ndarray, ordered: bool) -> bool:
+    """Tell whether a column says which of its values the target has, by number [N], beyond chance.
+
+    Every value of it, a missing one among them, goes with a single one of the target; or both are ``ordered``, and in
+    the same order or opposite ones. Of all orders of the targets there must be a million times as many as would do so.
+    """
+    codes = _numbered(column)
+    first = np.empty(1 + codes.max(), np.int64)
+    first[codes] = aim
+    if not (first[codes] == aim).all():
+        return False
+    sizes = np.bincount(aim)
+    orders = math.lgamma(len(aim) + 1) - sum(map(math.lgamma, (sizes + 1).tolist()))
+    same = ordered and column.dtype.kind != "O" and ((codes == aim).all() or (codes == aim.max() - aim).all())
+    return orders - (math.log(2) if same else len(first) * math.log(len(sizes))) > _CHANCE
+
+
+def _numbered(column: np.ndarray) -> np.ndarray:
+    """Return the numbers of a column's values, [N]: numbers in order, NaN last, and text as it comes."""
+    if column.dtype.kind != "O":
+        return np.unique(column, return_inverse=True)[1]
+    place: dict[str | None, int] = {}
+    return np.array([place.setdefault(one, len(place)) for one in column.tolist()], np.int64)
+
+
+def _whole(column: np.ndarray, known: np.ndarray) -> bool:
+    """Tell whether what is known of a column is whole numbers, of which there are any."""
+    some = column[:_LOOK][known[:_LOOK]]
+    return bool((some == np.round(some)).all() and known.any() and (column[known] == np.round(column[known])).all())
+
+
+def _are_days(column: np.ndarray) -> bool:
+    """Tell whether whole numbers are days as 20200131 is."""
+    if column.min() < _FIRST_DAY or column.max() > _LAST_DAY:
+        return False
+    month, day = column // 100 % 100, column % 100
+    valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return bool(valid.all()) and len(np.unique(column)) >= _DAYS
+
+
+def _are_names(name: str, column: np.ndarray, owner: np.ndarray) -> bool:
+    """Tell whether whole numbers [N] number or name the rows, or those of every site by ``owner`` [N].
+
+    They all differ, and the column is named so, or they leave few numbers out, or they are spread evenly.
+    """
+    if _NAMED.search(name) and len(column) > _SEVERAL:
+        return len(np.unique([owner, column], axis=1).T) == len(column)
+    some = column[:_LOOK]
+    if len(column) < _MANY or len(np.unique(some)) < len(some):
+        return False
+    ordered = np.sort(column)
+    if (ordered[1:] == ordered[:-1]).any():
+        return False
+    dense = np.ptp(column) < 2 * len(column)
+    even = np.abs((ordered - ordered[0]) / np.ptp(column) - np.arange(len(column)) / (len(column) - 1)).max()
+    return bool(dense or (len(column) >= _SPREAD and even < max(_UNEVEN, _KOLMOGOROV / math.sqrt(len(column)))))
+
+
+def _codes(name: str, sites: Sites, column: np.ndarray, known: np.ndarray) -> list[str]:
+    """Say which numbers of a column seem to say that nothing is known: rows of nines, and 0 where a site has only 0.
+
+    Nines lie farther from the others than these from each other. All others lie far from a 0.
+    """
+    values = column[known]
+    said = []
+    if len(values) and (values.min() in _CODES or values.max() in _CODES):
+        coded = np.isin(values, _CODES)
+        others = values[~coded]
+        if len(others) >= _OTHERS and (span := np.ptp(others)) > 0:
+            for code, count in zip(*np.unique(values[coded], return_counts=True), strict=True):
+                if count >= _OFTEN and max(code - others.max(), others.min() - code) > span:
+                    said.append(f"column {name!r} has {code:.0f} in {count} rows")
+    zero = values == 0
+    if zero.any():
+        owner, count = sites.owner.numpy()[known], len(sites.names)
+        rows, zeros = np.bincount(owner, minlength=count), np.bincount(owner[zero], minlength=count)
+        empty = ((zeros == rows) & (rows >= _OTHERS)).nonzero()[0].tolist()
+        others = np.sort(np.abs(values[~zero]))
+        apart = len(others) and (values.min() >= 0 or values.max() <= 0)
+        if empty and apart and others[0] > _FROM_ZERO * np.median(others) and len(np.unique(others)) >= _DIFFERENT:
+            which = f"site{'s' * (len(empty) > 1)} {few([repr(sites.names[k]) for k in empty])}"
+            said.append(f"column {name!r} has 0 in all rows of {which}")
+    return said
+
+
+def _mix(keys: np.ndarray, values: np.ndarray) -> None:
+    """Mix values [N] into keys [N] in place, so that rows have one key where they are equal, and hardly elsewhere."""
+    keys ^= values
+    keys *= np.uint64(0x9E3779B97F4A7C15)
+    keys ^= keys >> np.uint64(29)
+
+
+def _columns(names: Sequence[str]) -> str:
+    return f"columns {few([*map(repr, names)])} seem" if len(names) > 1 else f"column {names[0]!r} seems"
+
+
+def _leave(names: Sequence[str]) -> str:
+    return f"leave them out by leave_out={[*names]}" if len(names) > 1 else without(names[0])

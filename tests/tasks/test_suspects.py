@@ -1,0 +1,157 @@
+"""What columns and rows hardly mean is warned of, once for each kind, and nothing else is."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from graphcollab import Tasks
+
+N = 300
+DRAW = np.random.default_rng(0)
+BASE = {
+    "site": np.tile(["north", "south", "west"], N // 3),
+    "x": DRAW.normal(size=N),
+    "age": DRAW.integers(18, 90, N),
+    "ward": DRAW.choice(["a", "b", "c"], N),
+    "y": DRAW.integers(0, 2, N),
+}
+ALL = {"val_fraction": 0, "test_fraction": 0}
+
+
+def told(table, **settings):
+    """Return the texts of all warnings."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        Tasks.from_frame(table, **settings)
+    return [str(one.message) for one in found]
+
+
+def test_an_ordinary_table_is_above_suspicion():
+    assert told(BASE) == []
+    assert told({**BASE, "y": DRAW.normal(size=N)}) == []
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        np.where(BASE["y"] == 1, "ill", "well"),
+        1 - BASE["y"],
+        np.where(
+            BASE["y"] == 1, DRAW.choice(["I21", "I50"], N), DRAW.choice(["Z00", "Z01"], N)
+        ),  # codes of a diagnosis
+        np.where(BASE["y"] == 1, 1.0, np.nan),  # known of the ill alone
+    ],
+)
+def test_columns_that_tell_the_class(copy):
+    (text,) = told({**BASE, "label": copy}, **ALL)
+    assert text.startswith(
+        "column 'label' tells the target 'y' of all rows exactly: leave it out by leave_out=['label']"
+    )
+    (text,) = told({**BASE, "label": copy, "more": copy}, **ALL)
+    assert text.startswith(
+        "each of the columns 'label', 'more' tells the target 'y' of all rows exactly: leave them out"
+    )
+    assert told({**BASE, "label": copy}, leave_out=["label"], **ALL) == []
+    other = copy.copy()
+    other[3] = copy[np.flatnonzero(BASE["y"] != BASE["y"][3])[0]]  # wrong in a single row
+    assert told({**BASE, "label": other}, **ALL) == []
+
+
+@pytest.mark.parametrize("change", [lambda y: y, lambda y: 1.8 * y + 32, lambda y: -np.exp(y)])
+def test_columns_that_tell_the_amount(change):
+    amounts = {**BASE, "y": DRAW.normal(size=N)}
+    (text,) = told({**amounts, "other": change(amounts["y"])}, **ALL)
+    assert "column 'other' tells the target 'y' of all rows exactly" in text
+    assert told({**amounts, "other": change(amounts["y"]) + 0.01 * DRAW.normal(size=N)}, **ALL) == []
+
+
+def test_few_rows_prove_nothing():
+    """Of 12!/(6! 6!) = 924 orders of 12 rows, 4 / 924 would let a column of two values tell the class."""
+    table = {"site": ["a", "b"] * 6, "v": ["x", "z"] * 6, "y": [0, 1] * 6}
+    assert told(table, **ALL) == []
+    more = {name: values * 3 for name, values in table.items()} | {"sex": ["f", "f", "m"] * 12}
+    assert len(told(more, **ALL)) == 1
+
+
+def test_persons_tell_their_class_unless_they_are_groups():
+    """40 persons of one class each, with 6 visits: whatever is constant in visits tells the class."""
+    person = np.repeat(np.arange(40), 6)
+    ill = np.random.default_rng(1).permutation(np.tile([0, 1], 20))
+    table = {"site": np.where(person % 2, "a", "b"), "x": np.random.default_rng(2).normal(size=240)}
+    table |= {"height": np.random.default_rng(3).normal(170, 9, 40)[person], "y": ill[person]}
+    (text,) = told(table, **ALL)
+    assert text.startswith("column 'height' tells the target")
+    assert text.endswith("or give group= if rows belong together, such as visits of a patient")
+    assert told({**table, "person": person}, group="person", **ALL) == []
+
+
+def test_rows_that_are_there_twice():
+    twice = {name: np.tile(values, 2) for name, values in BASE.items()}
+    (text,) = told(twice, seed=1)
+    tasks = Tasks.from_frame(BASE, seed=1)
+    assert tasks.names == ("north", "south", "west")
+    assert "rows for testing are there for training, too, with the same inputs and target (site 'north'" in text
+    rows = np.arange(N)
+    words = np.where(rows < 60, "test", "train")
+    copied = {name: np.concatenate([values, values[:12]]) for name, values in BASE.items()}
+    given = {"split": [*words, *["train"] * 12], "val_fraction": 0}
+    (text,) = told(copied, **given)
+    assert text.startswith(
+        "12 of 60 rows for testing are there for training, too, with the same inputs and target (site 'north' 4, "
+        "'south' 4, 'west' 4), so models are tested on what they know: drop rows that are there twice"
+    )
+    other = {**copied, "y": np.concatenate([BASE["y"], 1 - BASE["y"][:12]])}  # with another target they are others
+    assert told(other, **given) == []
+    few = {name: np.concatenate([values, values[:2]]) for name, values in BASE.items()}
+    assert told(few, split=[*words, "train", "train"], val_fraction=0) == []
+    coarse = {"site": BASE["site"], "age": BASE["age"] // 20, "ward": BASE["ward"], "y": BASE["y"]}
+    assert told(coarse) == []  # where rows are equal by chance
+
+
+@pytest.mark.parametrize("code", [9999, -999, -99, 99999])
+def test_numbers_that_mean_nothing_is_known(code):
+    table = {**BASE, "x": np.where(np.arange(N) % 30 == 0, code, BASE["x"])}
+    (text,) = told(table, **ALL)
+    assert text.startswith(f"column 'x' has {code} in 10 rows, far from all other values there, as where a number says")
+    assert told(table, categorical=["x"], **ALL) == []
+
+
+def test_numbers_that_may_mean_themselves():
+    old = np.where(np.arange(N) % 30 == 0, 99, BASE["age"])
+    assert told({**BASE, "age": old}, **ALL) == []
+    assert told({**BASE, "count": np.arange(N) % 7 * 9}, **ALL) == []
+    once = np.where(np.arange(N) == 30, 9999, BASE["x"])
+    assert told({**BASE, "x": once}, **ALL) == []
+
+
+def test_a_site_whose_numbers_are_all_0():
+    level = np.round(np.random.default_rng(5).normal(240, 40, N))
+    table = {**BASE, "chol": np.where(BASE["site"] == "west", 0, level)}
+    (text,) = told(table, **ALL)
+    assert text.startswith("column 'chol' has 0 in all rows of site 'west', far from all other values there")
+    stays = {**BASE, "days": np.where(BASE["site"] == "west", 0, np.random.default_rng(6).poisson(9, N))}
+    assert told(stays, **ALL) == []  # no intensive care in the west
+    assert told({**BASE, "mri": np.where(BASE["site"] == "west", 0, 1)}, **ALL) == []
+
+
+def test_days_that_are_written_as_numbers():
+    days = DRAW.choice([20200101, 20200131, 20200201], N)
+    (text,) = told({**BASE, "date": days, "until": days + 10_000}, **ALL)
+    assert text.startswith("columns 'date', 'until' seem to hold dates that are written as numbers, such as 202")
+    assert "make them days since the first, or leave them out by leave_out=['date', 'until']" in text
+    assert told({**BASE, "price": DRAW.integers(20_200_000, 20_210_000, N)}, **ALL) == []
+
+
+def test_numbers_that_name_rows():
+    numbers = np.random.default_rng(7).choice(10**7, N, replace=False)
+    for name in ("mrn", "k", "patient_no"):
+        (text,) = told({**BASE, name: numbers}, **ALL)
+        assert text.startswith(
+            f"column '{name}' seems to number the rows, such as {numbers[0]} and {numbers[1]}, and is"
+        )
+    (text,) = told({**BASE, "mrn": numbers, "k": numbers + 1}, **ALL)
+    assert text.startswith("columns 'mrn', 'k' seem to number the rows")
+    assert told({**BASE, "income": np.exp(np.random.default_rng(8).normal(10, 1, N)).round(2) * 100}, **ALL) == []
