@@ -34,6 +34,8 @@ CASES: dict[str, dict[str, Any]] = {
     "owner wide": {"owner": torch.zeros(6, 2, dtype=torch.int64)},
     "owner parts": {"owner": torch.tensor([0.0, 1.0, 0.5, 0.0, 1.0, 1.0])},
     "seed": {"seed": RANK},
+    "tasks": {"tasks": Scene.small().tasks.hold_out(0.2 + 0.2 * RANK, 0, into="test")},
+    "clusters": {"tasks": replace(Scene.small().tasks, cluster=torch.tensor([0, 0, 0, 1, 1, RANK]))},
     "rounds": {"rounds": 1 + RANK},
     "evaluate_every": {"evaluate_every": 1 + RANK},
     "patience": {"patience": 1 + RANK},

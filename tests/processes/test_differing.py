@@ -14,6 +14,8 @@ MESSAGES = {
     "owner short": "ValueError: owner must name a process for each of 6 nodes, got 2",
     "owner wide": "ValueError: owner must hold the number of a process for every node, [6] whole numbers, got [6, 2]",
     "owner parts": "ValueError: owner must hold the number of a process for every node, [6] whole numbers, got [6] of",
+    "tasks": "ValueError: processes differ in samples per node in split 'train' (",
+    "clusters": "ValueError: processes differ in true clusters (",
     "isolate": "ValueError: processes differ in on_nonfinite (stop, isolate): all must play the same run",
     "graph": "ValueError: processes differ in edges (",
     "models": "ValueError: processes differ in shapes of the models (",
