@@ -27,6 +27,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.predicts import Predicts, Reading
 from graphcollab.train.save_models import about_run, save_models
 from graphcollab.typing import Env
 
@@ -203,7 +204,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Predicts):
     """Personalised models, the learned graph, and how they came about.
 
     The data are the state after the last round, or with early stopping the best one; ``interrupted`` tells whether
@@ -229,6 +230,9 @@ class Result:
         In a run of several processes a model is where its node is; elsewhere it is a LookupError that says where.
         """
         return self._model(find_node(node, self.tasks.names))
+
+    def _reading(self) -> Reading:
+        return Reading.of(self.tasks)
 
     def _model(self, position: int) -> nn.Module:
         plane = self.env.plane

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,22 +14,23 @@ from graphcollab.engine.modules import copy_module
 from graphcollab.naming import Node, few, find_node
 from graphcollab.settings import checked
 from graphcollab.tasks.preparation import Preparation
-from graphcollab.tasks.samples import not_finite
 from graphcollab.train.answers import Answers
 from graphcollab.train.blueprint import build, tensors_of
 from graphcollab.train.bundle import read_bundle
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.parts import DAMAGES
+from graphcollab.train.predicts import Predicts, Reading
 from graphcollab.train.start import Model, build_modules
 from graphcollab.train.trust import dtype_of, foreign
 
 __all__ = ["KIND", "VERSION", "Models", "load"]
 
 KIND, VERSION = "graphcollab-models", 1
+_TRIED = 2  # samples that models are tried on when they are loaded
 
 
 @dataclass(frozen=True)
-class Models:
+class Models(Predicts):
     """Every site's personalised model, with the learned graph and what was known of the data.
 
     Args:
@@ -75,79 +75,13 @@ class Models:
         """Return the learned graph, without models; see `LearnedGraph`."""
         return self._graph.clone()
 
-    def outputs(self, site: Node, samples: Any) -> Tensor:
-        """Return what a site's model returns for samples; see `predict`."""
-        with torch.no_grad():
-            found = self.model(site)(self._read(site, samples))
-        return found if isinstance(found, Tensor) else torch.as_tensor(found)
-
-    def predict(self, site: Node, samples: Any) -> np.ndarray:
-        """Predict by a site's model.
-
-        Args:
-            site: The site, by name or position; where all names are whole numbers, a number is a name.
-            samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
-                what it reads, such as a frame with the same columns, or a list of rows as dicts.
-
-        Returns:
-            A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
-            that are real numbers the predicted values, in the units of the table if it was one.
-
-        Raises:
-            KeyError: If there is no such site.
-            ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
-        """
-        outputs = self.outputs(site, samples)
-        if self._answers.kind == "values" and self.preparation is not None:
-            outputs = self.preparation.restore(outputs, self._name(site))
-        return self._answers.predict(outputs)
-
-    def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
-        """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
-
-        Raises:
-            ValueError: As `predict`, and where outputs are no logits of classes: in a regression, or after training
-                with a loss of the user's own (see `outputs`).
-        """
-        return self._answers.probabilities(self.outputs(site, samples))
-
     @property
     def classes(self) -> tuple[Any, ...]:
         """The classes' names, in the order of outputs; empty where they are numbers, and in a regression."""
         return self._answers.classes
 
-    def _name(self, site: Node) -> str:
-        return self.names[find_node(site, self.names, "site")]
-
-    def _read(self, site: Node, samples: Any) -> Tensor:
-        """Return a site's samples as the models read them."""
-        shape, dtype = self._inputs
-        expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
-        rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
-        if rows or not isinstance(samples, Tensor | np.ndarray | list | tuple):
-            if self.preparation is None:
-                raise TypeError(
-                    f"expected an array of shape {expected}, got a {type(samples).__name__}{' of dicts' * rows}: the "
-                    "tasks of these models had no preparation, which would turn tables into numbers"
-                )
-            samples = self.preparation.apply(samples, self._name(site))
-        try:
-            read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
-        except (TypeError, ValueError) as error:
-            hint = "" if self.preparation is None else ". Rows of a table are given as a table, with their columns"
-            raise TypeError(f"expected an array of numbers of shape {expected}: {error}{hint}") from error
-        if tuple(read.shape[1:]) != shape or not read.dim():
-            hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
-            raise ValueError(f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
-        if read.is_floating_point() and not dtype.is_floating_point:
-            raise ValueError(f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
-        bad = not_finite(read)
-        if len(bad):
-            raise ValueError(
-                f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
-                "fill it in, or leave the sample out"
-            )
-        return read.to(dtype, copy=True)  # models may work in place
+    def _reading(self) -> Reading:
+        return Reading(self.names, self.preparation, *self._inputs, lambda _: self._answers)
 
 
 @checked
@@ -179,6 +113,9 @@ def load(folder: str | Path, model: Model | None = None, *, trusted: str | Seque
     common = [_named(tensors, f"{a}/common/") for a in range(len(found._rows))]
     trust = (trusted,) if isinstance(trusted, str) else tuple(trusted)
     modules = _modules(folder, content["architectures"], common, found._rows, model, trust)
+    if model is None:
+        for architecture, module in zip(content["architectures"], modules, strict=True):
+            _try(folder, architecture["class"], module, *found._inputs)
     return replace(found, _modules=modules)
 
 
@@ -242,6 +179,19 @@ def _modules(
             for name, values in common[a].items():
                 state[name].copy_(values)
     return modules
+
+
+def _try(folder: Path, kind: str, module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> None:
+    """Check that a module that was built is one that can be called, and not one whose class lacks what it says."""
+    try:
+        with torch.no_grad():
+            copy_module(module)(torch.zeros(_TRIED, *shape, dtype=dtype))
+    except (AttributeError, KeyError, NotImplementedError, TypeError) as error:
+        raise ValueError(
+            f"{folder} says that the model {kind} is a {type(module).__name__}, which does not fit the rest of what it "
+            f"says ({type(error).__name__}: {error}): save it anew, or give the architecture, "
+            f"graphcollab.load({str(folder)!r}, model=...)"
+        ) from error
 
 
 def _built(

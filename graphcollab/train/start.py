@@ -28,6 +28,7 @@ from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Graph, read_graph
+from graphcollab.train.squashed import warn_of_squashed
 from graphcollab.transforms import Isolated, check_edges, check_no_duplicates, sort_edges
 
 __all__ = [
@@ -261,6 +262,7 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                 ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
                 metric(outputs[None], targets[None], weight=ones)
             if name == "train":
+                warn_of_squashed(judged, inputs, targets, outputs, tasks)
                 _check_training(module, inputs)
 
 

@@ -341,6 +341,20 @@ def test_manifests_that_are_made_up(tmp_path, change, says):
         load(forge(folder, change))
 
 
+@pytest.mark.parametrize("kind", ["linear:Linear", "container:ModuleList", "conv:Conv2d"])
+def test_a_root_of_another_class_is_said_when_it_is_loaded(tmp_path, kind):
+    folder = train().save(tmp_path)
+    forge(
+        folder, lambda content: content["architectures"][0]["blueprint"].update({"class": f"torch.nn.modules.{kind}"})
+    )
+    name = kind.partition(":")[2]
+    with pytest.raises(
+        ValueError, match=rf"says that the model MLP is a {name}, which does not fit .*: save it anew, or"
+    ):
+        load(folder)
+    assert load(folder, model=build_model("mlp", (4,), 2, hidden=5)).predict(0, INPUTS).shape == (3,)
+
+
 def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
     import pickle
 
@@ -403,9 +417,9 @@ def test_a_preparation_goes_along(tmp_path, pooled, kind):
     draw = np.random.default_rng(0)
     age, dose = draw.normal(50, 9, 60), draw.normal(3, 1, 60)
     site = np.repeat(["Budapest", "Zurich"], 30)
-    y = np.where(age > 50, "ill", "well") if kind == "classes" else 1000 + 10 * age
+    y = np.where(age > 50, "ill", "well") if kind == "classes" else 1000 + 10 * age + draw.normal(size=60)
     table = {"site": site, "age": age, "dose": dose, "y": y}
-    tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=True)
+    tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=kind == "values")
     result = run(local(lr=0.3), tasks, nn.Linear(2, 2 if kind == "classes" else 1), rounds=40)
     models = load(result.save(tmp_path))
     assert models.preparation == tasks.preparation
@@ -514,3 +528,29 @@ def test_what_is_told_of_a_method_leaves_defaults_out():
     assert "name='ditto'" in text
     assert "SGD(lr=0.25)" in text
     assert "momentum" not in text
+
+
+def test_a_result_predicts_as_what_is_saved_of_it(tmp_path):
+    table = {
+        "site": ["a", "b"] * 12,
+        "age": [*range(24)],
+        "sex": ["f", "f", "m"] * 8,
+        "y": ["no", "yes", "yes", "no"] * 6,
+    }
+    new = {"age": [3.0, float("nan"), 40], "sex": ["f", "m", "m"]}
+    tasks = Tasks.from_frame(table)
+    result = run(local(lr=0.1), tasks, lambda of: nn.Linear(of.input_shape[0], 2), rounds=2)
+    models = load(result.save(tmp_path / "classes"))
+    inputs = tasks.preparation.apply(new)
+    for site in ("a", 1):
+        with torch.no_grad():
+            logits = result.model(site)(inputs)
+        assert result.predict(site, new).tolist() == [["no", "yes"][k] for k in logits.argmax(1).tolist()]
+        np.testing.assert_array_equal(result.predict_proba(site, new), logits.softmax(1).numpy())
+        for name in ("outputs", "predict", "predict_proba"):
+            assert getattr(result, name)(site, new).tolist() == getattr(models, name)(site, new).tolist()
+    with pytest.raises(KeyError, match="there is no"):
+        result.predict("c", new)
+    amounts = Tasks.from_frame({**table, "y": [0.5 * (7 * k % 24) for k in range(24)]}, standardise_target=True)
+    result = run(local(lr=0.1), amounts, lambda of: nn.Linear(of.input_shape[0], 1), rounds=2)
+    assert result.predict("a", new).tolist() == load(result.save(tmp_path / "amounts")).predict("a", new).tolist()

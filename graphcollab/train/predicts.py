@@ -1,0 +1,128 @@
+"""`Predicts`: what every site's model says about new samples, of a run that has ended or of models that were saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphcollab.naming import Node, find_node
+from graphcollab.tasks import Preparation, Tasks
+from graphcollab.tasks.samples import not_finite
+from graphcollab.train.answers import Answers
+
+__all__ = ["Predicts", "Reading"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How samples of sites are read, and outputs for them.
+
+    Args:
+        names: The sites.
+        preparation: What turns rows of a table into inputs, if the tasks had one.
+        shape: Shape of one sample's inputs.
+        dtype: Their number type.
+        answers: Function from outputs to how they are read.
+    """
+
+    names: tuple[str, ...]
+    preparation: Preparation | None
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    answers: Callable[[Tensor], Answers]
+
+    @classmethod
+    def of(cls, tasks: Tasks) -> Reading:
+        """Return how samples are read as those of tasks."""
+        pool, prepared = tasks.pools[tasks.splits["train"].pool], tasks.preparation
+        classes = () if prepared is None else prepared.classes
+        own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes)  # noqa: E731
+        return cls(tasks.names, prepared, tasks.input_shape, pool.inputs.dtype, own)
+
+    def name(self, site: Node) -> str:
+        """Return a site's name."""
+        return self.names[find_node(site, self.names, "site")]
+
+    def samples(self, site: Node, samples: Any) -> Tensor:
+        """Return a site's samples as the models read them."""
+        shape, dtype = self.shape, self.dtype
+        expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
+        rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
+        if rows or not isinstance(samples, Tensor | np.ndarray | list | tuple):
+            if self.preparation is None:
+                raise TypeError(
+                    f"expected an array of shape {expected}, got a {type(samples).__name__}{' of dicts' * rows}: the "
+                    "tasks of these models had no preparation, which would turn tables into numbers"
+                )
+            samples = self.preparation.apply(samples, self.name(site))
+        try:
+            read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
+        except (TypeError, ValueError) as error:
+            hint = "" if self.preparation is None else ". Rows of a table are given as a table, with their columns"
+            raise TypeError(f"expected an array of numbers of shape {expected}: {error}{hint}") from error
+        if tuple(read.shape[1:]) != shape or not read.dim():
+            hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
+            raise ValueError(f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
+        if read.is_floating_point() and not dtype.is_floating_point:
+            raise ValueError(f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
+        bad = not_finite(read)
+        if len(bad):
+            raise ValueError(
+                f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
+                "fill it in, or leave the sample out"
+            )
+        return read.to(dtype, copy=True)  # models may work in place
+
+
+class Predicts:
+    """What can predict by every site's model."""
+
+    def model(self, site: Node) -> nn.Module:
+        """Return a site's model."""
+        raise NotImplementedError
+
+    def _reading(self) -> Reading:
+        raise NotImplementedError
+
+    def outputs(self, site: Node, samples: Any) -> Tensor:
+        """Return what a site's model returns for samples; see `predict`."""
+        module = self.model(site)
+        with torch.no_grad():
+            return torch.as_tensor(module(self._reading().samples(site, samples).to(next(module.parameters()).device)))
+
+    def predict(self, site: Node, samples: Any) -> np.ndarray:
+        """Predict by a site's model.
+
+        Args:
+            site: The site, by name or position; where all names are whole numbers, a number is a name.
+            samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
+                what it reads, such as a frame with the same columns, or a list of rows as dicts.
+
+        Returns:
+            A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
+            that are real numbers the predicted values, in the units of the table if it was one.
+
+        Raises:
+            KeyError: If there is no such site.
+            ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
+        """
+        outputs, reading = self.outputs(site, samples).cpu(), self._reading()
+        answers = reading.answers(outputs)
+        if answers.kind == "values" and reading.preparation is not None:
+            outputs = reading.preparation.restore(outputs, reading.name(site))
+        return answers.predict(outputs)
+
+    def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
+        """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
+
+        Raises:
+            ValueError: As `predict`, and where outputs are no logits of classes: in a regression, or after training
+                with a loss of the user's own (see `outputs`).
+        """
+        outputs = self.outputs(site, samples).cpu()
+        return self._reading().answers(outputs).probabilities(outputs)
