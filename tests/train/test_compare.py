@@ -425,7 +425,7 @@ def test_settings_with_which_nodes_are_left_behind_come_last():
 
 def patients(seed):
     """A table with a category so rare that few splits train on it."""
-    rows = {"site": ["a", "b"] * 15, "x": range(30), "sex": ["f", "m", "m"] * 9 + ["f", "m", "x"], "y": [0, 1, 1] * 10}
+    rows = {"site": ["a", "b"] * 15, "x": range(30), "sex": ["f", "m"] * 14 + ["f", "x"], "y": [0, 1, 1] * 10}
     return Tasks.from_frame(rows, seed=seed)
 
 
