@@ -24,7 +24,7 @@ from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.typing import Env
-from graphcollab.weigh import SampleCounts, Uniform
+from graphcollab.weigh import Formula, SampleCounts, Uniform
 
 __all__ = ["at_server", "cannot_join", "names_among", "play_newcomers", "played", "served"]
 
@@ -41,7 +41,8 @@ def served(method: Method) -> bool:
     exchange = method.exchange
     if not isinstance(exchange, Exchange) or exchange.against is not None or method.local.crosses:
         return False
-    return isinstance(exchange.route, ThroughServer | ThroughCenters | NeighborhoodMeans)
+    means = isinstance(exchange.route, NeighborhoodMeans) and isinstance(method.weigh, Formula)
+    return means or isinstance(exchange.route, ThroughServer | ThroughCenters)
 
 
 def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, new: Data, env: Env) -> Tensor:
@@ -50,7 +51,7 @@ def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, n
     Edges are as in `Weigher.for_newcomers`. A newcomer that hears nobody keeps its model.
     """
     old, known, route = result.data, result.data.num_nodes, cast(Exchange, method.exchange).route
-    (sender, receiver), weigher = edges, method.weigh
+    (sender, receiver), weigher = edges, cast(Formula, method.weigh)
     if isinstance(route, ThroughServer | ThroughCenters):
         weigher = SampleCounts() if route.weights == "counts" else Uniform()
     together = _together(result.tasks.to(old.x.device), newcomers)
