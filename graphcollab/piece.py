@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,12 +151,12 @@ class Local(Piece, ABC):
         return torch.full_like(sizes, torch.nan, dtype=torch.float64)
 
     def alone(self, data: Data, env: Env) -> Data:
-        """Return the data after the step that nodes would take by themselves, where the update `crosses`."""
-        raise NotImplementedError
+        """Return the data after the step that nodes take by themselves: another one where the update `crosses`."""
+        return self(data, env)
 
 
 @dataclass(frozen=True)
-class Weigher(Piece):
+class Weigher(Piece, ABC):
     """Base of the weigh slot: what every edge weighs."""
 
     settling: ClassVar[int] = 20
@@ -182,15 +181,9 @@ class Weigher(Piece):
         """Whether it weighs by ``edge_score``, the round's similarities, which something else must have measured."""
         return False
 
-    def weights(self, data: Data, env: Env) -> Tensor:
-        """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
-        raise NotImplementedError
-
+    @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data with the round's ``edge_weight`` [E]."""
-        data = copy.copy(data)
-        data.edge_weight = self.weights(data, env).to(data.x.dtype)
-        return data
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew | None:
         """Return what weighs edges to nodes that come after training; None where that cannot be said of such nodes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
@@ -18,7 +18,7 @@ from graphcollab.engine import Rows
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
-from graphcollab.transport import Halo, Transport
+from graphcollab.transport import Halo, Transport, agreed
 from graphcollab.typing import Env
 
 __all__ = ["Plane", "in_step"]
@@ -76,15 +76,9 @@ class Plane:
         """Whether this process shows progress, warns and writes files, as one of all does."""
         return self.transport.speaks
 
-    @contextmanager
-    def agreed(self) -> Iterator[None]:
+    def agreed(self) -> AbstractContextManager[None]:
         """Let what fails in one process fail in all of them, with the same error."""
-        try:
-            yield
-        except Exception as error:
-            self.transport.status(error)
-            raise
-        self.transport.status()
+        return agreed(self.transport)
 
     def at_home(self, nodes: Tensor) -> Tensor:
         """Return those of some nodes that are owned, in their order."""

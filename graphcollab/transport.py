@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Halo", "SharedTransport", "Transport"]
+__all__ = ["Halo", "SharedTransport", "Transport", "agreed"]
+
+
+class _Tells(Protocol):
+    def status(self, error: Exception | None = None) -> None:
+        """Say that this process goes on, or what has failed in it."""
+
+
+@contextmanager
+def agreed(others: _Tells) -> Iterator[None]:
+    """Let what fails in one process fail in all of them, with the same error."""
+    try:
+        yield
+    except Exception as error:
+        others.status(error)
+        raise
+    others.status()
 
 
 class Transport:

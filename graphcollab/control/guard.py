@@ -158,6 +158,7 @@ def find_diverged(
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor
     held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimisers' states
     data = copy.copy(data)
+    data.raised = data.get("raised", torch.zeros_like(data.node_id))
     if "loss_bound" not in data:
         data.loss_bound = env.plane.here(_bounds(data.x_init, env, factor), data.num_nodes)
     known = data.get("good", {})
@@ -202,10 +203,9 @@ def find_diverged(
 
 def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Tensor]:
     """Note whether the round's update has raised the loss; return the notes [K], a bit a round, and counts, [R]."""
-    past = data.get("raised", torch.zeros_like(data.node_id))
-    notes = (2 * past[nodes] + raised.long()) % 2**WINDOW
+    notes = (2 * data.raised[nodes] + raised.long()) % 2**WINDOW
     count = (notes[:, None] >> torch.arange(WINDOW)) % 2
-    return past.index_copy(0, nodes, notes), count.sum(1)
+    return data.raised.index_copy(0, nodes, notes), count.sum(1)
 
 
 def _bounds(models: Stacks, env: Env, factor: float) -> Tensor:

@@ -13,16 +13,24 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from graphcollab import transport
+from graphcollab.checks import own_filter
 from graphcollab.distributed.errors import write_error_file
+from graphcollab.distributed.meeting import Meeting
 from graphcollab.distributed.processes import Processes
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
-__all__ = ["deal", "launched", "meet", "one_voice", "speaks"]
+__all__ = ["agreed", "deal", "launched", "meet", "one_voice", "speaks"]
+
+LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
 
 
 def launched() -> bool:
     """Tell whether a launcher such as torchrun has started several processes of this program.
+
+    It has if it has told them their number and where to meet, by the variables RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT.
 
     Example:
         >>> launched()
@@ -32,7 +40,7 @@ def launched() -> bool:
         return False
     if dist.is_initialized():
         return dist.get_world_size() > 1
-    return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+    return all(name in os.environ for name in LAUNCHED) and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def speaks() -> bool:
@@ -44,7 +52,7 @@ def speaks() -> bool:
 
 @contextlib.contextmanager
 def one_voice() -> Iterator[None]:
-    """Let the first process alone print, and write files by this package's functions; for scripts, as a decorator, too.
+    """Let the first process alone print, warn, and write files by this package's functions; as a decorator, too.
 
     Example:
         >>> with one_voice():
@@ -54,7 +62,24 @@ def one_voice() -> Iterator[None]:
     if speaks():
         yield
         return
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), unwritten():
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), own_filter("ignore"), unwritten():
+        yield
+
+
+@contextlib.contextmanager
+def agreed() -> Iterator[None]:
+    """Let what fails in one process outside of a run, such as making tasks, fail in all of them, with the same error.
+
+    Example:
+        >>> with agreed():
+        ...     print("alone there is nobody to tell")
+        alone there is nobody to tell
+    """
+    if not launched():
+        yield
+        return
+    _join()
+    with transport.agreed(Meeting()):
         yield
 
 
@@ -83,25 +108,56 @@ def deal(work: Tensor, processes: int) -> Tensor:
     return torch.searchsorted(first, place, right=True) - 1
 
 
-def meet(names: Sequence[str], work: Callable[[], Tensor], owner: Sequence[int] | Tensor | None = None) -> Transport:
+def meet(
+    names: Sequence[str],
+    work: Callable[[], Tensor],
+    owner: Sequence[int] | Tensor | None = None,
+    away: Tensor | None = None,
+) -> Transport:
     """Return how the processes of a run meet: one owns all nodes, unless a launcher has started several.
 
     Args:
         names: Names of the nodes.
         work: Returns what a round costs every node, [K].
-        owner: The process of every node, [K]. Default: dealt in contiguous shares, balanced by work.
+        owner: The process of every node, [K]. Default: that which has its samples, where each has those of some nodes
+            only; else nodes are dealt in contiguous shares, balanced by work.
+        away: Nodes whose samples this process has not got, a mask [K].
 
     Raises:
         ValueError: If the processes disagree about who owns which node, or one owns none.
     """
     if not launched():
+        if away is not None and bool(away.any()):
+            node = names[int(away.int().argmax())]
+            raise ValueError(f"samples of {node!r} are not here, and this is the only process: start it by torchrun")
         if owner is not None and bool(torch.as_tensor(owner).any()):
             raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
         return Transport()
     _join()
     size = dist.get_world_size()
-    given = None if owner is None else torch.as_tensor(owner).long()
-    return Processes(names, deal(work(), size) if given is None else given)
+    if owner is None:
+        whole = away is None or not bool(away.any())
+        held = Meeting().everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
+        # the first process deals: where work differs, so do tasks, which is said when they are compared
+        owner = (
+            Meeting().everyone(deal(work(), size).tolist())[0] if held == [None] * size else _by_samples(names, held)
+        )
+    given = torch.as_tensor(owner)
+    if given.dim() != 1 or given.is_floating_point() or given.is_complex():
+        raise ValueError(
+            f"owner must hold the number of a process for every node, [{len(names)}] whole numbers, got "
+            f"{list(given.shape)} of {given.dtype}"
+        )
+    return Processes(names, given.long())
+
+
+def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[int]:
+    """Return the process of every node, [K], given the nodes whose samples each has; None: those of all."""
+    claims = [[p for p, nodes in enumerate(held) if nodes is None or k in nodes] for k in range(len(names))]
+    for name, claim in zip(names, claims, strict=True):
+        if len(claim) != 1:
+            raise ValueError(f"samples of {name!r} are in the processes {claim}: say by owner= whose each node is")
+    return [process for (process,) in claims]
 
 
 def _join() -> None:

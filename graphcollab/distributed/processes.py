@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import time
-import zlib
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from graphcollab.distributed.errors import ProcessLostError, lives, read, write_error_file, written
+from graphcollab.distributed.errors import write_error_file
+from graphcollab.distributed.meeting import Meeting
 from graphcollab.naming import few
 from graphcollab.transport import SharedTransport
 
 __all__ = ["Processes"]
 
-T = TypeVar("T")
 
-VERBS = ("status", "everyone", "fetch", "fetch back", "reduce", "gather", "concat", "tell")
-PATIENCE = 10.0  # seconds in which survivors look for the process that is gone
-
-
-class Processes(SharedTransport):
+class Processes(Meeting, SharedTransport):
     """One of several processes that play the same run, verb by verb.
-
-    Every verb begins with a word of each process: which verb, how much follows, and whether it has failed. If one has,
-    all raise its error; so nobody waits for somebody who will not come.
 
     Args:
         names: Names of the nodes.
@@ -38,15 +26,12 @@ class Processes(SharedTransport):
 
     Attributes:
         rows_moved: Rows of other processes' nodes that have come here so far.
-        bytes_moved: Bytes that have come here so far, of rows and of all else.
     """
 
     def __init__(self, names: Sequence[str], owner: Tensor) -> None:
-        super().__init__(dist.get_rank(), owner)
-        self.names, self.size = names, dist.get_world_size()
-        self.rows_moved = self.bytes_moved = 0
-        self._told: Exception | None = None
-        self.pids = [(os.uname().nodename, os.getpid())] * self.size
+        SharedTransport.__init__(self, dist.get_rank(), owner)
+        self.names, self.rows_moved = names, 0
+        Meeting.__init__(self)
         self._agree()
         self.counts = torch.bincount(owner, minlength=self.size).tolist()
         self.shares = [(owner == p).nonzero().flatten() for p in range(self.size)]
@@ -59,16 +44,14 @@ class Processes(SharedTransport):
 
     def _agree(self) -> None:
         """Check that all processes mean the same owners."""
-        about = [socket.gethostname(), os.getpid(), len(self.names), self.owner.tolist()]
-        told = self.everyone(about)
-        self.pids = [(host, pid) for host, pid, _, _ in told]
-        many = [count for _, _, count, _ in told]
+        told = self.everyone([len(self.names), self.owner.tolist()])
+        many = [count for count, _ in told]
         if len(set(many)) > 1:
             raise ValueError(f"processes have tasks of {many} nodes: give all of them the same tasks")
-        for _, _, count, owner in told:
+        for count, owner in told:
             if len(owner) != count:
                 raise ValueError(f"owner must name a process for each of {count} nodes, got {len(owner)}")
-        for node, said in enumerate(zip(*(owner for *_, owner in told), strict=True)):
+        for node, said in enumerate(zip(*(owner for _, owner in told), strict=True)):
             claim = [p for p, own in enumerate(said) if own == p]
             if len(claim) > 1:
                 raise ValueError(f"{self.names[node]!r} is owned by the processes {claim}: each node needs one owner")
@@ -92,85 +75,11 @@ class Processes(SharedTransport):
         """Say in which process a node is that is not owned here."""
         return f"in process {int(self.owner[node])} of {self.size}"
 
-    # What all verbs are made of.
-
-    def _meet(
-        self, verb: str, length: int = 0, values: Tensor | None = None, error: Exception | None = None
-    ) -> list[int]:
-        """Say which verb this process begins, with which kind of values, and return how much all have to tell."""
-        text = b"" if error is None else written(error)
-        kind = 0 if values is None else zlib.crc32(f"{values.dtype} {list(values.shape[1:])}".encode())
-        word = torch.tensor([VERBS.index(verb), length, len(text), kind])
-        words = [torch.empty_like(word) for _ in range(self.size)]
-        self._call(lambda: dist.all_gather(words, word))
-        every = torch.stack(words)
-        if bool(every[:, 2].any()):
-            sizes = every[:, 2].tolist()
-            texts = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else _nothing(), sizes)
-            first = next(p for p, size in enumerate(sizes) if size)
-            self._told = told = (
-                error if first == self.process and error is not None else read(bytes(texts[first].tolist()))
-            )
-            raise told
-        if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
-            said = [f"{VERBS[verb]} ({kind})" for verb, _, _, kind in every.tolist()]
-            raise RuntimeError(f"processes have met in different verbs, or with different values: {said}")
-        return cast("list[int]", every[:, 1].tolist())
-
-    def _share(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-        """Return the bytes [n] of all processes, whose numbers are known."""
-        most = max(sizes)
-        if not most:
-            return [values] * self.size
-        padded = values.new_zeros(most)
-        padded[: len(values)] = values
-        found = [torch.empty_like(padded) for _ in sizes]
-        self._call(lambda: dist.all_gather(found, padded))
-        self.bytes_moved += sum(sizes) - sizes[self.process]
-        return [one[:size] for one, size in zip(found, sizes, strict=True)]
-
     def _of_all(self, values: Tensor, counts: Sequence[int]) -> list[Tensor]:
         """Return values [n, ...] of all processes, whose numbers of entries are known."""
         shape, each = values.shape[1:], values[:0].new_empty(values.shape[1:]).numel() * values.element_size()
         shared = self._share(_bytes(values), [count * each for count in counts])
         return [one.clone().view(values.dtype).view(count, *shape) for one, count in zip(shared, counts, strict=True)]
-
-    def _call(self, send: Callable[[], T]) -> T:
-        """Let a call of `torch.distributed` fail with the name of the process that is gone."""
-        try:
-            return send()
-        except RuntimeError as error:
-            raise ProcessLostError(f"{self._lost()} ({str(error).splitlines()[0]})") from error
-
-    def _lost(self) -> str:
-        """Say which process does not answer any more, as far as that is known here."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            for process, (host, pid) in enumerate(self.pids):
-                if process != self.process and host == socket.gethostname() and not lives(pid):
-                    return f"{self.who(process)} is gone"
-            time.sleep(0.1)
-        elsewhere = [self.who(p) for p, (host, _) in enumerate(self.pids) if host != socket.gethostname()]
-        return f"a process does not answer any more: {' or '.join(elsewhere) or 'another one'}"
-
-    # The verbs.
-
-    def status(self, error: Exception | None = None) -> None:
-        """Say that this process goes on, or what has failed in it, unless all know that already."""
-        if isinstance(error, ProcessLostError) or (error is not None and error is self._told):
-            return
-        try:
-            self._meet("status", error=error)
-        except Exception as told:
-            if told is not error:
-                raise
-
-    def everyone(self, value: Any) -> list[Any]:
-        """Return the values that all processes have to tell."""
-        text = json.dumps(value).encode()
-        sizes = self._meet("everyone", len(text))
-        shared = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8), sizes)
-        return [json.loads(bytes(one.tolist())) for one in shared]
 
     def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
         """Return rows of other processes' nodes, [r, P], each sent once to a process that wants it."""
@@ -245,9 +154,9 @@ class _Fetch(torch.autograd.Function):
         return own, None, None, None
 
 
-def _nothing() -> Tensor:
-    return torch.empty(0, dtype=torch.uint8)
-
-
 def _bytes(values: Tensor) -> Tensor:
-    return values.detach().contiguous().reshape(-1).view(torch.uint8) if values.numel() else _nothing()
+    return (
+        values.detach().contiguous().reshape(-1).view(torch.uint8)
+        if values.numel()
+        else torch.empty(0, dtype=torch.uint8)
+    )

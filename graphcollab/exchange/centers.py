@@ -100,8 +100,9 @@ def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:
     bits = bits.masked_fill(place >= split.sizes[:, None], torch.iinfo(torch.int64).max)
     weight = tasks.pools[split.pool].weight
     if weight is not None:  # samples of weight 0 come last, so that not all that are taken are such
-        own = beside(split.gather(torch.arange(len(bits)), place.expand(len(bits), -1)), weight)
-        bits = bits.masked_fill((weight[own] == 0).cpu(), torch.iinfo(torch.int64).max)
+        here = (~split.elsewhere).nonzero().flatten()
+        own = beside(split.gather(here, place.expand(len(here), -1)), weight)
+        bits[here] = bits[here].masked_fill((weight[own] == 0).cpu(), torch.iinfo(torch.int64).max)
     position = bits.argsort(dim=1, stable=True)[:, :count]
     taken = split.sizes.clamp(max=count)
     index = split.gather(torch.arange(len(taken)), position)

@@ -129,11 +129,13 @@ class Exchange(Exchanger):
 
     def shares(self, data: Data) -> Tensor:
         """Return what every edge weighs in this round, [E], as the route has it."""
-        return self.route.shares(data, self.against is not None)[0] if self.along_edges else super().shares(data)
+        if isinstance(self.route, AlongEdges):
+            return self.route.shares(data, self.against is not None)[0]
+        return super().shares(data)
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Return ∂L_i/∂w_ij = ⟨∂L_i/∂x_i, m_j⟩ for every edge, [E]; call it in the round of the exchange."""
-        if not self.along_edges:
+        if not isinstance(self.route, AlongEdges):
             return super().weight_gradient(data, env, cotangent)
         sent = copy.copy(data)
         sent.x = data.x_local

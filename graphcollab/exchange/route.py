@@ -73,13 +73,6 @@ class Route(Piece, ABC):
         """List the parts of a model that travel one by one, of the part that is exchanged."""
         return [part]
 
-    def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Return what every edge counts for in this round, [E], and which nodes keep their models, [K], if some do.
-
-        Where edges pull at the receiver's model, those that are not in use pull at nothing.
-        """
-        raise NotImplementedError
-
     @abstractmethod
     def ways(self, data: Data, pulls: bool = False) -> Ways:
         """Return the ways of this round."""
@@ -127,7 +120,11 @@ class AlongEdges(Route):
     travels: ClassVar[str] = "4 · P bytes for every receiver whose weight for it is not 0; P is the part that is mixed"
 
     def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Return the edges' weights, with those of senders at rest given to others."""
+        """Return what every edge counts for in this round, [E], and which nodes keep their models, [K], if some do.
+
+        What senders at rest weigh is given to others. Where edges pull at the receiver's model, those that are not in
+        use pull at nothing.
+        """
         weight, keeps = self._weights(data, pulls)
         loop = data.edge_index[0] == data.edge_index[1]
         return (weight.masked_fill(loop, 0) if self.neighbors_only else weight), keeps

@@ -8,13 +8,13 @@ from typing import Literal, Unpack
 from graphcollab.method import Method
 from graphcollab.methods._method import Training, fit, method, patient, peer_method
 from graphcollab.phases import Phases
-from graphcollab.piece import Weigher
 from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, PeerSampler
 from graphcollab.settings import Buffers, Count, Natural, Positive, Share
 from graphcollab.weigh import (
     AugmentBags,
     BestPeers,
     CosineUpdates,
+    Formula,
     PeerWeights,
     SampleCounts,
     Similarity,
@@ -187,7 +187,7 @@ def random_peers(
     return patient(peer_method("random_peers", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
 
 
-def _merging(merge: str, similarity: Similarity, tau: float) -> Weigher:
+def _merging(merge: str, similarity: Similarity, tau: float) -> Formula:
     """Return how peers that were chosen are weighed: ``"fedavg"``, ``"similarity"`` or ``"softmax"``, by τ.
 
     Raises:

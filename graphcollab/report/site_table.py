@@ -247,10 +247,11 @@ def _require_same_samples(name: str, one: Result, other_name: str, other: Result
     if same and mine is not None and theirs is not None:
         a, b = one.tasks.pools[mine.pool], other.tasks.pools[theirs.pool]
         same = torch.equal(mine.ptr, theirs.ptr) and all(
-            torch.equal(x[mine.index].cpu(), y[theirs.index].cpu())
+            torch.equal(x[mine.here].cpu(), y[theirs.here].cpu())
             for x, y in ((a.targets, b.targets), (a.inputs, b.inputs))
         )
-        same = same and _same_weights(a.weight, b.weight, mine.index, theirs.index)
+        same = same and _same_weights(a.weight, b.weight, mine.here, theirs.here)
+    same = all(one.env.plane.everyone(bool(same)))  # each process knows the samples of its own nodes
     if not same:
         raise ValueError(
             f"{name!r} and {other_name!r} have other nodes or other {split} samples (seeds {one.env.seed} and "

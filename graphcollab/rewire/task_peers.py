@@ -148,7 +148,8 @@ class TaskPeers(Rewiring):
             raise ValueError(f"groups={self.groups} were asked for, but there are only {int(known.sum())} nodes")
         if len(nodes):
             own = env.plane.at_home(nodes)
-            found = self._centers(env.engine.tasks, own, env.seed)
+            some = own if len(own) else env.plane.own[:1]  # what others find has the shape of what is found here
+            found = self._centers(env.engine.tasks, some, env.seed)[: len(own)]
             most = max(env.plane.everyone(found.shape[1]))
             found = nn.functional.pad(found, (0, 0, 0, most - found.shape[1]), value=torch.nan)
             centers = env.plane.collect(found, own, nodes)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.tasks.samples import Split
+from graphcollab.tasks.samples import ELSEWHERE, Split
 
 __all__ = ["of_one_class", "refuse_misfit"]
 
@@ -54,10 +54,11 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor) -> None:
 
 
 def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -> list[str]:
-    """Return the sites whose rows, of all splits together, are all of one class, by name."""
+    """Return the sites whose rows, of all splits together, are all of one class, by name; of those that are here."""
     splits = list(rows)
     index = torch.cat([split.index for split in splits])
     owner = torch.cat([torch.arange(len(names)).repeat_interleave(split.sizes) for split in splits])
+    index, owner = index[index != ELSEWHERE], owner[index != ELSEWHERE]
     own, nothing = targets.cpu()[index].double(), torch.full((len(names),), torch.nan, dtype=torch.float64)
     low, high = (nothing.scatter_reduce(0, owner, own, end, include_self=False) for end in ("amin", "amax"))
     return [names[k] for k in (low == high).nonzero().flatten().tolist()]

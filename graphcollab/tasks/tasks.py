@@ -227,8 +227,11 @@ class Tasks(Builders):
     def share(self, nodes: Tensor, device: torch.device | str = "cpu") -> Tasks:
         """Return the tasks with the samples of some nodes only, [k], on a device.
 
-        Of the others it is known how many samples they have, and of which classes.
+        Of the others it is known how many samples they have, and of which classes. Samples that are not here, since
+        these tasks are a share already, are a ValueError.
         """
+        if lacking := [k for k in nodes.tolist() if any(bool(split.elsewhere[k]) for split in self.splits.values())]:
+            raise ValueError(f"samples of {few([repr(self.names[k]) for k in lacking])} are not in this process")
         splits, pools = dict(self.splits), dict(self.pools)
         for name, pool in self.pools.items():
             mine = {key: split for key, split in splits.items() if split.pool == name}
@@ -236,7 +239,8 @@ class Tasks(Builders):
             place = torch.full((len(pool),), ELSEWHERE).index_copy(0, kept, torch.arange(len(kept)))
             for key, split in mine.items():
                 owned = torch.zeros(self.num_nodes, dtype=torch.bool).index_fill(0, nodes, True)
-                index = place[split.index].masked_fill(~owned.repeat_interleave(split.sizes), ELSEWHERE)
+                own = owned.repeat_interleave(split.sizes)
+                index = torch.full_like(split.index, ELSEWHERE).masked_scatter(own, place[split.index[own]])
                 splits[key] = replace(split, index=index)
             pools[name] = pool.take(kept).to(device)
         shared = replace(self, pools=pools, splits=splits)

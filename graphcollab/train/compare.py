@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from graphcollab.checks import own_filter, warn
+from graphcollab.distributed import agreed
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
 from graphcollab.naming import close
@@ -154,7 +155,8 @@ def compare(
                 trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks, outcome.samples)
             trials.append(trial)
             if on_trial is not None:
-                on_trial(trial, result, len(trials), total)
+                with agreed():
+                    on_trial(trial, result, len(trials), total)
     if not kept and first is not None:
         raise first
     history = next(iter(kept.values())).history

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from graphcollab._version import __version__
 from graphcollab.control import Attendance, Isolate
-from graphcollab.control.shares import split_rows, tell_all
+from graphcollab.control.shares import ROWS, split_rows, tell_all
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.piece import Field
@@ -34,6 +34,8 @@ __all__ = [
     "identify_models",
     "identify_tasks",
     "layers",
+    "require_alike",
+    "require_one_state",
     "require_same",
     "require_same_run",
 ]
@@ -78,6 +80,10 @@ def describe_run(
         "node names": list(tasks.names),
         "node ids": checksum(tasks.ids),
     }
+    if tasks.cluster is not None:
+        about["true clusters"] = checksum(tasks.cluster)
+    if plane is not None and not plane.alone and tasks.classes is not None:
+        about["classes of every node"] = checksum(tasks.classes)
     for number, rows in enumerate(data.x.tensors):
         about[f"{INITIAL} of architecture {number}"] = checksum(rows[:1])
     for number, module in enumerate(modules):
@@ -116,24 +122,43 @@ def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None
 
     Else a ValueError says in what they differ: sums in another order are other sums, and so may be what they decide.
     """
+    if not plane.alone:
+        capability = torch.backends.cpu.get_cpu_capability()
+        require_alike({"instructions of the CPU": capability, **about, "edges": checksum(data.edge_index)}, plane)
+
+
+def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
+    """Check that all processes have the same values by the same names; else a ValueError names the first of others."""
+    name = _differing(here, plane)
+    if name is None:
+        return
+    what = [_short(value) for value in plane.everyone(str(here.get(name)))]
+    cure = ""
+    if name.startswith(INITIAL):
+        cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
+    raise ValueError(
+        f"processes differ in {name} ({', '.join(dict.fromkeys(what))}){cure or ': all must play the same run'}"
+    )
+
+
+def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None:
+    """Check that all processes know the same of what everybody may know: else they would decide differently."""
     if plane.alone:
         return
-    here = {**about, "edges": checksum(data.edge_index)}
-    here["instructions of the CPU"] = torch.backends.cpu.get_cpu_capability()
+    public = [field for field in fields if field.known_to == "public" and field.kind not in ROWS]
+    names = [name for name in data.to_dict() if any(field.covers(name) for field in public)]
+    if name := _differing({name: data[name] for name in sorted(names)}, plane):
+        raise RuntimeError(
+            f"processes differ in {name!r} after round {data.round}, which all should have computed alike: use the "
+            "same machines, with the same build of PyTorch"
+        )
+
+
+def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
+    """Return the name of the first value in which a process differs from the first one; None if there is none."""
     told = plane.everyone({name: fingerprint(value) for name, value in here.items()})
-    for other in told[1:]:
-        differing = [name for name in {**told[0], **other} if told[0].get(name) != other.get(name)]
-        if differing:
-            name = differing[0]
-            what = [_short(value) for value in plane.everyone(str(here.get(name)))]
-            cure = (
-                ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
-                if name.startswith(INITIAL)
-                else ""
-            )
-            raise ValueError(
-                f"processes differ in {name} ({', '.join(dict.fromkeys(what))}){cure or ': all must play the same run'}"
-            )
+    names = dict.fromkeys(name for one in told for name in one)
+    return next((name for name in names if len({one.get(name) for one in told}) > 1), None)
 
 
 def describe_start(data: Data, plane: Plane, fields: Sequence[Field]) -> dict[str, Any]:

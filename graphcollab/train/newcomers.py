@@ -24,7 +24,7 @@ from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.typing import Env
-from graphcollab.weigh import SampleCounts, Uniform
+from graphcollab.weigh import Formula, SampleCounts, Uniform
 
 __all__ = ["at_server", "cannot_join", "names_among", "play_newcomers", "played", "served"]
 
@@ -41,7 +41,8 @@ def served(method: Method) -> bool:
     exchange = method.exchange
     if not isinstance(exchange, Exchange) or exchange.against is not None or method.local.crosses:
         return False
-    return isinstance(exchange.route, ThroughServer | ThroughCenters | NeighborhoodMeans)
+    means = isinstance(exchange.route, NeighborhoodMeans) and isinstance(method.weigh, Formula)
+    return means or isinstance(exchange.route, ThroughServer | ThroughCenters)
 
 
 def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, new: Data, env: Env) -> Tensor:
@@ -50,7 +51,7 @@ def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, n
     Edges are as in `Weigher.for_newcomers`. A newcomer that hears nobody keeps its model.
     """
     old, known, route = result.data, result.data.num_nodes, cast(Exchange, method.exchange).route
-    (sender, receiver), weigher = edges, method.weigh
+    (sender, receiver), weigher = edges, cast(Formula, method.weigh)
     if isinstance(route, ThroughServer | ThroughCenters):
         weigher = SampleCounts() if route.weights == "counts" else Uniform()
     together = _together(result.tasks.to(old.x.device), newcomers)
@@ -122,7 +123,8 @@ def play_newcomers(
         method = Phases(one, count * max(warmup, 1), method)
     tasks = _together(result.tasks.to(old.x.device), newcomers)
     ends = torch.stack([heard[0], heard[1] + known])
-    data = build_graph(tasks, result.modules, torch.cat([ends, ends.flip(0)], 1), None, method)
+    graph = Data(edge_index=torch.cat([ends, ends.flip(0)], 1), num_nodes=tasks.num_nodes)  # of positions
+    data = build_graph(tasks, result.modules, graph, None, method)
     env = Env(_engine(result, tasks), Plane(tasks.num_nodes), result.env.seed, attend=_OnlyNewcomers(known=known))
     first = old.x_init.tensors[0][:1].expand(newcomers.num_nodes, -1)
     data.x_init = Stacks.single(old.x.specs[0], torch.cat([old.x_init.tensors[0], first]))

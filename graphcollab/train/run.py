@@ -27,7 +27,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
-from graphcollab.train.identity import describe_run, describe_start, require_same, require_same_run
+from graphcollab.train.identity import describe_run, describe_start, require_alike, require_same, require_same_run
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
@@ -131,7 +131,8 @@ def run(
         compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU), except where
             layers draw random numbers.
         owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
-            Default: contiguous shares, balanced by the samples that nodes train on in a round.
+            Default: that which has a node's samples, where each has those of some (`Tasks.share`); else contiguous
+            shares, balanced by local steps of a round (by samples where those are not known).
         tuned: Time backends and chunks before the first round and take the fastest, instead of the fixed rule. A
             resumed run repeats the stored choice.
 
@@ -149,15 +150,28 @@ def run(
         >>> result.history.rounds
         [1, 2]
     """
+    callbacks = tuple(callbacks)
     if torch.is_inference_mode_enabled():
         raise RuntimeError("nothing can be trained inside torch.inference_mode(): call run outside of it")
     if tuned and (backend != "auto" or chunk is not None):
         raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
     if patience is not None:
         tasks.require("val", "early stopping needs")
-    transport = meet(tasks.names, partial(_work, method, tasks), owner)
+    away = torch.stack([split.elsewhere for split in tasks.splits.values()]).any(0)
+    transport = meet(tasks.names, partial(_work, method, tasks), owner, away)
     plane = Plane(tasks.num_nodes, transport)
     with ExitStack() as held, plane.agreed():
+        if not plane.alone:
+            told: dict[str, Any] = {
+                "rounds": rounds,
+                "evaluate_every": evaluate_every,
+                "patience": patience,
+                "tuned": tuned,
+            }
+            told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
+            told |= {"backend": backend, "chunk": chunk, "threads": threads, "on_nonfinite": on_nonfinite}
+            told["callbacks"] = [type(one).__name__ for one in callbacks if one.everywhere]
+            require_alike(told, plane)
         if checkpoint is not None and plane.speaks:
             held.enter_context(hold_folder(checkpoint))
         if not plane.speaks:
@@ -224,7 +238,7 @@ def run(
 
 
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
-    """Return how many samples every node trains on in a round, about, [K]."""
+    """Return what a round costs every node, [K]: local steps, whose batches take equally long, or samples."""
     sizes = tasks.sizes("train")
     steps = method.local_steps(sizes, 1)
     return torch.where(steps > 0, sizes.double(), 1.0) if bool(steps.isnan().any()) else steps.clamp(min=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import signal
 import threading
@@ -27,6 +28,7 @@ from graphcollab.phases import Phases
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.collapse import note_dropped, report_collapse
+from graphcollab.train.identity import require_one_state
 from graphcollab.train.result import History, Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.undefined import Undefined, told_by_table
@@ -134,6 +136,7 @@ class Session:
         data, history = self.data, self.history
         seconds = self._before + time.perf_counter() - self._began  # those before a resume included
         try:
+            require_one_state(data, (*LOOP, *self.method.fields), self.env.plane)
             with self.env.plane.agreed():
                 history.add(data.round, seconds, evaluate(self.method, data, self.env, self.metric))
                 self._warn_of_undefined()
@@ -171,7 +174,9 @@ class Session:
         if not self._told:
             found = Undefined()
             found.add(self.history)
-            self._told = found.warn(self.metric, len(self.history.names), told_by_table(self.env.engine.tasks))
+            if found.nodes:
+                told = itertools.chain(*self.env.plane.everyone(told_by_table(self.env.engine.tasks)))
+                self._told = found.warn(self.metric, len(self.history.names), [*told])
 
 
 @contextmanager

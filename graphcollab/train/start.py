@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import allow, components
+from graphcollab.distributed import agreed
 from graphcollab.engine import Context, as_objective
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import require_weighted
@@ -124,7 +125,8 @@ def tasks_of(tasks: Callable[[int], Tasks], seed: int) -> Tasks:
         raise SettingError("tasks", f"a function from a seed to Tasks, lambda seed: ... ({error})", tasks) from None
     except ValueError:  # of some functions in C there is no signature
         pass
-    drawn: object = tasks(seed)
+    with agreed():
+        drawn: object = tasks(seed)
     if not isinstance(drawn, Tasks):
         raise TypeError(f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}")
     return drawn

@@ -5,6 +5,7 @@ from graphcollab.weigh.classifiers import ClassifierSimilarity, HeadAffinity
 from graphcollab.weigh.double_greedy import DoubleGreedy
 from graphcollab.weigh.first_order_gain import FirstOrderGain
 from graphcollab.weigh.formulas import (
+    Formula,
     KeepWeights,
     Metropolis,
     NoWeights,
@@ -37,6 +38,7 @@ __all__ = [
     "DistanceKernel",
     "DoubleGreedy",
     "FirstOrderGain",
+    "Formula",
     "GradientAlignment",
     "HeadAffinity",
     "InverseLoss",

@@ -19,7 +19,7 @@ from graphcollab.ops.by_receiver import shares
 from graphcollab.piece import Field, Origin, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
-from graphcollab.weigh.formulas import Uniform, require_self_loops
+from graphcollab.weigh.formulas import Formula, Uniform, require_self_loops
 
 __all__ = ["ClassifierSimilarity", "HeadAffinity", "check_head", "head_cosines"]
 
@@ -53,7 +53,7 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
 
 
 @dataclass(frozen=True)
-class HeadAffinity(Weigher):
+class HeadAffinity(Formula):
     r"""Weights by the similarity of classifiers, which a server compares.
 
     `pFedSim: Similarity-Aware Model Aggregation Towards Personalized Federated Learning

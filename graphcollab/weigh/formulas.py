@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,11 +18,35 @@ from graphcollab.piece import Origin, Weigher
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.typing import Env
 
-__all__ = ["KeepWeights", "Metropolis", "NoWeights", "SampleCounts", "SimilarityWeights", "SimplexWeights", "Uniform"]
+__all__ = [
+    "Formula",
+    "KeepWeights",
+    "Metropolis",
+    "NoWeights",
+    "SampleCounts",
+    "SimilarityWeights",
+    "SimplexWeights",
+    "Uniform",
+]
 
 
 @dataclass(frozen=True)
-class NoWeights(Weigher):
+class Formula(Weigher):
+    """Base of weighers that compute all weights of a round from what they see; a subclass says how."""
+
+    @abstractmethod
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        """Return the data with the round's ``edge_weight`` [E]."""
+        data = copy.copy(data)
+        data.edge_weight = self.weights(data, env).to(data.x.dtype)
+        return data
+
+
+@dataclass(frozen=True)
+class NoWeights(Formula):
     """No edge weighs anything."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
@@ -28,7 +54,7 @@ class NoWeights(Weigher):
 
 
 @dataclass(frozen=True)
-class SampleCounts(Weigher):
+class SampleCounts(Formula):
     """Weights by sample counts: w_ij = n_j / Σ n over those i hears, with self-loops itself (McMahan et al. 2017)."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
@@ -37,7 +63,7 @@ class SampleCounts(Weigher):
 
 
 @dataclass(frozen=True)
-class Uniform(Weigher):
+class Uniform(Formula):
     """Equal weights: w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
 
     def weights(self, data: Data, env: Env) -> Tensor:
@@ -46,7 +72,7 @@ class Uniform(Weigher):
 
 
 @dataclass(frozen=True)
-class Metropolis(Weigher):
+class Metropolis(Formula):
     """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
 
     They are symmetric, so rows and columns sum to 1. d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The
@@ -71,7 +97,7 @@ class Metropolis(Weigher):
 
 
 @dataclass(frozen=True)
-class KeepWeights(Weigher):
+class KeepWeights(Formula):
     """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with."""
 
     origin: ClassVar[Origin] = "kept"
@@ -91,7 +117,7 @@ def require_self_loops(data: Data, env: Env, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class SimilarityWeights(Weigher):
+class SimilarityWeights(Formula):
     r"""Weights in proportion to similarity, or to its exponential, and a weight for the own model.
 
     .. math::
@@ -206,7 +232,7 @@ class SimilarityWeights(Weigher):
 
 
 @dataclass(frozen=True)
-class SimplexWeights(Weigher):
+class SimplexWeights(Formula):
     r"""The best compromise between listening to those who are alike and to everybody by their data.
 
     .. math::

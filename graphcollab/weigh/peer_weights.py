@@ -19,7 +19,7 @@ from graphcollab.settings import Buffers, Count
 from graphcollab.transforms import GMMNeighborAugmentation, select_edges
 from graphcollab.transforms._edges import neighbor_rank
 from graphcollab.typing import Env
-from graphcollab.weigh.formulas import SampleCounts
+from graphcollab.weigh.formulas import Formula, SampleCounts
 from graphcollab.weigh.similarity import Similarity, width
 
 __all__ = ["AllPeers", "AugmentBags", "BestPeers", "PeerWeights"]
@@ -119,7 +119,7 @@ class PeerWeights(Weigher):
 
     metric: Similarity | None = None
     choose: AllPeers = field(default_factory=AllPeers)
-    merge: Weigher = field(default_factory=SampleCounts)
+    merge: Formula = field(default_factory=SampleCounts)
     part: str = "all"
     buffers: Buffers = "keep"
 

@@ -1,4 +1,7 @@
-"""Runs with checkpoints that processes play together: ``saved.py FOLDER OUT ROUNDS SLEEP METHOD …``."""
+"""Runs with checkpoints that processes play together: ``saved.py FOLDER OUT ROUNDS SLEEP METHOD …``.
+
+What has been found of a method is written whole; started once more, processes leave out what all of them have found.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +55,11 @@ def found_in(result: Result) -> dict[str, Any]:
 if __name__ == "__main__":
     folder, out, rounds, seconds, *names = sys.argv[1:]
     Path(out).mkdir(exist_ok=True)
+    (Path(out) / f"attempt-{os.environ['TORCHELASTIC_RESTART_COUNT']}").touch()
+    done = [name for name in names if len([*Path(out).glob(f"{name}-*.pt")]) == processes()]
     for name in names:
-        found = found_in(play(f"{folder}/{name}", name, int(rounds), float(seconds)))
-        torch.save(found, Path(out) / f"{name}-{os.environ['RANK']}.pt")
+        if name not in done:
+            found = found_in(play(f"{folder}/{name}", name, int(rounds), float(seconds)))
+            path = Path(out) / f"{name}-{os.environ['RANK']}.pt"
+            torch.save(found, path.with_suffix(".part"))
+            path.with_suffix(".part").rename(path)

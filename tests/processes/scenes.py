@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphcollab import Phases, methods, run
+from graphcollab import Phases, Tasks, build_model, methods, run
 from graphcollab.control import Attendance
 from graphcollab.testing.scene import Scene
 from graphcollab.train import RecordGraph, Result, WatchMerging, WatchMetrics, WatchWeights
@@ -48,20 +48,44 @@ def watched() -> Result:
     return played(methods.meta_l2c(), callbacks=looking)
 
 
-def isolated() -> Result:
+def isolated(method: Any, **settings: Any) -> Result:
     """The last node's samples are so large that it diverges."""
-    scene = Scene.small()
+    scene = Scene.small(embeds=method.embeds)
     pools = {name: replace(pool, inputs=pool.inputs.clone()) for name, pool in scene.tasks.pools.items()}
     for split in scene.tasks.splits.values():
         pools[split.pool].inputs[split.of(5)] *= 1e150
     scene = scene.replace(tasks=replace(scene.tasks, pools=pools))
-    return played(methods.dpsgd(lr=10.0), scene, on_nonfinite="isolate")
+    return played(method, scene, on_nonfinite="isolate", **settings)
 
 
-def weighted() -> Result:
-    scene = Scene.small()
+def weighted(method: Any) -> Result:
+    scene = Scene.small(embeds=method.embeds)
     pools = {name: replace(pool, weight=torch.arange(1.0, len(pool) + 1)) for name, pool in scene.tasks.pools.items()}
-    return played(methods.fedavg(), scene.replace(tasks=replace(scene.tasks, pools=pools)))
+    return played(method, scene.replace(tasks=replace(scene.tasks, pools=pools)))
+
+
+def coming(method: Any, **settings: Any) -> Result:
+    """Nodes come and go, and are late; a process has none of those that are there at first."""
+    attend = Attendance(drop=0.2, late=0.2, joins={"node 1": 2, "node 2": 2, "node 5": 2}, leaves={"node 3": 3})
+    return played(method, Scene.small(embeds=method.embeds), attend=attend, rounds=4, **settings)
+
+
+def of_a_table() -> Result:
+    """Sites of a table one of which has rows of one class only, so that its AUC is not defined."""
+    draw = torch.Generator().manual_seed(0)
+    columns = {"age": torch.randn(120, generator=draw), "dose": torch.randn(120, generator=draw)}
+    ill = (columns["age"] + torch.randn(120, generator=draw) > 0).long()
+    site = [f"site {k % 6}" for k in range(120)]
+    ill[[k for k in range(120) if k % 6 == 2]] = 1
+    frame = {name: values.tolist() for name, values in {**columns, "ill": ill}.items()} | {"site": site}
+    tasks = Tasks.from_frame(frame, target="ill", metric="auc")
+    return run(
+        methods.l2c(epochs=1),
+        tasks,
+        lambda: build_model("mlp", tasks.input_shape, 2, hidden=4),
+        rounds=3,
+        owner=SHARES[processes()],
+    )
 
 
 SCENES: dict[str, Callable[[], Result]] = {
@@ -75,11 +99,17 @@ SCENES: dict[str, Callable[[], Result]] = {
     ),
     "client sampling": lambda: played(methods.fedavg(fraction=0.5), rounds=4),
     "early stopping": lambda: played(methods.local(lr=0.5), rounds=12, patience=2),
-    "isolation": isolated,
-    "weights": weighted,
+    "isolation": lambda: isolated(methods.dpsgd(lr=10.0)),
+    **{f"{name}, coming": lambda name=name: coming(early(name)) for name in methods.__all__},
+    **{f"{name}, isolating": lambda name=name: isolated(early(name)) for name in methods.__all__},
+    **{f"{name}, weighted": lambda name=name: weighted(early(name)) for name in methods.__all__},
+    **{f"{name}, patient": lambda name=name: played(early(name), rounds=5, patience=1) for name in methods.__all__},
+    "coming and isolating": lambda: coming(methods.dpsgd(), on_nonfinite="isolate"),
+    "table": of_a_table,
     "watched": watched,
 }
-QUICK = ("fedavg", "meta_l2c", "mapl", "dac", "fedclassavg of two kinds", "isolation", "stragglers", "watched")
+QUICK = ("fedavg", "meta_l2c", "mapl", "dac", "fedclassavg of two kinds", "isolation", "stragglers", "watched", "table")
+QUICK += ("coming and isolating", "flt, coming", "ifca, weighted")
 
 
 def found_by(scene: Callable[[], Result]) -> dict[str, Any]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import torch
@@ -118,42 +120,20 @@ def test_a_loss_that_is_not_finite_is_told_to_all(tmp_path):
     assert "'node 5'" in told[0] or "node 5" in told[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("owner=[0, 0, 0, 0, 0, rank]", r"'node 5' is owned by the processes \[0, 1\]"),
-        ("owner=[0, 0, 0, 0, 1, 1 - rank]", "'node 5' is owned by no process"),
-        ("owner=[0, 0, 0, 0, 0, 0]", "process 1 owns no node"),
-        ("owner=[0, 1]", "owner must name a process for each of 6 nodes, got 2"),
-        ("seed=rank", "processes differ in seed"),
-        ("method=methods.dpsgd(lr=0.1 + rank)", "processes differ in method"),
-        ("model=lambda: torch.nn.Linear(4, 3 + rank, dtype=torch.float64)", "processes differ in"),
-        (
-            "model=[torch.manual_seed(rank), torch.nn.Linear(4, 3, dtype=torch.float64)][1]",
-            "processes differ in initial models",
-        ),
-    ],
-)
-@pytest.mark.slow
-def test_what_differs_between_processes_is_refused_before_training(arguments, message, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, torch\nfrom graphcollab import methods, run\nfrom graphcollab.testing.scene import Scene\n"
-        "rank = int(os.environ['RANK'])\nscene = Scene.small()\n"
-        "given = dict(method=methods.dpsgd(), tasks=scene.tasks, model=scene.modules, rounds=1)\n"
-        f"run(**given | dict({arguments}))\n"
-    )
-    done = launch(2, script, timeout=60)
-    assert done.returncode != 0
-    assert re.search(message, done.stderr), done.stderr[-3000:]
-
-
-def started(folder: Path, out: Path, method: str, *options: str, rounds: int = 6) -> subprocess.Popen[str]:
+def started(
+    folder: Path,
+    out: Path,
+    *names: str,
+    log: IO[str] | int = subprocess.PIPE,
+    options: Sequence[str] = (),
+    rounds: int = 6,
+    seconds: float = 0.3,
+) -> subprocess.Popen[str]:
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    arguments = [*command, *options, str(SAVED), str(folder), str(out), str(rounds), "0.3", method]
-    return subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    arguments = [*command, *options, *map(str, (SAVED, folder, out, rounds, seconds)), *names]
+    return subprocess.Popen(arguments, stderr=log, stdout=log, text=True, env=env)
 
 
 def workers(launcher: int) -> list[int]:
@@ -192,18 +172,30 @@ def test_a_killed_process_ends_all_and_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["meta_l2c", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cobo", "mapl", "fedproto"))],
+    "names",
+    [
+        pytest.param(("meta_l2c",), id="one"),
+        pytest.param(tuple(methods.__all__), id="all", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
+    ],
 )
-def test_a_killed_run_goes_on_by_itself(method, tmp_path):
-    launcher = started(tmp_path / "run", tmp_path / "out", method, "--max-restarts=3")
-    wait_for_round(tmp_path / "run" / method, 2)
-    os.kill(workers(launcher.pid)[0], signal.SIGKILL)
-    _, log = launcher.communicate(timeout=240)
-    assert launcher.returncode == 0, log[-3000:]
-    expected = found_by(2, tmp_path / "whole", tmp_path / "expected", [method], 6)[method]
-    for p, process in enumerate(expected):
-        same(torch.load(tmp_path / "out" / f"{method}-{p}.pt", weights_only=True), process, exactly=True, what=method)
+def test_a_killed_run_goes_on_by_itself(names, tmp_path):
+    """In the run of every method one process is killed, any of them at any moment after the first checkpoint."""
+    draw = random.Random(len(names))
+    whole = found_by(2, tmp_path / "whole", tmp_path / "expected", names, 6)
+    folder, out, kills = tmp_path / "run", tmp_path / "out", 0
+    with open(tmp_path / "log", "w") as log:
+        launcher = started(folder, out, *names, log=log, options=[f"--max-restarts={len(names) + 1}"], seconds=0.1)
+        for name in names:
+            wait_for_round(folder / name, 1)
+            time.sleep(draw.uniform(0.0, 0.7))
+            if found := workers(launcher.pid):
+                os.kill(draw.choice(found), signal.SIGKILL)
+                kills += 1
+        assert launcher.wait(timeout=240) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert len([*out.glob("attempt-*")]) == 1 + kills > 1
+    for name in names:
+        for p, process in enumerate(whole[name]):
+            same(torch.load(out / f"{name}-{p}.pt", weights_only=True), process, exactly=True, what=name)
 
 
 def test_control_c_finishes_the_round_and_saves(tmp_path):
@@ -217,3 +209,78 @@ def test_control_c_finishes_the_round_and_saves(tmp_path):
     assert found[1]["rounds"] == rounds
     assert 2 <= rounds[-1] < 100
     assert [*(tmp_path / "run" / method).glob(f"round-{rounds[-1]:06d}*")]
+
+
+TROUBLE = """
+import os, sys, torch
+from graphcollab import compare, methods
+from graphcollab.distributed import agreed
+from graphcollab.testing.scene import Scene
+rank = int(os.environ["RANK"])
+
+def tasks(seed):
+    if rank == 1 and seed == 1:
+        raise ValueError("the file of node 5 is damaged")
+    return Scene.small().tasks.hold_out(0.3, seed, into="test")
+
+try:
+    with agreed():
+        assert rank == 0, "only one of us fails"
+except AssertionError as error:
+    sys.stdout.write(f"told: {error}\\n")
+model = lambda: torch.nn.Linear(4, 3, dtype=torch.float64)
+found = compare({"local": methods.local}, tasks, model, seeds=[0, 1], rounds=2)
+sys.stdout.write(f"told: {[trial.failure for trial in found.trials]}\\n")
+"""
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "variables"])
+def test_what_fails_in_one_process_outside_of_a_run_is_told_to_all(launcher, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(TROUBLE)
+    if launcher == "torchrun":
+        done = launch(2, script, timeout=90)
+        assert done.returncode == 0, done.stderr[-3000:]
+        said = done.stdout
+    else:
+        said = "".join(one.communicate(timeout=90)[0] for one in by_variables(2, [str(script)], free_port()))
+    told = [line for line in said.replace("told: ", "\ntold: ").splitlines() if line.startswith("told: ")]
+    both = ["told: only one of us fails", "told: ['', 'ValueError: the file of node 5 is damaged']"]
+    assert sorted(told) == sorted(2 * both)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def by_variables(count: int, arguments: Sequence[str], port: int) -> list[subprocess.Popen[str]]:
+    """Start processes as any other launcher than torchrun does."""
+    common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            env={**os.environ, **common, "PYTHONPATH": paths, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+
+
+@pytest.mark.slow
+def test_a_port_in_use_is_named(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(TROUBLE)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        first, second = by_variables(2, [str(script)], port)
+        _, log = first.communicate(timeout=60)
+        second.kill()
+        second.communicate()
+    assert re.search(rf"cannot meet at 127\.0\.0\.1:{port} .*another --master-port if this one is in use", log), log

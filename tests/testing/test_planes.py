@@ -14,12 +14,13 @@ from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
 from graphcollab.exchange import NoExchange
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field
 from graphcollab.plane import in_step
 from graphcollab.relation import Relation
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import Lockstep, in_lockstep
 from graphcollab.testing.planes import OWNERS, check_planes, hide
+from graphcollab.weigh import Formula
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import quick
 
@@ -114,7 +115,7 @@ def test_four_processes_of_uneven_shares(name):
 
 
 @dataclass(frozen=True)
-class ByLoss(Weigher):
+class ByLoss(Formula):
     """Weighs by what only the sender may know."""
 
     keeps: ClassVar[tuple[Field, ...]] = (Field("worth", "per_node", "what the loss speaks for", "phase", "owner"),)
@@ -129,7 +130,7 @@ class ByLoss(Weigher):
 
 
 @dataclass(frozen=True)
-class Hoard(Weigher):
+class Hoard(Formula):
     """Keeps the models of all nodes, and says that they are the owners'."""
 
     keeps: ClassVar[tuple[Field, ...]] = (Field("hoard", "rows", "models of all", "phase", "owner"),)
@@ -150,7 +151,7 @@ def test_rows_of_others_are_found():
 
 
 @dataclass(frozen=True)
-class MeetsAll(Weigher):
+class MeetsAll(Formula):
     """Compares all pairs, whoever hears whom."""
 
     def weights(self, data, env):
@@ -224,7 +225,7 @@ def test_who_knows_a_field_is_declared_once():
 
 
 @dataclass(frozen=True)
-class Fails(Weigher):
+class Fails(Formula):
     """Fails where it computes for node 4, who alone knows why."""
 
     late: bool = False

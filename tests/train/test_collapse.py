@@ -21,20 +21,19 @@ from graphcollab.method import Method
 from graphcollab.metrics import weight_agreement
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
-from graphcollab.piece import Weigher
 from graphcollab.rewire import ApplyTransform
 from graphcollab.testing import Scene
 from graphcollab.train import Comparison, Finding, HistoryLog, Trial
 from graphcollab.train.shared_samples import Samples
 from graphcollab.transforms import DropWeakest, WithSelfLoops
-from graphcollab.weigh import KeepWeights
+from graphcollab.weigh import Formula, KeepWeights
 
 ALONE, UNIFORM, STILL = "own model only", "uniform weights", "still equal weights"
 EVERYBODY = tuple(Scene.small(torch.float32).tasks.names)
 
 
 @dataclass(frozen=True)
-class Given(Weigher):
+class Given(Formula):
     """Weights that are said to be learned: the own model's, and of the others j + 1/tilt shares from a round on."""
 
     own: float = 1 / 6

@@ -19,17 +19,17 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
-from graphcollab.piece import Weigher
 from graphcollab.testing import Scene, differences
 from graphcollab.train import HistoryLog, WatchWeights
 from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import Formula
 
 WATCHED = {"own_weight", "weight_entropy", "largest_weight"}
 QUICK: dict[str, Any] = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
 
 @dataclass(frozen=True)
-class OwnTwice(Weigher):
+class OwnTwice(Formula):
     """The own model weighs as much as two others, and the weigher says what it is told to."""
 
     says: ClassVar[dict[str, Any]] = {}

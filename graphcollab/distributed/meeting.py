@@ -1,0 +1,126 @@
+"""`Meeting`: what processes do together before there is a run, and what every verb of one is made of."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from graphcollab.distributed.errors import ProcessLostError, lives, read, written
+
+__all__ = ["Meeting"]
+
+T = TypeVar("T")
+
+VERBS = ("status", "everyone", "fetch", "fetch back", "reduce", "gather", "concat", "tell")
+LONG = 80  # bytes in which a process says what it wants of the others
+PATIENCE = 10.0  # seconds in which survivors look for the process that is gone
+
+
+class Meeting:
+    """The processes of a launch, which tell each other plain values, and what has failed.
+
+    Everything begins with a word of each process: which verb, how much follows, and whether it has failed. If one has,
+    all raise its error; so nobody waits for somebody who will not come.
+
+    Attributes:
+        process: The number of this one.
+        size: How many there are.
+        bytes_moved: Bytes that have come here so far.
+    """
+
+    pids: ClassVar[list[tuple[str, int]]] = []
+    """Machine and number of every process, as soon as they have met for the first time."""
+
+    def __init__(self) -> None:
+        self.process, self.size = dist.get_rank(), dist.get_world_size()
+        self.bytes_moved = 0
+        self._told: Exception | None = None
+        if not self.pids:
+            Meeting.pids = [(host, pid) for host, pid in self.everyone([socket.gethostname(), os.getpid()])]
+
+    def who(self, process: int) -> str:
+        """Name a process."""
+        return f"process {process}"
+
+    def status(self, error: Exception | None = None) -> None:
+        """Say that this process goes on, or what has failed in it, unless all know that already."""
+        if isinstance(error, ProcessLostError) or (error is not None and error is self._told):
+            return
+        try:
+            self._meet("status", error=error)
+        except Exception as told:
+            if told is not error:
+                raise
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Return the values that all processes have to tell."""
+        text = json.dumps(value).encode()
+        sizes = self._meet("everyone", len(text))
+        shared = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8), sizes)
+        return [json.loads(bytes(one.tolist())) for one in shared]
+
+    def _meet(
+        self, verb: str, length: int = 0, values: Tensor | None = None, error: Exception | None = None
+    ) -> list[int]:
+        """Say which verb this process begins, with which kind of values, and return how much all have to tell."""
+        text = b"" if error is None else written(error)
+        kind = 0 if values is None else zlib.crc32(f"{values.dtype} {list(values.shape[1:])}".encode())
+        word = torch.tensor([VERBS.index(verb), length, len(text), kind])
+        words = [torch.empty_like(word) for _ in range(self.size)]
+        self._call(lambda: dist.all_gather(words, word))
+        every = torch.stack(words)
+        if bool(every[:, 2].any()):
+            sizes = every[:, 2].tolist()
+            texts = self._share(torch.tensor([*text], dtype=torch.uint8), sizes)
+            first = next(p for p, size in enumerate(sizes) if size)
+            own = first == self.process and error is not None
+            self._told = told = error if own and error is not None else read(bytes(texts[first].tolist()))
+            if not own:
+                told.add_note(f"It was raised in {self.who(first)}.")
+            raise told
+        if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
+            about = verb if values is None else f"{verb} of {values.dtype} {list(values.shape)}"
+            line = torch.tensor([*about.encode().ljust(LONG)[:LONG]], dtype=torch.uint8)
+            said = self._share(line, [LONG] * self.size)
+            shown = [bytes(one.tolist()).decode().rstrip() for one in said]
+            raise RuntimeError(f"processes have met in different verbs, or with different values: {shown}")
+        return cast("list[int]", every[:, 1].tolist())
+
+    def _share(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+        """Return the bytes [n] of all processes, whose numbers are known."""
+        most = max(sizes)
+        if not most:
+            return [values] * self.size
+        padded = values.new_zeros(most)
+        padded[: len(values)] = values
+        found = [torch.empty_like(padded) for _ in sizes]
+        self._call(lambda: dist.all_gather(found, padded))
+        self.bytes_moved += sum(sizes) - sizes[self.process]
+        return [one[:size] for one, size in zip(found, sizes, strict=True)]
+
+    def _call(self, send: Callable[[], T]) -> T:
+        """Let a call of `torch.distributed` fail with the name of the process that is gone."""
+        try:
+            return send()
+        except RuntimeError as error:
+            raise ProcessLostError(f"{self._lost()} ({str(error).splitlines()[0]})") from error
+
+    def _lost(self) -> str:
+        """Say which process does not answer any more, as far as that is known here."""
+        end = time.monotonic() + PATIENCE
+        while self.pids and time.monotonic() < end:
+            for process, (host, pid) in enumerate(self.pids):
+                if process != self.process and host == socket.gethostname() and not lives(pid):
+                    return f"{self.who(process)} is gone"
+            time.sleep(0.1)
+        elsewhere = [self.who(p) for p, (host, _) in enumerate(self.pids) if host != socket.gethostname()]
+        return f"a process does not answer any more: {' or '.join(elsewhere) or 'another one'}"

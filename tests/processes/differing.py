@@ -1,0 +1,73 @@
+"""What processes say where their settings differ: ``differing.py``, in several processes, prints a line for each."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+import graphcollab.train.identity as identity
+from graphcollab import methods, run
+from graphcollab.testing.scene import Scene
+from graphcollab.train import Callback, WatchMetrics
+
+RANK = int(os.environ.get("RANK", "0"))
+
+
+class Meddles(Callback):
+    """Changes what all should know alike, in one process."""
+
+    def on_round(self, data: Any, history: Any) -> None:
+        if RANK:
+            data.bytes_sent += 1.0
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "owner twice": {"owner": [0, 0, 0, 0, 0, RANK]},
+    "owner nobody": {"owner": [0, 0, 0, 0, 1, 1 - RANK]},
+    "owner idle": {"owner": [0, 0, 0, 0, 0, 0]},
+    "owner short": {"owner": [0, 1]},
+    "owner wide": {"owner": torch.zeros(6, 2, dtype=torch.int64)},
+    "owner parts": {"owner": torch.tensor([0.0, 1.0, 0.5, 0.0, 1.0, 1.0])},
+    "seed": {"seed": RANK},
+    "tasks": {"tasks": Scene.small().tasks.hold_out(0.2 + 0.2 * RANK, 0, into="test")},
+    "clusters": {"tasks": replace(Scene.small().tasks, cluster=torch.tensor([0, 0, 0, 1, 1, RANK]))},
+    "rounds": {"rounds": 1 + RANK},
+    "evaluate_every": {"evaluate_every": 1 + RANK},
+    "patience": {"patience": 1 + RANK},
+    "chunk": {"chunk": 1 + RANK},
+    "backend": {"backend": ("vmap", "loop")[RANK]},
+    "tuned": {"tuned": bool(RANK)},
+    "isolate": {"on_nonfinite": ("stop", "isolate")[RANK]},
+    "checkpoint": {"checkpoint": tempfile.mkdtemp() if RANK else None},
+    "callbacks": {"callbacks": [WatchMetrics(["brier"])] * RANK},
+    "method": {"method": methods.dpsgd(lr=0.1 + RANK)},
+    "graph": {"graph": torch.tensor([[0, 1, 2], [1, 2, 3 + RANK]])},
+    "metric": {"tasks": replace(Scene.small().tasks, metric=("accuracy", "brier")[RANK])},
+    "models": {"model": lambda: torch.nn.Linear(4, 3 + RANK, dtype=torch.float64)},
+    "initial models": {"model": (torch.manual_seed(RANK), torch.nn.Linear(4, 3, dtype=torch.float64))[1]},
+    "meddled": {"callbacks": [Meddles()], "rounds": 3},
+    "version": {},
+    "capability": {},
+}
+
+if __name__ == "__main__":
+    scene = Scene.small()
+    for name in sys.argv[1:] or CASES:
+        given = {"method": methods.dpsgd(), "tasks": scene.tasks, "model": scene.modules, "rounds": 1, **CASES[name]}
+        if name == "version":
+            identity.__version__ = f"9.{RANK}"
+        if name == "capability":
+            identity.__version__ = "9"
+            torch.backends.cpu.get_cpu_capability = lambda: ("AVX2", "AVX512")[RANK]
+        try:
+            run(**given)
+        except Exception as error:
+            sys.stdout.write(f"\n{name}: {type(error).__name__}: {error}\n")
+        else:
+            sys.stdout.write(f"\n{name}: nothing\n")
+        sys.stdout.flush()

@@ -1,0 +1,37 @@
+"""What differs between processes is refused, before training and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.processes.differing import CASES
+from tests.processes.test_equal import launch
+
+MESSAGES = {
+    "owner twice": "ValueError: 'node 5' is owned by the processes [0, 1]",
+    "owner nobody": "ValueError: 'node 5' is owned by no process",
+    "owner idle": "ValueError: process 1 owns no node",
+    "owner short": "ValueError: owner must name a process for each of 6 nodes, got 2",
+    "owner wide": "ValueError: owner must hold the number of a process for every node, [6] whole numbers, got [6, 2]",
+    "owner parts": "ValueError: owner must hold the number of a process for every node, [6] whole numbers, got [6] of",
+    "tasks": "ValueError: processes differ in samples per node in split 'train' (",
+    "clusters": "ValueError: processes differ in true clusters (",
+    "isolate": "ValueError: processes differ in on_nonfinite (stop, isolate): all must play the same run",
+    "graph": "ValueError: processes differ in edges (",
+    "models": "ValueError: processes differ in shapes of the models (",
+    "initial models": "ValueError: processes differ in initial models of architecture 0 (",
+    "meddled": "RuntimeError: processes differ in 'bytes_sent' after round 1, which all should have computed alike",
+    "version": "ValueError: processes differ in version of graphcollab (9.0, 9.1): all must play the same run",
+    "capability": "ValueError: processes differ in instructions of the CPU (AVX2, AVX512)",
+}
+
+
+def test_what_differs_between_processes_is_refused():
+    done = launch(2, Path(__file__).with_name("differing.py"), timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = done.stdout.splitlines()
+    for name in CASES:
+        said = [line.removeprefix(f"{name}: ") for line in lines if line.startswith(f"{name}: ")]
+        assert len(said) == 2, name
+        assert said[0] == said[1], name
+        assert said[0].startswith(MESSAGES.get(name, f"ValueError: processes differ in {name} (")), said[0]
