@@ -32,6 +32,7 @@ from graphcollab.train.newcomers import at_server, cannot_join, names_among, pla
 from graphcollab.train.result import Result
 from graphcollab.train.save_models import about_run, save_models
 from graphcollab.train.start import build_graph, check_outputs
+from graphcollab.transforms import Isolated
 from graphcollab.typing import Env
 
 __all__ = ["Joined", "join"]
@@ -182,7 +183,7 @@ def join(
     autocast = result.env.engine.backends[0].autocast
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
     env = Env(engine, Plane(), result.env.seed)
-    new = build_graph(newcomers, result.modules, torch.empty(2, 0, dtype=torch.int64))
+    new = build_graph(newcomers, result.modules, Isolated())
     new.x = new.x_init = Stacks.single(old.x.specs[0], start.expand(new.num_nodes, -1))
 
     arrival = _Arrival(method, old, env, edges)

@@ -123,7 +123,8 @@ def play_newcomers(
         method = Phases(one, count * max(warmup, 1), method)
     tasks = _together(result.tasks.to(old.x.device), newcomers)
     ends = torch.stack([heard[0], heard[1] + known])
-    data = build_graph(tasks, result.modules, torch.cat([ends, ends.flip(0)], 1), None, method)
+    graph = Data(edge_index=torch.cat([ends, ends.flip(0)], 1), num_nodes=tasks.num_nodes)  # of positions
+    data = build_graph(tasks, result.modules, graph, None, method)
     env = Env(_engine(result, tasks), Plane(tasks.num_nodes), result.env.seed, attend=_OnlyNewcomers(known=known))
     first = old.x_init.tensors[0][:1].expand(newcomers.num_nodes, -1)
     data.x_init = Stacks.single(old.x.specs[0], torch.cat([old.x_init.tensors[0], first]))

@@ -360,6 +360,27 @@ def test_newcomers_that_were_prepared_in_another_way_are_refused(new, settings, 
     assert join(result, Tasks.from_arrays(*prepared)).names == ("c", "d")
 
 
+@pytest.mark.filterwarnings("ignore:.*its learned weights")
+@pytest.mark.parametrize("method", [meta_l2c, l2c, fedavg, methods.dac, methods.ditto])
+@pytest.mark.parametrize("old", ["123", "ab"])
+def test_names_may_be_numbers(method, old):
+    """Positions and names never mix: sites 4 and 5 hear whom "north" and "south" hear."""
+    tasks = Tasks.from_frame(a_table(old))
+    result = run(method(**QUICK), tasks, MLP(3, (4,), 2), rounds=2)
+    told = []
+    for new in ([4, 5], ["north", "south"]):
+        table = a_table("cd", site=new * 12, part=["train"] * 16 + ["val"] * 8)
+        newcomers = Tasks.from_frame(table, preparation=tasks.preparation, split="part")
+        one = replace(newcomers, node_id=torch.tensor([104, 105]))  # what is random follows from it
+        told.append(join(result, one))
+        assert told[-1].names == tuple(map(str, new))
+    assert torch.equal(told[0].edge_index, told[1].edge_index)
+    assert torch.equal(told[0].stacks.tensors[0], told[1].stacks.tensors[0])
+    allowed = [(int(old[0]) if old.isdecimal() else old[0], 4)]
+    heard = join(result, Tasks.from_frame(a_table("45"), preparation=tasks.preparation), allowed=allowed).named_edges()
+    assert {(j, i) for j, i, _ in heard if j != i} <= {(old[0], "4")}
+
+
 def test_newcomers_have_means_of_their_own_where_sites_have():
     tasks = Tasks.from_frame(a_table(), pooled="per_site")
     result = run(fedavg(**QUICK), tasks, MLP(3, (4,), 2), rounds=1)
