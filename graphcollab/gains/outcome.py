@@ -8,55 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
+from graphcollab.gains.evidence import Gain, Verdict, judge
 from graphcollab.metrics import weight_agreement
-from graphcollab.metrics.inference import Differences, corrected_differences, holm
+from graphcollab.metrics.inference import Differences, corrected_differences
 from graphcollab.naming import Node, find_node
 from graphcollab.train.collapse import EVEN_KINDS
 from graphcollab.train.trial import SHARES
 
-__all__ = ["Benefit", "Gain"]
+__all__ = ["Benefit"]
 
 FAMILIES = 3  # of comparisons, which share the level
-Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What a site has by collaborating beyond what it has alone; positive is better, whatever the metric.
-
-    Of errors it is the share by which they fall (`Benefit`).
-
-    Args:
-        site: Name of the site.
-        by: Whom or what it collaborates by: a method, ``"together"``, or another site's name.
-        alone: Mean metric of the site's own training.
-        score: Mean metric with others.
-        constant: Mean metric of a constant in the place of models (`Benefit`); NaN where there is none.
-        gain: Mean gain.
-        low: Lower end of its 95 % interval, which is of this comparison alone; of shares not beyond -1.
-        high: Upper end; of shares not beyond 1.
-        p_value: Two-sided, adjusted for all comparisons of its kind (Holm).
-        detectable: The gain that would have been found four times out of five, all comparisons considered.
-        verdict: ``"gains"``, ``"loses"``, ``"no evidence"`` or ``"not defined"``, at the benefit's level.
-    """
-
-    site: str
-    by: str
-    alone: float
-    score: float
-    constant: float
-    gain: float
-    low: float
-    high: float
-    p_value: float
-    detectable: float
-    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -67,8 +34,9 @@ class Benefit:
     are positive and better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, and it is
     judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
     p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in three families, each at a
-    third of the level: gains in the mean over sites, gains of sites by all together and by methods, and gains of sites
-    by single others. So the chance that any gain is claimed where there is none at all is at most ``level``.
+    third of the level: gains in the mean over sites, gains of sites by all together and by methods, and gains of
+    smaller groups: of sites by single others, and of all but one together. So the chance that any gain is claimed where
+    there is none at all is at most ``level``.
 
     Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
     constants, too, by the same test: p-values of gains are the larger of the two, before they are adjusted. A constant
@@ -152,7 +120,8 @@ class Benefit:
         found, beyond = (self._differences(ratio, mean, than) for than in ("alone", "constant"))
         scores = torch.stack([mean(self.scores[arm]) for arm in self.arms], 1)
         base = mean(self.scores["alone"]), mean(self.constant)
-        return self._gains(found, beyond, list(self.arms), scores, ["all sites"], base)
+        (judged,) = judge([(found, beyond)], self.level / FAMILIES)
+        return self._gains(found, *judged, list(self.arms), scores, ["all sites"], base)
 
     @cached_property
     def by_arm(self) -> Differences:
@@ -204,17 +173,59 @@ class Benefit:
         beyond = self._differences(self.test / self.train, lambda scores: scores, "constant")
         scores = torch.stack([self.scores[arm] for arm in self.arms], 1)
         base = self.scores["alone"], self.constant
-        return self._gains(self.by_arm, beyond, list(self.arms), scores, self.names, base)
+        (judged,) = judge([(self.by_arm, beyond)], self.level / FAMILIES)
+        return self._gains(self.by_arm, *judged, list(self.arms), scores, self.names, base)
 
-    @cached_property
+    @property
     def pair_gains(self) -> list[Gain]:
         """Gains of every site by every other that was tried."""
+        return self._smaller[0]
+
+    @property
+    def group_gains(self) -> list[Gain]:
+        """Gains of all but one site together, in the mean over them, for every site that was left out of three or more.
+
+        So it is found out whether a site spoils the group of all; `worth` says for whom.
+        """
+        return self._smaller[1]
+
+    @cached_property
+    def _smaller(self) -> tuple[list[Gain], list[Gain]]:
+        """Gains by pairs and by groups of all but one, which are judged as one family."""
         found, beyond = (  # [j, i], as by_arm is
             Differences(*(value.T for value in asdict(some).values()))
             for some in (self.by_site, self._pair_differences("constant"))
         )
+        groups = self._group_differences("alone"), self._group_differences("constant")
+        pairs, many = (found, beyond), len(self.names) * (len(self.names) > 2)
+        judged = judge([pairs, groups], self.level / FAMILIES)
         base = self.scores["alone"], self.constant
-        return self._gains(found, beyond, list(self.names), self.pairs.transpose(1, 2), self.names, base)
+        of_pairs = self._gains(
+            pairs[0], *judged[0], list(self.names), self.pairs.transpose(1, 2), self.names, base, "pairs"
+        )
+        means = [self._of_members(scores, self.without) for scores in (self.scores["alone"], self.constant)]
+        sites, score = [f"all but {name}" for name in self.names[:many]], self.without.nanmean(1)
+        of_groups = self._gains(
+            groups[0], *judged[1], ["together"], score[:, None], sites, (means[0], means[1]), "without"
+        )
+        return of_pairs, [gain for gain in of_groups if not math.isnan(gain.gain)]
+
+    def _group_differences(self, than: str) -> Differences:
+        """Return gains of all but site k, in the mean over them, [1, K], over training alone or over ``"constant"``."""
+        base = self.constant if than == "constant" else self.scores[than]
+        others = 1 - torch.eye(len(self.names), dtype=torch.float64)
+        ratio = (others @ self.test.double()) / (others @ self.train.double())
+
+        def gains(without: Tensor, own: Tensor) -> Tensor:
+            return self._better(without.nanmean(-2), self._of_members(own, without))[..., None, :]
+
+        halves = gains(self.halves["without"], self.halves[than]) if self.halves else None
+        return corrected_differences(gains(self.without, base), ratio, halves=halves)
+
+    @staticmethod
+    def _of_members(own: Tensor, without: Tensor) -> Tensor:
+        """Return means of what sites have by themselves, [..., K], over the members of every group of all but one."""
+        return own[..., None].expand_as(without).masked_fill(without.isnan(), torch.nan).nanmean(-2)
 
     def of(self, site: Node) -> dict[str, Gain]:
         """Return all gains of a site, by name or position (`Node`): by arm, and by the names of others."""
@@ -232,12 +243,13 @@ class Benefit:
 
     @property
     def found(self) -> list[Gain]:
-        """Gains and losses there is evidence of: those in the mean over sites, then the largest first."""
-        claimed = [gain for gain in [*self.gains, *self.pair_gains] if gain.verdict in ("gains", "loses")]
-        return [
-            *(gain for gain in self.overall if gain.verdict in ("gains", "loses")),
-            *sorted(claimed, key=lambda gain: -abs(gain.gain)),
-        ]
+        """Gains and losses there is evidence of: in the mean over sites, over all but one, then the largest."""
+
+        def claimed(gains: list[Gain]) -> list[Gain]:
+            return [gain for gain in gains if gain.verdict in ("gains", "loses")]
+
+        single = sorted(claimed([*self.gains, *self.pair_gains]), key=lambda gain: -abs(gain.gain))
+        return [*claimed(self.overall), *claimed(self.group_gains), *single]
 
     @property
     def helps(self) -> bool:
@@ -251,7 +263,7 @@ class Benefit:
     def _told(self) -> dict[str, Any]:
         told = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__ if name != "also"}
         told["matrix"] = _plain(self.matrix)
-        for name in ("overall", "by_samples", "gains", "pair_gains"):
+        for name in ("overall", "by_samples", "gains", "pair_gains", "group_gains"):
             told[name] = _plain([asdict(gain) for gain in getattr(self, name)])
         return {**told, "also": {name: one._told() for name, one in self.also.items()}}
 
@@ -285,19 +297,23 @@ class Benefit:
     def _gains(
         self,
         found: Differences,
-        beyond: Differences,
+        adjusted: Tensor,
+        bar: Tensor,
         by: list[str],
         scores: Tensor,
         sites: Sequence[str],
         base: tuple[Tensor, Tensor],
+        of: str = "",
     ) -> list[Gain]:
         """Return gains of some sites, [by, k], over training alone and over constants.
 
-        They are given with the scores [R, by, k], and those of training alone and of constants, [R, k] each.
+        They are given with p-values and what could be found of them (`judge`), with the scores [R, by, k], and with
+        those of training alone and of constants, [R, k] each; ``of`` are the groups whose models these are, where they
+        are not called as what sites gain by.
         """
-        p_value, bar = _over_both(found, beyond, self.level / FAMILIES)
-        adjusted = holm(p_value)
-        alone, constant, means = base[0].nanmean(0), base[1].nanmean(0), scores.nanmean(0)
+        alone, constant, means = (
+            one.log().nanmean(0).exp() if self.relative else one.nanmean(0) for one in (*base, scores)
+        )
         gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, bar))
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
@@ -312,28 +328,12 @@ class Benefit:
                     continue
                 p, gain = float(adjusted[a, k]), float(gains[a, k])
                 claimed: Verdict = "gains" if gain > 0 else "loses"
-                none = gain > 0 and self.by_constants(name if name in self.arms else "pairs")
+                none = self.by_constants(of or name)  # then no model has a part in it
                 verdict: Verdict = claimed if p <= self.level / FAMILIES and not none else "no evidence"
                 ends = float(lows[a, k]), float(highs[a, k])
                 score = float(means[a, k])
                 told.append(Gain(site, name, float(alone[k]), score, flat, gain, *ends, p, float(bars[a, k]), verdict))
         return told
-
-
-def _over_both(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:
-    """Return p-values of gains over training alone that are such over constants, too, and what would be found of them.
-
-    It is the larger p-value of the two. That of a loss is the one of training alone; so are all where constants have no
-    value, and where a gain over them was the same on all splits.
-    """
-    p_value, beyond = alone.p_value, constant.p_value
-    known = constant.error > 0
-    needed = (alone.mean > 0) & ~constant.mean.isnan() & (known | (constant.mean <= 0))
-    beyond = torch.where(constant.mean > 0, beyond, 1.0)
-    many = max(int((~p_value.isnan()).sum()), 1)
-    bars = alone.detectable(level / many), constant.detectable(level / many) + alone.mean - constant.mean
-    bar = torch.where(known & (bars[0] > 0), torch.maximum(*bars), bars[0])
-    return torch.where(needed, torch.maximum(p_value, beyond), p_value), bar
 
 
 def _plain(value: Any) -> Any:

@@ -161,7 +161,7 @@ def test_means_weighted_by_samples(found):
     ratio = (means["ditto"] / means["alone"]).log().mean().exp()
     one = {gain.by: gain for gain in found.by_samples}["ditto"]
     assert one.gain == pytest.approx(1 - float(ratio))
-    assert one.alone == pytest.approx(float(means["alone"].mean()))
+    assert one.alone == pytest.approx(float(means["alone"].log().mean().exp()))
     assert "all, by samples" in benefit_table(found)
 
 
@@ -170,8 +170,9 @@ def test_gains_are_positive_where_less_is_better(found):
     ratio = (found.pairs[:, 0, 1] / found.scores["alone"][:, 0]).log().mean().exp()
     assert gains["b"].gain == pytest.approx(1 - float(ratio))  # the share by which the error falls
     assert gains["b"].gain > gains["c"].gain  # c has the opposite sign
-    assert gains["together"].alone == pytest.approx(float(found.scores["alone"][:, 0].mean()))
-    assert gains["together"].score == pytest.approx(float(found.scores["together"][:, 0].mean()))
+    for gain in gains.values():
+        assert gain.gain == pytest.approx(1 - gain.score / gain.alone)
+    assert gains["together"].score == pytest.approx(float(found.scores["together"][:, 0].log().mean().exp()))
     without = (found.scores["together"][:, 0] / found.without[:, 0, 2]).log().mean().exp()
     assert float(found.worth[0, 2]) == pytest.approx(1 - float(without))
     assert found.matrix[0, 2] == pytest.approx(gains["c"].gain)
@@ -323,7 +324,7 @@ def test_it_is_said_where_models_do_no_better_than_the_mean(found):
 
 
 def test_no_gain_is_claimed_where_constants_stand_for_models(found):
-    """They are of the site's own targets, so whom it collaborates with has no part in it; a loss is told."""
+    """They are of the site's own targets, so whom it collaborates with has no part in it; nor is a loss."""
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
     scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 2 * alone * noise}
@@ -333,8 +334,56 @@ def test_no_gain_is_claimed_where_constants_stand_for_models(found):
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "gains", "ditto": "loses"}
     flat = dict.fromkeys([*found.chosen], ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"])
     told = replace(found, scores=scores, chosen=flat, constant=constant)
-    assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "loses"}
+    assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "no evidence"}
     assert told.overall[0].gain == pytest.approx(0.5, abs=0.01)
+
+
+def test_groups_of_all_but_one_are_judged():
+    """Three sites and one of which the others do better without; gains computed here from the scores."""
+    draw = torch.Generator().manual_seed(0)
+    splits, sites = 10, 4
+
+    def noise(*shape):
+        return 1 + 0.01 * torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    alone, without = noise(splits, sites), torch.full((splits, sites, sites), torch.nan, dtype=torch.float64)
+    for i in range(sites):
+        for k in range(sites):
+            if i != k:
+                without[:, i, k] = (0.7 if k == 3 else 1.5) * noise(splits)
+    nothing = torch.full((splits, sites, sites), torch.nan, dtype=torch.float64)
+    told = Benefit(
+        ("a", "b", "c", "d"),
+        "mae",
+        False,
+        {"alone": alone, "together": 1.4 * noise(splits, sites)},
+        nothing,
+        without,
+        torch.full((splits, sites), torch.nan, dtype=torch.float64),
+        4 * noise(splits, sites),
+        "the mean of the targets",
+        torch.tensor([30.0, 30.0, 30.0, 30.0]),
+        torch.tensor([10.0, 10.0, 10.0, 10.0]),
+        {name: ["lr=0.1, 4 rounds"] * splits for name in ("alone", "together", "pairs", "without")},
+    )
+    gains = {gain.site: gain for gain in told.group_gains}
+    assert [*gains] == [f"all but {name}" for name in told.names]
+    means = without[:, :3, 3].mean(1), alone[:, :3].mean(1)
+    assert gains["all but d"].gain == pytest.approx(1 - float((means[0] / means[1]).log().mean().exp()))
+    assert {site: gain.verdict for site, gain in gains.items()} == {
+        "all but a": "loses",
+        "all but b": "loses",
+        "all but c": "loses",
+        "all but d": "gains",
+    }
+    assert told.helps
+    assert [gain.verdict for gain in told.overall] == ["loses"]
+    said = benefit_answer(told)
+    assert "Evidence that all but d gain by collaborating without it." in said
+    assert "So let all but d collaborate, and train d alone." in said
+    pairs = replace(told, without=nothing)
+    assert pairs.group_gains == []
+    assert not pairs.helps
 
 
 def accuracies(found, **of):
@@ -562,7 +611,7 @@ def test_groups_count_where_samples_are_of_groups():
         for visit in range(4)
     ]
     table = {"site": [r[0] for r in rows], "x": [r[1] / 7 for r in rows], "who": [r[2] for r in rows]}
-    table |= {"y": [0.5 * x for x in table["x"]]}
+    table |= {"y": [0.5 * x + 0.01 * (-1) ** k for k, x in enumerate(table["x"])]}
     one = {"target": "y", "group": "who", "loss": "mse", "metric": "mse", "standardise_target": True}
 
     def draw(seed):

@@ -1,0 +1,78 @@
+"""`Gain`, and what there is evidence of: gains over training alone that are gains over constants, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphcollab.metrics.inference import Differences, holm
+
+__all__ = ["Gain", "Verdict", "judge"]
+
+Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a site has by collaborating beyond what it has alone; positive is better, whatever the metric.
+
+    Of errors it is the share by which they fall (`Benefit`).
+
+    Args:
+        site: Name of the site, or ``"all sites"``, or ``"all but X"`` for the others in the mean.
+        by: Whom or what it collaborates by: a method, ``"together"``, or another site's name.
+        alone: Mean metric of the site's own training; of errors here and below the geometric mean over splits, so that
+            the gain is 1 - score / alone.
+        score: Mean metric with others.
+        constant: Mean metric of a constant in the place of models (`Benefit`); NaN where there is none.
+        gain: Mean gain.
+        low: Lower end of its 95 % interval, which is of this comparison alone; of shares not beyond -1.
+        high: Upper end; of shares not beyond 1.
+        p_value: Two-sided, adjusted for all comparisons of its kind (Holm).
+        detectable: The gain that would have been found four times out of five, all comparisons considered.
+        verdict: ``"gains"``, ``"loses"``, ``"no evidence"`` or ``"not defined"``, at the benefit's level.
+    """
+
+    site: str
+    by: str
+    alone: float
+    score: float
+    constant: float
+    gain: float
+    low: float
+    high: float
+    p_value: float
+    detectable: float
+    verdict: Verdict
+
+
+def judge(family: Sequence[tuple[Differences, Differences]], level: float) -> list[tuple[Tensor, Tensor]]:
+    """Return p-values of gains, adjusted for all comparisons of a family, and the gains that would have been found.
+
+    Every entry is gains over training alone and the same over constants, of any shape. What would have been found is at
+    ``level`` for the whole family.
+    """
+    many = max(sum(int((~alone.p_value.isnan()).sum()) for alone, _ in family), 1)
+    found = [_over_both(alone, constant, level / many) for alone, constant in family]
+    adjusted = holm(torch.cat([p_value.flatten() for p_value, _ in found]))
+    parts = adjusted.split([p_value.numel() for p_value, _ in found])
+    return [(part.view_as(p_value), bar) for part, (p_value, bar) in zip(parts, found, strict=True)]
+
+
+def _over_both(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:
+    """Return p-values of gains over training alone that are such over constants, too, and what would be found of them.
+
+    It is the larger p-value of the two. That of a loss is the one of training alone; so are all where constants have no
+    value, and where a gain over them was the same on all splits.
+    """
+    p_value, beyond = alone.p_value, constant.p_value
+    known = constant.error > 0
+    needed = (alone.mean > 0) & ~constant.mean.isnan() & (known | (constant.mean <= 0))
+    beyond = torch.where(constant.mean > 0, beyond, 1.0)
+    bars = alone.detectable(level), constant.detectable(level) + alone.mean - constant.mean
+    bar = torch.where(known & (bars[0] > 0), torch.maximum(*bars), bars[0])
+    return torch.where(needed, torch.maximum(p_value, beyond), p_value), bar
