@@ -555,13 +555,18 @@ def test_standardised_targets_and_weights_are_said(found):
 
 def test_groups_count_where_samples_are_of_groups():
     """Five patients of four visits each at either site; a quarter of them, one or two, are tested on."""
-    rows = [(site, 4 * k + visit, k) for site in "ab" for k in range(5) for visit in range(4)]
+    rows = [
+        (site, 4 * k + visit + shift, k)
+        for site, shift in (("a", 0), ("b", 0.5))
+        for k in range(5)
+        for visit in range(4)
+    ]
     table = {"site": [r[0] for r in rows], "x": [r[1] / 7 for r in rows], "who": [r[2] for r in rows]}
-    table |= {"y": [0.5 * x for x in table["x"]], "part": ["train", "val", "train", "test", "test"] * 8}
+    table |= {"y": [0.5 * x for x in table["x"]]}
     one = {"target": "y", "group": "who", "loss": "mse", "metric": "mse", "standardise_target": True}
 
     def draw(seed):
-        return Tasks.from_frame({key: table[key] for key in ("site", "x", "who", "y")}, seed=seed, **one)
+        return Tasks.from_frame(table, seed=seed, **one)
 
     told = benefit(draw, lambda: nn.Linear(1, 1), methods={}, repeats=3, rounds=1, lrs=(0.1,))
     assert told.test.tolist() == [4.0, 4.0]
