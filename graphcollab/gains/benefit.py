@@ -31,6 +31,7 @@ from graphcollab.train.start import Model, require_alike, tasks_of
 
 __all__ = ["benefit"]
 
+REPEATS, ROUNDS = 10, 30
 OF_RUN = ("device", "backend", "chunk", "threads", "autocast", "compile")
 RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites")
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
@@ -48,13 +49,13 @@ def benefit(
     *,
     methods: Methods | None = None,
     metrics: AnyMetrics = (),
-    repeats: Annotated[int, range(3, 1001)] = 10,
-    rounds: Count = 30,
+    repeats: Annotated[int, range(3, 1001)] = REPEATS,
+    rounds: Count = ROUNDS,
     epochs: Count = 1,
     batch_size: Count = 16,
     lrs: Steps = (0.01, 0.03, 0.1),
     evaluations: Count = 10,
-    level: Annotated[float, Real(above=0, below=1)] = 0.05,
+    level: Annotated[float, Real(above=0, most=0.5)] = 0.05,
     limit: Annotated[int, range(2, 1001)] = LIMIT,
     seed: Natural = 0,
     jobs: Count = 1,
@@ -91,7 +92,7 @@ def benefit(
         batch_size: Samples per step.
         lrs: Step sizes to choose from.
         evaluations: How often models are evaluated, and training may so be stopped.
-        level: α, the chance with which any gain may be claimed where there is none.
+        level: α, the chance with which any gain may be claimed where there is none; at most 0.5.
         limit: Sites up to which all pairs, and all left-out sites, are tried; of more, as many are drawn.
         seed: Seed of splits, models and batches: split r has seed + r.
         jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
@@ -144,6 +145,9 @@ def benefit(
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]
+    usual = {"splits": (repeats, REPEATS), "rounds": (rounds, ROUNDS)}
+    quick = " and ".join(f"{given} of the usual {many} {what}" for what, (given, many) in usual.items() if given < many)
+    found = [replace(one, quick=quick) for one in found]
     return replace(found[0], also={one.metric: one for one in found[1:]})
 
 

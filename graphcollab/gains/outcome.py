@@ -66,6 +66,7 @@ class Benefit:
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
         work: What was played, in words.
+        quick: What of it was less than usual, in words; empty if nothing was.
         tried: Pairs that were tried, and how many there are.
         level: α.
         also: What follows from the same models by further metrics, by their names.
@@ -91,6 +92,7 @@ class Benefit:
     findings: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     work: str = ""
+    quick: str = ""
     tried: tuple[int, int] = (0, 0)
     level: float = 0.05
     also: Mapping[str, Benefit] = field(default_factory=dict, repr=False)

@@ -5,8 +5,9 @@ machines without a display, and shown by a notebook as they are. A ``ValueError`
 (no graph, no run, no method), where what is given does not fit K nodes, and where there is no method of a name.
 """
 
-from graphcollab.report.benefit import benefit_answer, benefit_table
+from graphcollab.report.benefit_answer import benefit_answer
 from graphcollab.report.benefit_figure import benefit_figure
+from graphcollab.report.benefit_table import benefit_table
 from graphcollab.report.curves import accuracy_curves, merge_curves, similarity_curves, traffic_curves, weight_curves
 from graphcollab.report.figures import comparison_figures, latent_figure, save_figure, weight_by_overlap_figure
 from graphcollab.report.graph_tables import peer_table, weight_table

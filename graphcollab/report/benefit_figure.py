@@ -12,15 +12,15 @@ from matplotlib.figure import Figure
 
 from graphcollab.gains import Benefit, Gain
 from graphcollab.report._figure import COLOURS, GRID, TEXT, new_figure, quiet, tidy
+from graphcollab.report._gains import CLAIMED, bounded, by_whom, scale_of, site_of
 from graphcollab.report._text import shown
-from graphcollab.report.benefit import FLOOR, bounded, by_whom, scale_of, site_of
 
 __all__ = ["benefit_figure"]
 
 NAMED = 60  # sites that are named at an axis
 WRITTEN = 10  # sites up to which every gain of the matrix is written into it
 MOST = 0.9  # share of gains, or of ends of intervals, that axes and colours are made for; the others are cut
-CLAIMED = ("gains", "loses")
+FLOOR = -200.0  # percent; errors that have more than trebled are beyond the axis
 
 
 @shown
@@ -52,7 +52,9 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
             panel.tick_params(axis=axis, labelsize=6)
     for text in right.get_xticklabels():
         text.set(rotation=45, ha="right", rotation_mode="anchor")
-    figure.supxlabel(f"{benefit.work}; 95 % intervals; filled or bold: evidence at {benefit.level:.2g}", fontsize=8)
+    figure.supxlabel(
+        f"{benefit.work}; 95 % intervals; filled or bold: evidence, all comparisons considered", fontsize=8
+    )
     return figure
 
 
@@ -74,7 +76,10 @@ def _sites(panel: Axes, benefit: Benefit) -> None:
     spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
     for a, (arm, shift) in enumerate(zip(arms, spread, strict=True)):
         gains = [by[site, arm] for site in benefit.names]
-        label = f"{by_whom(arm)}{f' ({benefit.flat})' * benefit.by_constants(arm)}"
+        if benefit.by_constants(arm):
+            panel.plot([], [], " ", label=f"{by_whom(arm)}: no better than {benefit.flat}")
+            continue
+        label = by_whom(arm)
         _intervals(panel, gains, shift, COLOURS[a % len(COLOURS)], scale, (low, high), label)
     panel.axvline(0, color=TEXT, linewidth=0.8)
     what = f"fall of the {benefit.metric} (%)" if benefit.relative else f"gain in {benefit.metric}{_points(benefit)}"
