@@ -138,10 +138,10 @@ def meet(
     if owner is None:
         whole = away is None or not bool(away.any())
         held = Meeting().everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
-        # the first process deals: where work differs, so do tasks, which is said when they are compared
-        owner = (
-            Meeting().everyone(deal(work(), size).tolist())[0] if held == [None] * size else _by_samples(names, held)
-        )
+        if held == [None] * size:  # the first process deals: where work differs, so do tasks, which is found out later
+            owner = Meeting().everyone(deal(work(), size).tolist())[0]
+        else:
+            owner = _by_samples(names, held)
     given = torch.as_tensor(owner)
     if given.dim() != 1 or given.is_floating_point() or given.is_complex():
         raise ValueError(

@@ -15,7 +15,11 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     """Return how many samples of a split are of each node's rarer class, [K], where there are two classes in all."""
     held = tasks.splits[split]
     labels = class_labels(tasks.pools[held.pool].targets.cpu())
-    if labels is None or len(labels.unique()) != 2:
+    if (
+        labels is None
+        or len(labels.unique()) != 2
+        or (tasks.classes is not None and int(tasks.classes.any(0).sum()) != 2)
+    ):
         return None
     ones = (labels == labels.max()).double()
     return torch.stack([held.totals(ones), held.totals(1 - ones)]).amin(0)

@@ -24,7 +24,9 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?", re.ASCII)
 _WITH_DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+,\d+", re.ASCII)
 _WITH_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 _WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
+_GROUP = 3  # digits of a group between separators of thousands
 _SEPARATORS = ",;\t|"
+_SAID = re.compile(rf'"?sep=([{_SEPARATORS}])"?\s*')  # the first line of some files of Excel
 _DECIMAL_COMMAS_WITH = ";\t"
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
@@ -34,8 +36,11 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = file.readline()
-            separator = max(_SEPARATORS, key=first.count)
-            file.seek(0)
+            if said := _SAID.fullmatch(first):
+                separator = said[1]
+            else:
+                separator = max(_SEPARATORS, key=first.count)
+                file.seek(0)
             head, *rows = [row for row in csv.reader(file, delimiter=separator) if row] or [[]]
     except UnicodeDecodeError as error:
         if path.suffix.lower() in _COMPRESSED:
@@ -63,6 +68,7 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
     if wrong is not None:
         raise ValueError(
             f"{path}: row {wrong} has {len(rows[wrong])} values, and there are {len(names)} columns"
+            + _commas(separator, len(rows[wrong]), len(names))
             + _headless(names, remark=len(names) == 1)
         )
     if all(map(is_number, names)):
@@ -73,10 +79,13 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
         cells = [row[place[name]].strip() for row in rows]
         if separator not in _DECIMAL_COMMAS_WITH:
             _refuse_commas(path, name, cells, separator)
-        elif (odd := _thousands_point(cells)) is not None and decimal_commas():
+        elif (odd := _thousands_point(cells)) is not None and ((only := _only_above(cells)) or decimal_commas()):
+            reason = (
+                "numbers without one are all below a thousand" if only else "others of the file have decimal commas"
+            )
             raise ValueError(
                 f"{path}: row {odd} has {cells[odd]!r} in column {name!r}, whose point may separate thousands or "
-                "decimals, as other numbers of the file have decimal commas: write numbers without separators of "
+                f"decimals, as {reason}: write numbers without separators of "
                 f"thousands and all decimals alike, or {without(name)}"
             )
         return _parsed(cells)
@@ -94,6 +103,15 @@ def _headless(names: Sequence[str], remark: bool = False) -> str:
         return ""
     what = "a remark" if remark else "values"
     return f". The first line, which must name the columns, looks like {what}: is there one with names?"
+
+
+def _commas(separator: str, values: int, columns: int) -> str:
+    """Say what may be wrong with a row that has more values than there are columns, where commas separate them."""
+    if separator != "," or values <= columns:
+        return ""
+    return (
+        ": if a comma belongs to text, put this in quotes, and if numbers have decimal commas, separate by semicolons"
+    )
 
 
 def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> None:
@@ -117,6 +135,13 @@ def _thousands_point(cells: list[str]) -> int | None:
         return None
     numbers = all(cell in pointed or _DECIMAL_COMMA.fullmatch(cell) for cell in known)
     return next((k for k, cell in enumerate(cells) if "." in cell), None) if numbers else None
+
+
+def _only_above(cells: list[str]) -> bool:
+    """Tell whether points of a column of numbers begin where thousands do: several differ, others have three digits."""
+    pointed = {cell for cell in cells if "." in cell and cell not in MISSING}
+    whole = {cell.lstrip("+-") for cell in cells if cell.lstrip("+-").isdecimal()}
+    return len(pointed) > 1 and max(map(len, whole), default=0) == _GROUP
 
 
 def _parsed(cells: list[str]) -> np.ndarray:

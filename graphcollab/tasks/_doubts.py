@@ -23,8 +23,10 @@ _SYMBOLS = f"{_SPACES}*(?:[%‰€$£]|°[CF]?)"
 _UNITS = (  # after a space: "30s" may be people in their thirties
     f"{_SPACES}+(?:EUR|USD|GBP|[kmµu]?g|[mdc]?l|[kcm]?m|h|min|m?s|years?|days?|mmHg|bpm|[mµu]?g/[md]?l|[mµu]mol/l)"
 )
-_LIKE_NUMBER = re.compile(rf"[+-]?(?:{_GROUPED})(?:[.,]\d+)?(?:{_SYMBOLS}|{_UNITS})?", re.ASCII | re.IGNORECASE)
+_LIKE_NUMBER = re.compile(rf"[+−-]?(?:{_GROUPED})(?:[.,]\d+)?(?:{_SYMBOLS}|{_UNITS})?", re.ASCII | re.IGNORECASE)
+_WITH_COMMA = re.compile(r"[+−-]?\d+,\d+", re.ASCII)
 _SHOWN = 3
+_LONE, _DECIMAL, _WHOLE = 2, 3, 10  # words beside numbers, and different numbers: with decimals, and at all
 _FEW = 10  # different values that may be categories however few rows there are
 
 
@@ -49,16 +51,14 @@ def refuse_no_categories(
         raise ValueError(f"{dates(name, f'{at(first)} has {values[first]!r}')}; {cure}")
     odd = None if declared else looks_like_numbers(values)
     if odd is not None:
-        like = _LIKE_NUMBER.fullmatch(values[odd]) and not is_number(values[odd])
-        correct = "write numbers without units and separators of thousands" if like else "correct it"
         if is_number(values[odd]):  # so are all
             raise ValueError(
                 f"column {name!r} holds numbers as text, such as {values[odd]!r} ({at(odd)}): make it numbers (in "
                 f"pandas by pandas.to_numeric, in a CSV file without leading zeros); {cure}"
             )
         raise ValueError(
-            f"{at(odd)} has {values[odd]!r} in column {name!r}, which otherwise looks like numbers: {correct}, or "
-            f"{lacking}; {cure}"
+            f"{at(odd)} has {values[odd]!r} in column {name!r}, which otherwise looks like numbers: "
+            f"{_correct(values[odd])}, or {lacking}; {cure}"
         )
     if len(rows) > _FEW and 2 * len(rows) > known:
         lone = f"{without(name)}, or " if lacking == LACKING else ""
@@ -71,13 +71,27 @@ def refuse_no_categories(
 def looks_like_numbers(values: np.ndarray) -> int | None:
     """Return the row that keeps a column of text from being numbers, if most of its values look like some.
 
-    So do those with units, and with separators of thousands: "12 %", "1.234,5".
+    So do those with units, and with separators of thousands: "12 %", "1.234,5". One or two words beside many different
+    numbers may be in most rows. A row with a word comes before those with numbers in need of another spelling.
     """
     rows = Counter(values.tolist())
     rows.pop(None, None)
     text = {word for word in rows if not is_number(word)}
-    odd = sum(rows[word] for word in text if not _LIKE_NUMBER.fullmatch(word))
-    return _first(values, text or set(rows)) if 2 * odd < rows.total() else None
+    odd = {word for word in text if not _LIKE_NUMBER.fullmatch(word)}
+    numbers = rows.keys() - odd
+    many = _DECIMAL if any(set(".,") & set(word) for word in numbers) else _WHOLE
+    lone = len(odd) <= _LONE and len(numbers) >= many
+    most = 2 * sum(rows[word] for word in odd) < rows.total()
+    return _first(values, odd or text or set(rows)) if rows and (most or lone) else None
+
+
+def _correct(word: str) -> str:
+    """Say how to write a word in a column of numbers."""
+    if _WITH_COMMA.fullmatch(word):
+        return "write decimals with a point, or read the file with decimal commas, in pandas by decimal=','"
+    if word.startswith("−"):
+        return "write the minus of numbers as a hyphen, '-'"
+    return "write numbers without units and separators of thousands" if _LIKE_NUMBER.fullmatch(word) else "correct it"
 
 
 def _first(values: np.ndarray, words: Collection[str]) -> int:

@@ -18,7 +18,7 @@ from graphcollab.tasks.column import Column, numbers_of
 
 __all__ = ["DROP", "is_real", "refuse_missing", "targets_of", "warn_of_one_class"]
 
-_MOST_CLASSES = 50
+_MANY_CLASSES, _MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
 DROP = "drop the row where it is unknown"
 """What to do with a target that is not known."""
 
@@ -55,6 +55,12 @@ def is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
         raise ValueError(
             f"column {target!r} has {many} different whole numbers: say whether they are amounts, loss='mse', or "
             "classes, loss='cross_entropy'"
+        )
+    if many > _MANY_CLASSES:
+        warn(
+            f"column {target!r} has {many} different whole numbers, which are taken for classes: give loss='mse' if "
+            "they are amounts, and loss='cross_entropy' if they are classes",
+            UserWarning,
         )
     return not whole
 

@@ -16,6 +16,7 @@ from graphcollab.tasks._doubts import LACKING, plain
 
 __all__ = ["Column", "numbers_of"]
 
+_LARGEST = 1e30  # whose square is a float of 8 bytes, with room for sums, and which is one of 4 itself
 _FAR, _ALL_FAR, _FEW_FAR, _FEW = 100, 10, 30, 3  # standard deviations: of one value, of most, of most of fewer rows
 
 
@@ -136,7 +137,8 @@ def numbers_of(
 ) -> np.ndarray:
     """Return a column's values as float64.
 
-    A ValueError says by ``at`` which is the first that is text or infinite, and what to do with what is ``lacking``.
+    A ValueError says by ``at`` which is the first that is text, infinite or too large, and what to do with what is
+    ``lacking``.
     """
     if values.dtype.kind == "O":
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
@@ -151,9 +153,11 @@ def numbers_of(
             )
         return np.full(len(values), np.nan)
     out = values.astype(np.float64)
-    bad = np.isinf(out).nonzero()[0]
+    bad = (np.abs(out) > _LARGEST).nonzero()[0]
     if len(bad):
-        raise ValueError(f"{at(int(bad[0]))} has infinity in column {name!r}: correct it, or {lacking}")
+        value = float(out[bad[0]])
+        said = "infinity" if np.isinf(value) else f"{value:g}, which is too large to compute with,"
+        raise ValueError(f"{at(int(bad[0]))} has {said} in column {name!r}: correct it, or {lacking}")
     return out
 
 

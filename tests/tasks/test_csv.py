@@ -188,7 +188,8 @@ def test_a_column_of_unknown_categories_is_said():
         [0, 1],
         [0, 0],
     ]  # some are known: as documented
-    assert given.apply({"sex": [None]}).tolist() == [[0, 0]]
+    with pytest.warns(UserWarning, match=r"'sex' has no value in any row, and so counts as no category"):
+        assert given.apply({"sex": [None]}).tolist() == [[0, 0]]
 
 
 def test_compressed_files_are_named_as_such(tmp_path):
@@ -214,3 +215,80 @@ def test_a_first_line_without_names_is_said(tmp_path, lines, says):
     (tmp_path / "t.csv").write_text(lines)
     with pytest.raises(ValueError, match=says):
         open_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("odd", ["k.A.", "-", "unbekannt", "#NV", "#DIV/0!", "<0,5", ">100"])
+@pytest.mark.parametrize("comma", [",", "."])
+def test_the_word_among_numbers_is_named_and_not_the_numbers(tmp_path, odd, comma):
+    cells = [f"{k}{comma}5" for k in range(7)]
+    cells[3] = odd
+    with pytest.raises(
+        ValueError, match=rf"^row 3 \(site 'b'\) has {re.escape(repr(odd))} in column 'crp', .* correct"
+    ):
+        Tasks.from_frame(write(tmp_path / "t.csv", "crp", cells, ";"))
+    cells = [odd] * 5 + ["1.5", "2.25", "0.7"]  # in most rows
+    with pytest.raises(ValueError, match=rf"^row 0 \(site 'a'\) has {re.escape(repr(odd))} in column 'crp', which"):
+        Tasks.from_frame({"site": [*"ab"] * 4, "crp": cells, "y": [0, 1] * 4}, **ALL)
+
+
+@pytest.mark.parametrize("cells", [["1.5", "3", "unknown", "unknown"], ["0", "1", "2", "unknown"] + ["unknown"] * 4])
+def test_few_numbers_among_words_are_categories(cells):
+    table = {"site": [*"ab"] * 4, "v": cells * (8 // len(cells)), "y": [0, 1] * 4}
+    assert Tasks.from_frame(table, **ALL).preparation.features == tuple(f"v = {one}" for one in dict.fromkeys(cells))
+
+
+def test_decimal_commas_and_signs_in_frames_are_said():
+    table = {"site": [*"ab"] * 4, "y": [0, 1] * 4}
+    with pytest.raises(ValueError, match=r"row 0 .* has '1,5' .* write decimals with a point, .* by decimal=','"):
+        Tasks.from_frame({**table, "v": ["1,5", "2,5"] * 4}, **ALL)
+    for cells in (["−1.5", "-2.5"], ["−1,5", "-2,5"], ["−15", "25"]):
+        with pytest.raises(ValueError, match=r"has '−1.*' in column 'v', which otherwise looks like numbers: write"):
+            Tasks.from_frame({**table, "v": cells * 4}, **ALL)
+
+
+def test_points_that_begin_at_a_thousand(tmp_path):
+    def column(*cells):
+        return open_table(write(tmp_path / "t.csv", "eur", cells, ";")).column("eur").tolist()
+
+    told = r"row 1 has '1\.234' in column 'eur', whose point may .* as numbers without one are all below a thousand: wr"
+    with pytest.raises(ValueError, match=told):
+        column("999", "1.234", "850", "2.100")
+    assert column("999", "1.234", "850", "1.234") == [999, 1.234, 850, 1.234]  # a single one
+    assert column("9999", "1.234", "850", "2.100") == [9999, 1.234, 850, 2.1]
+    assert column("999", "1.234", "850", "2.1") == [999, 1.234, 850, 2.1]
+    assert column("9", "1.234", "8", "2.100") == [9, 1.234, 8, 2.1]
+    assert column("1.000", "1.234", "8.500", "2.100") == [1, 1.234, 8.5, 2.1]
+
+
+@pytest.mark.parametrize("value", [1e300, -1e31])
+def test_numbers_too_large_to_compute_with(value):
+    table = {"site": [*"ab"] * 4, "v": [1.5] * 3 + [value] + [2.5] * 4, "y": [0.5, 1.5] * 4}
+    with pytest.raises(
+        ValueError, match=rf"^row 3 \(site 'b'\) has {re.escape(f'{value:g}')}, which is too large .* 'v'"
+    ):
+        Tasks.from_frame(table, **ALL)
+    with pytest.raises(ValueError, match=r"^row 3 .* too large to compute with, in column 'v': correct it, or drop"):
+        Tasks.from_frame(table, target="v", columns=["y"], **ALL)
+    assert len(Tasks.from_frame({**table, "v": [1e30, -1e30] * 4}, **ALL).names) == 2
+
+
+def test_many_whole_numbers_may_be_amounts():
+    table = {"site": [*"ab"] * 22, "x": [0.5, 1.5, 2.5, 3.5] * 11, "days": [k % 11 for k in range(44)]}
+    with pytest.warns(UserWarning, match=r"^column 'days' has 11 different whole numbers, .* classes: give loss='mse'"):
+        Tasks.from_frame(table, target="days", **ALL)
+    Tasks.from_frame(table, target="days", loss="mse", **ALL)
+    Tasks.from_frame(table, target="days", loss="cross_entropy", **ALL)
+    Tasks.from_frame({**table, "days": [k % 10 for k in range(44)]}, target="days", **ALL)
+
+
+def test_lines_of_excel_and_rows_with_too_many_values(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("sep=;\nsite;v;y\na;1,5;0\n")
+    assert open_table(path).column("v").tolist() == [1.5]
+    path.write_text('"sep=|"\r\nsite|v|y\na|2|0\n')
+    assert open_table(path).column("v").tolist() == [2]
+    path.write_text("site,v,y\na,1,5,0\n")
+    with pytest.raises(
+        ValueError, match=r"row 0 has 4 values, and there are 3 columns: .* decimal commas, separate by"
+    ):
+        open_table(path)
