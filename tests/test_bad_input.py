@@ -122,11 +122,6 @@ def bare(inputs, targets):
 
 
 BAD = {
-    "no seeds": (
-        lambda: compare({"local": local}, lambda seed: nodes(), MLP(4, (6,), 3), seeds=[]),
-        r"seeds must be one or more, all different, such as range\(5\), got \[\]",
-    ),
-    # dealing out data
     "more shards than samples": (lambda: shard_tasks(DIGITS, 500), r"class 0 has 133 samples, which cannot fill 500"),
     "shards too large": (lambda: shard_tasks(DIGITS, 20, shard_size=50), r"class 0 .* 20 shards of 50: .*smaller ones"),
     "class without samples": (lambda: shard_tasks(DIGITS, 2, classes=[0, 11]), "class 11 has no samples: leave it out"),

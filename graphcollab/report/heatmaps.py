@@ -204,7 +204,7 @@ def _write(panel: Axes, picture: Any, colours: ScalarMappable, form: str) -> Non
     """Write the numbers of few nodes into their cells, and where there are none at all, that there are no edges."""
     for i, j in zip(*picture.nonzero(), strict=True) if len(picture) <= WRITTEN else ():
         if isfinite(value := float(picture[i, j])):
-            red, green, blue, _ = colours.to_rgba([value])[0]
+            red, green, blue, _ = colours.to_rgba(picture[[i], j])[0]
             ink = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else TEXT
             text = format(value, form).replace("-", "−")
             panel.text(j, i, text, ha="center", va="center", fontsize=9 if len(picture) <= 5 else 6.5, color=ink)
