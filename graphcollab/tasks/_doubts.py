@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from graphcollab.checks import warn
 from graphcollab.tasks._columns import dates
 from graphcollab.tasks._csv import is_number, without
 
-__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "warn_of_spellings"]
+__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "visibly", "warn_of_spellings"]
 
 LACKING = "leave it empty where unknown"
 """What to do with an input that is not known."""
@@ -100,11 +101,11 @@ def _first(values: np.ndarray, words: Collection[str]) -> int:
 
 
 def warn_of_spellings(what: str, names: Iterable[str]) -> None:
-    """Warn of names that differ only by case or spaces, and are told apart all the same."""
+    """Warn of names that differ only by case, spaces or signs that nobody sees, and are told apart all the same."""
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(plain(name), []).append(name)
-    several = [" and ".join(map(repr, same)) for same in alike.values() if len(same) > 1]
+    several = [" and ".join(visibly(same)) for same in alike.values() if len(same) > 1]
     if several:
         more = f", … ({len(several)} in all)" if len(several) > _SHOWN else ""
         warn(
@@ -115,5 +116,18 @@ def warn_of_spellings(what: str, names: Iterable[str]) -> None:
 
 
 def plain(name: str) -> str:
-    """Return what names have in common that differ only by case or spaces."""
-    return " ".join(name.split()).casefold()
+    """Return what names have in common that differ only by case or spaces, or in codes of the same letters."""
+    return " ".join(_seen(name).split()).casefold()
+
+
+def visibly(names: Sequence[str]) -> list[str]:
+    """Quote names, with codes for letters where they look alike."""
+    alike = len({*map(_seen, names)}) < len(names)
+    return [ascii(name) if alike else repr(name) for name in names]
+
+
+def _seen(name: str) -> str:
+    """Return a name in composed letters, without what takes no space."""
+    if name.isascii():
+        return name
+    return unicodedata.normalize("NFC", "".join(one for one in name if unicodedata.category(one) != "Cf"))

@@ -76,6 +76,9 @@ def tasks_of_table(
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
     if isinstance(weight, str):
         taken.append(weight)
+    if known is not None and group is None:
+        group = _remembered(known, table)
+    together = group if isinstance(group, str) else None
     if isinstance(group, str):
         taken.append(group)
         group = table.column(group, f"group={group!r}")
@@ -126,7 +129,7 @@ def tasks_of_table(
         "node_id": sites.node_id,
         "loss": default[0] if loss is None else loss,
         "metric": default[1] if metric is None else metric,
-        "preparation": how,
+        "preparation": replace(how, group=together),
         "split_given": draw.words is not None,
     }
 
@@ -251,6 +254,18 @@ class Seen:
 def _if_categories(name: str) -> str:
     """Say what to do where the values of a column are categories after all."""
     return f"if they are categories, name it in categorical=[{name!r}]"
+
+
+def _remembered(known: Preparation, table: Table) -> str | None:
+    """Return the column of groups that a preparation names; a warning says where the table lacks it."""
+    if known.group is None or known.group in table.names:
+        return known.group
+    warn(
+        f"the table has no column {known.group!r}, by which rows that belong together were kept together in the tasks "
+        "of the preparation: if some do here, too, give group=, the column or a name for every row",
+        UserWarning,
+    )
+    return None
 
 
 def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:

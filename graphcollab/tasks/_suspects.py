@@ -26,7 +26,12 @@ _LOOK = 10_000  # rows that are looked at first
 _CHANCE = math.log(1e6)  # rows that are shuffled show it less than once in so many tables
 _NAMED = re.compile(
     r"(^|[^a-zA-Z])(?i:id|mrn|pid|uid|ssn|(patient|case|record|subject|row|serial)[_ .-]?(no|nr|num|number))$"
-    r"|[a-z](Id|ID)$"
+    r"|[a-z](Id|ID)$|^(?i:index|unnamed: 0|patient|subject|participant|person|(pat|fall|lfd)[_ .-]*(no|nr|num))$"
+)
+_PERSON = re.compile(
+    r"(patient|person|subject|participant|proband)([_ .-]?(id|no|nr|num|number|code|key))?|id|mrn|pid|pseudonym"
+    r"|(pat|case|fall|client|customer|user|animal)[_ .-]?(id|no|nr|num|number)",
+    re.IGNORECASE,
 )
 _SEVERAL, _MANY, _SPREAD = 10, 100, 200  # rows from which on numbers are told to be names, by the column's, by density
 _UNEVEN, _KOLMOGOROV = 0.05, 1.36  # or as they are spread evenly, with this distance or that by the root of the rows
@@ -34,7 +39,8 @@ _FIRST_DAY, _LAST_DAY, _DAYS = 19000101, 20991231, 3  # different days at least
 _CODES = (-9.0, *(sign * (10.0**digits - 1) for digits in range(2, 8) for sign in (-1, 1)))
 _OFTEN, _OTHERS = 3, 10  # rows with such a number, and with others
 _DIFFERENT, _FROM_ZERO = 20, 0.25  # values beside the 0 of a site; the least, in medians
-_REPEATED, _SHARE = 5, 0.05  # rows for testing that are for training, too: at least, and of all
+_REPEATED, _SHARE = 5, 0.05  # rows for testing that are for training, or beyond one a person: at least, and of all
+_PERSONS, _VISITS = 10, 30  # different persons at least, and rows of one at most, in the mean
 _ROWS, _APART = 20, 0.95  # different rows, and how many of them differ in half of the columns already
 
 
@@ -47,8 +53,10 @@ def warn_of_columns(
     group: Tensor | None,
 ) -> None:
     """Warn of columns that were ``read`` which should hardly be inputs as they are, given the target's values [N]."""
-    _warn_of_tellers(read, target, values, group)
+    told = _warn_of_tellers(read, target, values, group)
     owner = sites.owner.numpy()
+    if group is None:
+        _warn_of_persons({name: column for name, column in read.items() if name not in told}, owner)
     numbers = {
         name: (column, ~np.isnan(column))
         for name, column in read.items()
@@ -119,8 +127,36 @@ def warn_of_repeats(
     )
 
 
-def _warn_of_tellers(read: Mapping[str, np.ndarray], target: str, values: np.ndarray, group: Tensor | None) -> None:
-    """Warn of columns each of which tells the target of every row; rows of a group count as one."""
+def _warn_of_persons(read: Mapping[str, np.ndarray], owner: np.ndarray) -> None:
+    """Warn of a column that is named as one of persons is, and names some of a site (``owner``, [N]) several times."""
+    for name, column in read.items():
+        if not _PERSON.fullmatch(name) or column.dtype.kind == "b":
+            continue
+        known = np.array([one is not None for one in column]) if column.dtype.kind == "O" else ~np.isnan(column)
+        persons = _numbered(column[known]) * (1 + owner.max()) + owner[known]
+        _, first, counts = np.unique(persons, return_index=True, return_counts=True)
+        again = len(persons) - len(counts)
+        if (
+            len(counts) < _PERSONS
+            or again < max(_REPEATED, _SHARE * len(persons))
+            or len(persons) > _VISITS * len(counts)
+        ):
+            continue
+        most = column[known][first[counts.argmax()]]
+        shown = repr(most) if isinstance(most, str) else f"{most:.0f}"
+        warn(
+            f"column {name!r} is used as an input, and has {shown} in {counts.max()} rows of a site, as where rows are "
+            f"of one person: group={name!r} keeps such rows together, so that nobody is both trained on and tested on, "
+            "and makes no input of the column",
+            UserWarning,
+        )
+        return
+
+
+def _warn_of_tellers(
+    read: Mapping[str, np.ndarray], target: str, values: np.ndarray, group: Tensor | None
+) -> list[str]:
+    """Warn of columns each of which tells the target of every row, and name them; rows of a group count as one."""
     rows = np.arange(len(values)) if group is None else np.unique(group.numpy(), return_index=True)[1]
     some = rows[:: -(-len(rows) // _LOOK)]
     aim = _numbered(values[some])
@@ -144,6 +180,7 @@ def _warn_of_tellers(read: Mapping[str, np.ndarray], target: str, values: np.nda
             f"known only after it{belong}",
             UserWarning,
         )
+    return found
 
 
 def _tells(column: np.ndarray, aim: np.ndarray, ordered: bool) -> bool:

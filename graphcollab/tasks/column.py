@@ -12,7 +12,7 @@ from graphcollab.naming import close, few
 from graphcollab.settings import check_settings
 from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._csv import is_number
-from graphcollab.tasks._doubts import LACKING, plain
+from graphcollab.tasks._doubts import LACKING, plain, visibly
 
 __all__ = ["Column", "numbers_of"]
 
@@ -113,7 +113,7 @@ class Column:
         names = () if self.numbers else factorised(values)[0]
         near = [(one, spelled[plain(one)]) for one in names if plain(one) in spelled and one not in self.categories]
         if near:
-            pairs = few([f"{one!r} (known is {other!r})" for one, other in near])
+            pairs = few(["{} (known is {})".format(*visibly(pair)) for pair in near])
             warn(
                 f"column {self.name!r} has {pairs}, which counts as unknown: if they are the same, write them alike",
                 UserWarning,

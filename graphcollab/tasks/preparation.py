@@ -36,6 +36,8 @@ class Preparation:
         sites: Names of the sites, where each has means and deviations of its own.
         floats_per_site: What a site has shared at most, in floats of 4 bytes; four letters of a name count as one. A
             run begins with it in ``bytes_sent``. 0 for tasks that were prepared as others had been.
+        group: The column that says which rows belong together, such as a patient's, if there is one. Other tasks that
+            are prepared so keep such rows together, too.
 
     Example:
         >>> from graphcollab import Tasks
@@ -53,6 +55,7 @@ class Preparation:
     node: str = "site"
     sites: tuple[str, ...] = ()
     floats_per_site: int = 0
+    group: str | None = None
     _place: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -164,6 +167,10 @@ class Preparation:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Preparation:
         """Make a preparation of what `to_json` returned. It is checked, and nothing in it is executed."""
+        if not isinstance(stored, Mapping):
+            raise SettingError(
+                "a preparation", "the dict that `to_json` returned; json.load reads it of a file", stored
+            )
         if stored.get("version") != _VERSION:
             raise ValueError(f"this is version {stored.get('version')!r} of a preparation; {_VERSION} is read")
         try:

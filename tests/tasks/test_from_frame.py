@@ -290,6 +290,13 @@ def test_damaged_preparations_are_refused(change, message):
         Preparation.from_json(change(stored))
 
 
+def test_a_preparation_is_no_path_of_one():
+    with pytest.raises(
+        ValueError, match=r"a preparation must be the dict that `to_json` returned; json\.load .*'p.json'"
+    ):
+        Preparation.from_json("p.json")
+
+
 def test_predicting_takes_unknown_categories_and_missing_values_but_needs_all_columns():
     prepared = Tasks.from_frame(TABLE, columns=["age", "sex"], **ALL).preparation
     rows = prepared.apply({"sex": ["x", None, "m"], "age": [None, 50, 50], "other": [1, 2, 3]})

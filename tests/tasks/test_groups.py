@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import nn
 from graphcollab import Tasks, benefit
 from graphcollab.gains import resplit
 from graphcollab.gains.resplit import HALVES, halve_tests
-from graphcollab.tasks import Pool
+from graphcollab.tasks import Pool, Preparation
 
 VISITS = 6
 PATIENTS = {"a": 10, "b": 15}  # both sites call them 0, 1, 2, ...
@@ -125,3 +126,21 @@ def test_benefit_does_not_deal_anew_what_the_user_has_separated():
 def test_what_is_wrong_is_named(change, message):
     with pytest.raises(ValueError, match=message):
         Tasks.from_frame(table(), **{"leave_out": ["patient"] * (change["group"] != "patient"), **change})
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_newcomers_of_a_run_with_groups_have_some_too(refit):
+    old = Tasks.from_frame(table(), group="patient")
+    assert Preparation.from_json(json.loads(json.dumps(old.preparation.to_json()))).group == "patient"
+    new = Tasks.from_frame(table(), preparation=old.preparation, refit=refit, seed=3)
+    assert new.preparation.group == "patient"
+    same = Tasks.from_frame(table(), preparation=old.preparation, refit=refit, seed=3, group="patient")
+    for name, split in new.splits.items():
+        assert torch.equal(split.index, same.splits[name].index)
+    others = {name: column for name, column in table().items() if name != "patient"}
+    with pytest.warns(UserWarning, match="no column 'patient', by which rows that belong together were kept together"):
+        alone = Tasks.from_frame(others, preparation=old.preparation, refit=refit)
+    assert alone.pools["samples"].group is None
+    assert alone.preparation.group is None
+    named = Tasks.from_frame(others, preparation=old.preparation, refit=refit, group=table()["patient"])
+    assert named.pools["samples"].group is not None

@@ -155,3 +155,51 @@ def test_numbers_that_name_rows():
     (text,) = told({**BASE, "mrn": numbers, "k": numbers + 1}, **ALL)
     assert text.startswith("columns 'mrn', 'k' seem to number the rows")
     assert told({**BASE, "income": np.exp(np.random.default_rng(8).normal(10, 1, N)).round(2) * 100}, **ALL) == []
+
+
+def test_persons_that_come_again():
+    visit = np.arange(N) // 5  # persons of five visits each, and of every person some at every site
+    for name, values in {
+        "Patient": np.array([f"P{k:02d}" for k in visit], object),
+        "PatientID": 100_000 + 13 * visit,
+        "pat_nr": visit,
+        "id": visit,
+    }.items():
+        (text,) = told({**BASE, name: values}, **ALL)
+        shown = repr(values[0]) if name == "Patient" else str(values[0])
+        assert text.startswith(f"column {name!r} is used as an input, and has {shown} in 2 rows of a site, as where")
+        assert f"group={name!r} keeps such rows together" in text
+        assert told({**BASE, name: values}, group=name, **ALL) == told({**BASE, name: values}, leave_out=[name]) == []
+    lone = np.where(np.arange(N) < 8, 0, np.random.default_rng(9).permutation(N) * 17 % 4001)
+    for name, values in {
+        "patient_age": visit,
+        "visits_per_patient": visit,
+        "patients": visit,
+        "ward": visit,
+        "subject": np.arange(N) % 9,  # that are taught
+        "person": np.arange(N) % 2,
+        "pid": lone,  # a number that was given twice
+    }.items():
+        assert told({**BASE, name: values}, **ALL) == []
+
+
+def test_numbers_that_name_few_rows():
+    table = {name: column[:60] for name, column in BASE.items()}
+    for name in ("index", "Unnamed: 0", "PatNr", "patient", "Fall-Nr"):
+        (text,) = told({**table, name: np.arange(60)}, **ALL)
+        assert text.startswith(f"column {name!r} seems to number the rows, such as 0 and 1, and is used as an input")
+    assert told({**table, "shock index": np.arange(60)}, **ALL) == []
+
+
+def test_names_that_look_alike():
+    sites = np.where(np.arange(N) % 2, "Köln", "Ko\u0308ln")
+    (text,) = told({**BASE, "site": sites}, **ALL)
+    assert text.startswith(r"column 'site', which names the sites, has both 'Ko\u0308ln' and 'K\xf6ln', which are told")
+    (text,) = told({**BASE, "site": np.where(np.arange(N) % 2, "Ulm", "Ulm\u200b")}, **ALL)
+    assert r"has both 'Ulm' and 'Ulm\u200b', which" in text
+    (text,) = told({**BASE, "site": np.where(np.arange(N) % 2, "Köln", "köln")}, **ALL)
+    assert "has both 'Köln' and 'köln', which" in text
+    assert told({**BASE, "site": np.where(np.arange(N) % 2, "Köln", "Koln")}, **ALL) == []
+    known = Tasks.from_frame({**BASE, "ward": np.where(BASE["ward"] == "a", "süd", "nord")}, **ALL).preparation
+    with pytest.warns(UserWarning, match=r"column 'ward' has 'su\\u0308d' \(known is 's\\xfcd'\), which counts as unk"):
+        known.apply({"x": [0.5], "age": [40], "ward": ["su\u0308d"]})
