@@ -259,17 +259,17 @@ def test_harm_without_gains_is_the_headline(found):
 def test_it_is_estimated_how_many_samples_would_tell(found):
     """Logarithms of ratios: the square of what could be detected over what there seems to be."""
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
-    ratio = torch.tensor([[0.8], [1.0], [0.9]], dtype=torch.float64)
+    ratio = torch.tensor([[0.88], [0.92], [0.9]], dtype=torch.float64)
     pairs, without = torch.full_like(found.pairs, 1.0), torch.full_like(found.without, 1.0)
     scores = {"alone": alone, "together": alone * ratio, "ditto": 1.01 * alone}
     told = replace(found, scores=scores, pairs=pairs, without=without, quick="")
     seen = told.overall[0]
-    assert seen.gain == pytest.approx(1 - (0.8 * 1.0 * 0.9) ** (1 / 3))
+    assert seen.gain == pytest.approx(1 - (0.88 * 0.92 * 0.9) ** (1 / 3))
     times = (math.log(1 - seen.detectable) / math.log(1 - seen.gain)) ** 2
     last = benefit_answer(told).splitlines()[-1]
     assert last.startswith(
         "So this is undecided, which is not a no. Until more is known train alone, or ask again with more samples: "
-        "if the gain by all together is indeed +10.4"
+        "if the gain by all together is indeed +10.0"
     )
     assert f"about {float(f'{times:.2g}'):g} times as many" in last
     worse = replace(told, scores={"alone": alone, "together": alone / ratio, "ditto": alone / ratio})
@@ -443,7 +443,7 @@ def test_it_is_said_where_constants_do_as_well(found):
     told = accuracies(found, **some, constant=[0.75, 0.75, 0.75, 0.77])
     said = (
         "In accuracy (%), mean over sites, models alone (61.0), by ditto (61.0) do no better than the class "
-        "frequencies of each site (75.5): so gains of such models are not counted."
+        "frequencies of each site (75.5), so gains of such models are not counted."
     )
     assert said in benefit_answer(told)
     assert said in benefit_answer(replace(told, metric="auc", also={"accuracy": told}))
@@ -461,7 +461,9 @@ def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(f
     cells = lambda told: [re.split(r"\s{2,}", line)[-3:] for line in benefit_table(told).splitlines()[2:5]]  # noqa: E731
     told = replace(found, chosen=models)
     assert "did no better" not in benefit_answer(told)
-    assert all(row[0] != "–" for row in cells(told))
+    gains = told.matrix.nan_to_num().amax(1)
+    assert [row[0] != "–" for row in cells(told)] == (gains > 0).tolist()
+    assert (gains > 0).any()
     assert cells(told)[0][1] != "–"
     told = replace(found, chosen={**models, "pairs": flat, "without": flat})
     assert "On 2 of 3 splits models of pairs did no better than the mean of the targets." in benefit_answer(told)
@@ -620,7 +622,7 @@ def test_groups_count_where_samples_are_of_groups():
         for visit in range(4)
     ]
     table = {"site": [r[0] for r in rows], "x": [r[1] / 7 for r in rows], "who": [r[2] for r in rows]}
-    table |= {"y": [0.5 * x + 0.1 * (-1) ** k for k, x in enumerate(table["x"])]}
+    table |= {"y": [0.25 + 0.5 * (7 * k % 4) for k in range(40)]}  # 0.25 to 1.75, each ten times
     one = {"target": "y", "group": "who", "loss": "mse", "metric": "mse", "standardise_target": True}
 
     def draw(seed):
@@ -629,9 +631,9 @@ def test_groups_count_where_samples_are_of_groups():
     told = benefit(draw, lambda: nn.Linear(1, 1), methods={}, repeats=3, rounds=1, lrs=(0.1,))
     assert told.test.tolist() == [4.0, 4.0]
     assert told.groups.tolist() == [1.0, 1.0]
-    assert "Few groups of test samples on a split (each of the 2 sites has 1): what such sites" in benefit_answer(told)
+    assert "Few groups of test samples on a split (each of the 2 sites has 1): what is measured" in benefit_answer(told)
     assert told.deviation[0] == "y"
-    assert told.deviation[1] == pytest.approx(0.41, abs=0.15)  # of 0.5 x, x from 0 to 19/7, more or less
+    assert told.deviation[1] == pytest.approx(0.5 * 1.25**0.5)  # of four values 0.5 apart, which each patient has once
 
 
 def test_it_says_what_to_do(found):
