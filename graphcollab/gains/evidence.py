@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -50,17 +49,15 @@ class Gain:
     verdict: Verdict
 
 
-def judge(family: Sequence[tuple[Differences, Differences]], level: float) -> list[tuple[Tensor, Tensor]]:
-    """Return p-values of gains, adjusted for all comparisons of a family, and the gains that would have been found.
+def judge(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:
+    """Return p-values of a family of gains, adjusted for all of them, and the gains that would have been found.
 
-    Every entry is gains over training alone and the same over constants, of any shape. What would have been found is at
-    ``level`` for the whole family.
+    Given are gains over training alone, and the same over constants; what would have been found is at ``level`` for the
+    whole family.
     """
-    many = max(sum(int((~alone.p_value.isnan()).sum()) for alone, _ in family), 1)
-    found = [_over_both(alone, constant, level / many) for alone, constant in family]
-    adjusted = holm(torch.cat([p_value.flatten() for p_value, _ in found]))
-    parts = adjusted.split([p_value.numel() for p_value, _ in found])
-    return [(part.view_as(p_value), bar) for part, (p_value, bar) in zip(parts, found, strict=True)]
+    many = max(int((~alone.p_value.isnan()).sum()), 1)
+    p_value, bar = _over_both(alone, constant, level / many)
+    return holm(p_value), bar
 
 
 def _over_both(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ from graphcollab.train.trial import SHARES
 
 __all__ = ["Benefit"]
 
-FAMILIES = 3  # of comparisons, which share the level
+FAMILIES = 4  # of comparisons, which share the level
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Benefit:
     A gain is the difference to training alone on the same split, turned so that positive is better. Of errors, which
     are positive and better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, and it is
     judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
-    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in three families, each at a
-    third of the level: gains in the mean over sites, gains of sites by all together and by methods, and gains of
-    smaller groups: of sites by single others, and of all but one together. So the chance that any gain is claimed where
-    there is none at all is at most ``level``.
+    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families, each at a
+    fourth of the level: gains in the mean over sites, the same without one of them, gains of sites by all together and
+    by methods, and gains of sites by single others. So the chance that any gain is claimed where there is none at all
+    is at most ``level``.
 
     Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
     constants, too, by the same test: p-values of gains are the larger of the two, before they are adjusted. A constant
@@ -122,7 +122,7 @@ class Benefit:
         found, beyond = (self._differences(ratio, mean, than) for than in ("alone", "constant"))
         scores = torch.stack([mean(self.scores[arm]) for arm in self.arms], 1)
         base = mean(self.scores["alone"]), mean(self.constant)
-        (judged,) = judge([(found, beyond)], self.level / FAMILIES)
+        judged = judge(found, beyond, self.level / FAMILIES)
         return self._gains(found, *judged, list(self.arms), scores, ["all sites"], base)
 
     @cached_property
@@ -175,42 +175,33 @@ class Benefit:
         beyond = self._differences(self.test / self.train, lambda scores: scores, "constant")
         scores = torch.stack([self.scores[arm] for arm in self.arms], 1)
         base = self.scores["alone"], self.constant
-        (judged,) = judge([(self.by_arm, beyond)], self.level / FAMILIES)
+        judged = judge(self.by_arm, beyond, self.level / FAMILIES)
         return self._gains(self.by_arm, *judged, list(self.arms), scores, self.names, base)
 
-    @property
+    @cached_property
     def pair_gains(self) -> list[Gain]:
         """Gains of every site by every other that was tried."""
-        return self._smaller[0]
+        found, beyond = (  # [j, i], as by_arm is
+            Differences(*(value.T for value in asdict(some).values()))
+            for some in (self.by_site, self._pair_differences("constant"))
+        )
+        base, scores = (self.scores["alone"], self.constant), self.pairs.transpose(1, 2)
+        judged = judge(found, beyond, self.level / FAMILIES)
+        return self._gains(found, *judged, list(self.names), scores, self.names, base, "pairs")
 
-    @property
+    @cached_property
     def group_gains(self) -> list[Gain]:
         """Gains of all but one site together, in the mean over them, for every site that was left out of three or more.
 
         So it is found out whether a site spoils the group of all; `worth` says for whom.
         """
-        return self._smaller[1]
-
-    @cached_property
-    def _smaller(self) -> tuple[list[Gain], list[Gain]]:
-        """Gains by pairs and by groups of all but one, which are judged as one family."""
-        found, beyond = (  # [j, i], as by_arm is
-            Differences(*(value.T for value in asdict(some).values()))
-            for some in (self.by_site, self._pair_differences("constant"))
-        )
-        groups = self._group_differences("alone"), self._group_differences("constant")
-        pairs, many = (found, beyond), len(self.names) * (len(self.names) > 2)
-        judged = judge([pairs, groups], self.level / FAMILIES)
-        base = self.scores["alone"], self.constant
-        of_pairs = self._gains(
-            pairs[0], *judged[0], list(self.names), self.pairs.transpose(1, 2), self.names, base, "pairs"
-        )
-        means = [self._of_members(scores, self.without) for scores in (self.scores["alone"], self.constant)]
-        sites, score = [f"all but {name}" for name in self.names[:many]], self.without.nanmean(1)
-        of_groups = self._gains(
-            groups[0], *judged[1], ["together"], score[:, None], sites, (means[0], means[1]), "without"
-        )
-        return of_pairs, [gain for gain in of_groups if not math.isnan(gain.gain)]
+        found, beyond = (self._group_differences(than) for than in ("alone", "constant"))
+        judged = judge(found, beyond, self.level / FAMILIES)
+        alone, constant = (self._of_members(one, self.without) for one in (self.scores["alone"], self.constant))
+        sites = [f"all but {name}" for name in self.names] * (len(self.names) > 2)
+        score = self.without.nanmean(1)[:, None]
+        gains = self._gains(found, *judged, ["together"], score, sites, (alone, constant), "without")
+        return [gain for gain in gains if not math.isnan(gain.gain)]
 
     def _group_differences(self, than: str) -> Differences:
         """Return gains of all but site k, in the mean over them, [1, K], over training alone or over ``"constant"``."""

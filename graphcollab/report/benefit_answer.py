@@ -25,7 +25,7 @@ from graphcollab.report._text import FEW, agreement, number, shown
 __all__ = ["benefit_answer"]
 
 IN_UNITS = ("mae", "rmse")
-MANY = 100  # times as many samples, from which on no estimate is told
+MANY = 1000  # times as many samples, from which on no estimate is told
 SHOWN = 8  # gains that are told one by one
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
@@ -103,7 +103,9 @@ def _headline(benefit: Benefit, several: bool) -> str:
         said.append("Evidence that some sites gain by collaborating, and none that all do in the mean.")
     if by["loses"]:
         ways = "" if by["loses"] == list(benefit.arms) else f" {_ways(by['loses'])}"
-        nothing = ", and none that " + ("anything" if ways else "it") + " helps: train alone"
+        nothing = (
+            ", and none that " + ("anything" if ways else "it") + " helps" + ": train alone" * (not _spoiled(benefit))
+        )
         said.append(f"Evidence that collaborating{ways} harms{nothing * (not said)}.")
     elif not said:
         lost = " There is evidence that some sites lose by it." * any(gain.verdict == "loses" for gain in single)
@@ -117,16 +119,26 @@ def _ways(names: Iterable[str]) -> str:
 
 def _groups(benefit: Benefit) -> str:
     """Tell of the group of all but one that gains most, where it gains more than all together."""
-    gains = [gain for gain in benefit.group_gains if gain.gain > 0]
     together = next((gain.gain for gain in benefit.overall if gain.by == "together"), math.nan)
-    best = max(gains, key=lambda gain: gain.gain, default=None)
-    if best is None or not best.gain > together or benefit.by_constants("without"):
+    best = _best_group(benefit)
+    if best is None or not best.gain > max(together, 0):
         return ""
     scale, digits, _ = scale_of(benefit)
     return (
         f"Of the groups of all but one, {best.site} together gain most: {told(best, scale, digits)} in the mean over "
         f"them. {_means(best, benefit)}"
     )
+
+
+def _spoiled(benefit: Benefit) -> Gain | None:
+    """Return what all but one gain together, if that is likely by its own interval."""
+    best = _best_group(benefit)
+    return best if best is not None and best.low > 0 else None
+
+
+def _best_group(benefit: Benefit) -> Gain | None:
+    gains = [] if benefit.by_constants("without") else benefit.group_gains
+    return max(gains, key=lambda gain: gain.gain, default=None)
 
 
 def _single(benefit: Benefit) -> list[str]:
@@ -251,7 +263,13 @@ def _next(benefit: Benefit) -> str:
     if any(one.helps for one in (benefit, *benefit.also.values())):
         return "So collaborate where a star says that a site gains, by what it gains by; for the others train alone."
     if any(gain.verdict == "loses" for gain in benefit.overall):
-        return ""  # the headline says it
+        if (spoiled := _spoiled(benefit)) is None:
+            return ""  # the headline says it
+        site = site_of(benefit, spoiled.site.removeprefix("all but "))
+        return (
+            f"So do not let all collaborate. Ask again without {site}: it seems to spoil the group, and the others may "
+            "gain by each other."
+        )
     if stood := [arm for arm in ("alone", *benefit.arms) if benefit.by_constants(arm)]:
         of_models = " and ".join(map(models, stood))
         return f"So nothing can be said yet: models {of_models} learned too little. First train for longer, rounds=..."

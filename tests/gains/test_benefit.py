@@ -273,10 +273,8 @@ def test_it_is_estimated_how_many_samples_would_tell(found):
     )
     assert f"about {float(f'{times:.2g}'):g} times as many" in last
     worse = replace(told, scores={"alone": alone, "together": alone / ratio, "ditto": alone / ratio})
-    assert benefit_answer(worse).splitlines()[-1].endswith("train alone, or ask again with more samples.")
-    loss = replace(told, scores={"alone": alone, "together": 1.02 * alone * ratio**0.01, "ditto": 1.01 * alone})
-    assert max(gain.high for gain in loss.overall) < 0
-    assert benefit_answer(replace(loss, level=1e-9)).splitlines()[-1] == "So train alone."
+    assert max(gain.high for gain in worse.overall) < 0
+    assert benefit_answer(worse).splitlines()[-1] == "So train alone."
     quick = replace(told, quick="3 of the usual 10 splits")
     assert (
         benefit_answer(quick)
@@ -428,7 +426,7 @@ def test_a_gain_must_be_one_over_constants(found):
     assert (close.alone, close.score, close.constant) == pytest.approx((0.61, 0.82, 0.795))
     gains = torch.tensor([0.01, 0.03, 0.02, 0.04], dtype=torch.float64)
     error = float((gains.var() * (1 / 4 + 1 / 3)).sqrt())
-    reach = float(stats.t.ppf(1 - 0.05 / 3 / 2 / 2, 3) + stats.t.ppf(0.8, 3)) * error
+    reach = float(stats.t.ppf(1 - 0.05 / 4 / 2 / 2, 3) + stats.t.ppf(0.8, 3)) * error
     assert close.detectable == pytest.approx(reach + 0.795 - 0.61)  # beyond constants, so beyond training alone by more
     better = by([0.85, 0.86, 0.85, 0.86])
     assert (better.verdict, better.p_value) == ("no evidence", 1.0)
