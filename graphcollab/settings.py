@@ -9,6 +9,7 @@ import functools
 import inspect
 import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -166,6 +167,8 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
         if _holds(annotation, one):
             return one
     hint = close(value, _literals(annotation), 1) if isinstance(value, str) else ""
+    if inspect.isfunction(value) and value.__name__.isidentifier():
+        hint = f"if what it returns is meant, call it: {value.__name__}()"
     raise SettingError(name, describe(annotation), value, hint)
 
 
@@ -288,12 +291,14 @@ def describe(annotation: Any) -> str:
         return f"a whole number{low}" if bounds.stop == MOST else f"a whole number{low} and at most {bounds.stop - 1}"
     if bounds is not None:
         return str(bounds)
+    if annotation is Any:
+        return "anything"
     if origin is Annotated:
         return next((one for one in args[1:] if isinstance(one, str)), None) or describe(args[0])
     if origin in (typing.Union, types.UnionType):
         literals = [repr(one) for kind in args if typing.get_origin(kind) is Literal for one in typing.get_args(kind)]
         others = [describe(one) for one in args if typing.get_origin(one) is not Literal]
-        return _joined("or", dict.fromkeys([*literals, *others]))
+        return _either(dict.fromkeys([*literals, *others]))
     if origin is Literal:
         return _joined("or", map(repr, args))
     if origin is collections.abc.Callable or annotation is Callable:
@@ -315,9 +320,22 @@ def describe(annotation: Any) -> str:
 
 def _many(annotation: Any) -> str:
     """Say what a collection holds."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return _either(dict.fromkeys(map(_many, typing.get_args(annotation))))
     one = describe(annotation)
-    words = {"a string": "strings", "True or False": "True and False"}.get(one, one)
-    return words.replace("a whole number", "whole numbers").replace("a finite number", "finite numbers")
+    if one == "True or False":
+        return "True and False"
+    if typing.get_origin(annotation) is Annotated and _bounds(annotation) is None:  # in words of its own
+        return one
+    return re.sub(r"^an? ((?:finite |positive |whole )*)(\w+)", r"\1\2s", one).replace("classs", "classes")
+
+
+def _either(listed: Iterable[str]) -> str:
+    """List what may be given; nothing at all last, set off where what is before it is long."""
+    *others, last = list(listed)
+    if last == "None" and any("," in one for one in others):
+        return f"{_joined('or', others)}, or None"
+    return _joined("or", [*others, last])
 
 
 def _joined(word: str, listed: Iterable[str]) -> str:

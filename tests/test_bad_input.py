@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 from graphcollab import (
     Mixer,
     Tasks,
+    benefit,
     build_model,
     compare,
     dpsgd,
@@ -26,6 +27,7 @@ from graphcollab import (
     load_dataset,
     local,
     meta_l2c,
+    report,
     run,
     shard_tasks,
 )
@@ -37,7 +39,7 @@ from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.settings import SettingError
 from graphcollab.stack import ParamSpec
-from graphcollab.train import Callback, History, save_checkpoint
+from graphcollab.train import Callback, Comparison, History, save_checkpoint
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 
@@ -120,7 +122,6 @@ def bare(inputs, targets):
 
 
 BAD = {
-    # dealing out data
     "more shards than samples": (lambda: shard_tasks(DIGITS, 500), r"class 0 has 133 samples, which cannot fill 500"),
     "shards too large": (lambda: shard_tasks(DIGITS, 20, shard_size=50), r"class 0 .* 20 shards of 50: .*smaller ones"),
     "class without samples": (lambda: shard_tasks(DIGITS, 2, classes=[0, 11]), "class 11 has no samples: leave it out"),
@@ -359,7 +360,7 @@ def test_value_errors(case):
 WRONG_TYPES = {
     "method not called": (
         lambda: go(meta_l2c),
-        r"method must be a method, such as fedavg\(\), got <function meta_l2c",
+        r"method must be a method, such as fedavg\(\), got <function meta_l2c.*; .*, call it: meta_l2c\(\)$",
     ),
     "method by name": (lambda: go("l2c"), r"method must be a method, such as fedavg\(\), got 'l2c'"),
     "a class as loss": (
@@ -377,6 +378,22 @@ WRONG_TYPES = {
     "methods that are made": (
         lambda: compare({"local": local()}, lambda seed: nodes(), MLP(4, (6,), 3)),
         "methods must be functions that make methods, by name, such as .*, not what they return .*, and no list, got",
+    ),
+    "methods that are made for benefit": (
+        lambda: benefit(nodes(), MLP(4, (6,), 3), methods={"local": local()}),
+        r"by name, such as .*, not what they return \(methods.fedavg\(\)\), and no list, or None, got",
+    ),
+    "grids without methods": (
+        lambda: compare({"local": local}, lambda seed: nodes(), MLP(4, (6,), 3), grids={"lr": [0.1]}),
+        r"grids must be the values to try of every setting, by method, such as .*\{'\*': .* for all methods, or None",
+    ),
+    "seeds that are a number": (
+        lambda: compare({"local": local}, lambda seed: nodes(), MLP(4, (6,), 3), seeds=3),
+        r"seeds must be several whole numbers, such as range\(5\), got 3",
+    ),
+    "a comparison as curves": (
+        lambda: report.accuracy_curves(Comparison([], {}, True)),
+        r"curves must be pairs \(rounds, values\) .*, comparison_figures draws them\), got Comparison",
     ),
     "tasks for compare": (
         lambda: compare({"local": local}, nodes(), MLP(4, (6,), 3)),

@@ -37,7 +37,8 @@ Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a s
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
 Methods = Annotated[
     Mapping[str, Make],
-    "functions that make methods, by name, such as {'fedavg': graphcollab.fedavg}, not what they return",
+    "functions that make methods, by name, such as {'fedavg': methods.fedavg}, not what they return "
+    "(methods.fedavg()), and no list",
 ]
 
 

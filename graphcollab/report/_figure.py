@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 DPI = 150
 PANELS = 4  # in a row
 TEXT, GRID = "#333333", "#E3E3E3"
+LONG = 24  # letters, above which names are shortened at axes
 
 # The palette of Okabe and Ito, told apart also by the colour-blind; without its yellow, which is faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -50,6 +52,21 @@ def leftmost(panel: Axes) -> bool:
     """Tell whether a panel is the first of its row, and says what its vertical axis is."""
     place = panel.get_subplotspec()
     return place is not None and place.is_first_col()
+
+
+def figure_names(names: Sequence[str]) -> list[str]:
+    """Return names as figures write them: long ones without their middle, and dollar signs as no mathematics.
+
+    Names that would look alike without their middle keep it.
+
+    Example:
+        >>> figure_names(["Bern", "Klinikum der Universität München Großhadern"])
+        ['Bern', 'Klinikum der…Großhadern']
+    """
+    begin, end = LONG // 2, LONG - LONG // 2 - 1
+    short = [n if len(n) <= LONG else f"{n[:begin].rstrip()}…{n[-end:].lstrip()}" for n in names]
+    alike = Counter(short)
+    return [(s if alike[s] == 1 else n).replace("$", r"\$") for s, n in zip(short, names, strict=True)]
 
 
 def tidy(axes: Axes) -> None:

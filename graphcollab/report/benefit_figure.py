@@ -11,7 +11,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from graphcollab.gains import Benefit, Gain
-from graphcollab.report._figure import COLOURS, GRID, TEXT, new_figure, quiet, tidy
+from graphcollab.report._figure import COLOURS, GRID, TEXT, figure_names, new_figure, quiet, tidy
 from graphcollab.report._text import shown
 from graphcollab.report.benefit import FLOOR, bounded, by_whom, scale_of, site_of
 
@@ -43,7 +43,7 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     left, right = figure.subplots(1, 2, width_ratios=[4.0, height])
     _sites(left, benefit)
     _pairs(right, benefit)
-    sites = [site_of(benefit, name) for name in benefit.names]
+    sites = figure_names([site_of(benefit, name) for name in benefit.names])
     names = [f"{name} ({float(test):.3g})" for name, test in zip(sites, benefit.test, strict=True)]
     for panel, axis, texts in ((left, "y", names), (right, "y", sites), (right, "x", sites)):
         named = range(count) if count <= NAMED else []

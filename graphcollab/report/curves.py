@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -36,12 +36,16 @@ from graphcollab.train.trial import SHARES
 
 __all__ = ["accuracy_curves", "merge_curves", "similarity_curves", "traffic_curves", "weight_curves"]
 
-Curve = tuple[Sequence[int], Sequence[Any]]
+Curves = Annotated[
+    Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]],
+    "pairs (rounds, values) of every seed, by method, {'l2c': [([1, 2], [0.5, 0.75])]} (of what compare returns, "
+    "comparison_figures draws them)",
+]
 
 
 @shown
 def accuracy_curves(
-    curves: Mapping[str, Sequence[Curve]],
+    curves: Curves,
     title: str | None = None,
     metric: str = "accuracy",
     percent: bool = True,

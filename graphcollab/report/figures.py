@@ -19,7 +19,7 @@ from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_order, keyed_seed
 from graphcollab.metrics import node_latents, weight_by_overlap
 from graphcollab.metrics.edges import Graph
-from graphcollab.report._figure import COLOURS, GRID, new_figure, quiet, tidy
+from graphcollab.report._figure import COLOURS, GRID, figure_names, new_figure, quiet, tidy
 from graphcollab.report._text import failures, shown
 from graphcollab.report.curves import accuracy_curves
 from graphcollab.report.heatmaps import weight_heatmaps
@@ -198,7 +198,9 @@ def _scatter(panel: Axes, place: Tensor, group: Tensor, names: Mapping[int, str]
         panel.set_xlabel(f"{len(names)} {what}")
         return
     marks = [Line2D([], [], marker="o", linestyle="", markersize=4, color=colour[g]) for g in names]
-    legend = panel.legend(marks, list(names.values()), fontsize=8, frameon=False, loc="center left", handletextpad=0.2)
+    legend = panel.legend(
+        marks, figure_names([*names.values()]), fontsize=8, frameon=False, loc="center left", handletextpad=0.2
+    )
     legend.set_bbox_to_anchor((1.0, 0.5))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import isfinite
 from typing import Annotated, Any, TypeAlias
 
 import torch
@@ -16,16 +17,22 @@ from torch import Tensor
 
 from graphcollab.metrics import class_overlap, contact_counts, never_sampled
 from graphcollab.metrics.edges import Graphs, pair_weights
-from graphcollab.report._figure import COLOURS, TEXT, leftmost, new_panels, quiet
+from graphcollab.report._figure import COLOURS, TEXT, figure_names, leftmost, new_panels, quiet
 from graphcollab.report._text import require_some, shown
 from graphcollab.settings import Count
-from graphcollab.train import History, Result
+from graphcollab.train import History, Joined, LearnedGraph, Result
 
 __all__ = ["contact_heatmap", "weight_heatmaps"]
 
 NUMBERED = 20  # labels at an axis at most
+WRITTEN = 10  # nodes up to which numbers are written into cells
+LETTER = 0.08  # inches
+COUNTS, COMMON = "rounds listened to", "common classes"
 
-OfRun: TypeAlias = Annotated[Graphs | History | Result, "graphs by round, a history, or what run returns"]
+OfRun: TypeAlias = Annotated[
+    Graphs | History | Result | LearnedGraph | Joined,
+    "graphs by round, a history, what run or join returns, or a learned graph, such as load(folder).graph()",
+]
 OfRuns: TypeAlias = Annotated[
     Graphs | History | Result | Mapping[str, Graphs | History | Result],
     "graphs by round, a history, or what run returns, or several of these by name",
@@ -48,7 +55,7 @@ def weight_heatmaps(
     2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. A row is a receiver, a column a sender; a pair without an
     edge stays white. All panels share one colour scale, in which colour follows the square root of the weight, so that
     uniform weights of many nodes and the few large ones that are learned can both be seen. Where weights are negative,
-    the scale is linear and symmetric about 0 instead.
+    the scale is linear and symmetric about 0 instead. Of up to ten nodes the weights are written into the cells.
 
     With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
     as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
@@ -56,7 +63,8 @@ def weight_heatmaps(
 
     Args:
         graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
-            know the nodes' names. A result without recorded graphs shows that of its last round.
+            know the nodes' names. A result without recorded graphs shows that of its last round. Or a learned graph by
+            itself, such as ``load(folder).graph()``, or what `join` returns.
         num_nodes: K. Default: a history knows it.
         cluster: The true cluster of each node, [K] of integers, or which classes each node has, [K, C] of bool, as in
             ``tasks.classes``. Nodes are sorted by it (classes: by their first, then by their second class, and so on)
@@ -64,10 +72,14 @@ def weight_heatmaps(
         classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``, for the first panel. Default:
             there is none.
     """
-    rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
-    if not rounds:
-        raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
-    matrices = {f"round {r}": pair_weights(*rounds[r], num_nodes, f"round {r}: ").cpu() for r in sorted(rounds)}
+    if isinstance(graphs, LearnedGraph | Joined):
+        graph = graphs if isinstance(graphs, LearnedGraph) else graphs.graph()
+        matrices, num_nodes, names = {"learned graph": graph.matrix()}, graph.num_nodes, names or graph.name
+    else:
+        rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
+        if not rounds:
+            raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
+        matrices = {f"round {r}": pair_weights(*rounds[r], num_nodes, f"round {r}: ").cpu() for r in sorted(rounds)}
     every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
     most, first = float(every.abs().max()) or 1.0, None
     if bool((every < 0).any()):
@@ -118,8 +130,7 @@ def contact_heatmap(
         unheard[name] = never_sampled(rounds, count, downloaded)
     most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
-    figure, panels, nodes_shown = _draw(matrices, scale, "rounds listened to", order, cluster, title, names)
-    figure.axes[-1].yaxis.set_major_locator(MaxNLocator(6, integer=True))  # of the colour bar
+    figure, panels, nodes_shown = _draw(matrices, scale, COUNTS, order, cluster, title, names)
     for panel, (name, nodes) in zip(panels, unheard.items(), strict=True):
         if 0 < len(nodes) < count:
             columns = nodes_shown.argsort()[nodes].sort().values.tolist()
@@ -161,27 +172,44 @@ def _draw(
     """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own."""
     drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
     if common is not None:
-        drawn.insert(0, ("common classes", common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
+        drawn.insert(0, (COMMON, common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
     shown, group = _arranged(order, cluster, len(drawn[0][1]))
     if names is not None and len(names) != len(shown):
         raise ValueError(f"names must have one for each of the {len(shown)} nodes, got {len(names)}")
-    labels = [str(k) if names is None else names[k] for k in shown.tolist()]
-    figure, panels = new_panels(len(drawn), 2.9, 3.4, 1.2 if common is None else 1.9, title)
+    labels = figure_names([str(k) if names is None else names[k] for k in shown.tolist()])
+    room = LETTER * max(map(len, labels)) * (group is None and len(labels) <= NUMBERED)
+    figure, panels = new_panels(len(drawn), 2.9, 3.4 + room, room + (1.2 if common is None else 1.9), title)
     every = list(figure.axes)
     what = "" if cluster is None else ", by first class" if cluster.dim() == 2 else ", by cluster"
     for panel, (name, matrix, colours) in zip(panels, drawn, strict=True):
         picture = matrix[shown][:, shown].numpy()
         panel.imshow(picture, norm=colours.norm, cmap=colours.cmap, interpolation="nearest")  # type: ignore[arg-type]
         panel.set(title=name, xlabel=f"sender{what}", ylabel=f"receiver{what}" if leftmost(panel) else "")
+        _write(panel, picture, colours, ".0f" if label == COUNTS or name == COMMON else ".2f")
         _ticks(panel, labels, group)
         panel.tick_params(labelleft=leftmost(panel))
         quiet(panel)
-    bars = [(scale, label, "right"), (drawn[0][2], "share of the receiver's classes (%)", "left")]
-    for colours, text, side in bars if common is not None else bars[:1]:
+    bars = [(drawn[0][2], "share of the receiver's classes (%)", "left")] if common is not None else []
+    if any(bool(matrix.isfinite().any()) for matrix in matrices.values()):
+        bars.insert(0, (scale, label, "right"))
+    for colours, text, side in bars:
         bar = figure.colorbar(colours, ax=every, label=text, fraction=0.05, pad=0.02, location=side)
         bar.outline.set_visible(False)
+        bar.ax.yaxis.set_major_locator(MaxNLocator(6, integer=text == COUNTS))
         quiet(bar.ax)
     return figure, panels, shown
+
+
+def _write(panel: Axes, picture: Any, colours: ScalarMappable, form: str) -> None:
+    """Write the numbers of few nodes into their cells, and where there are none at all, that there are no edges."""
+    for i, j in zip(*picture.nonzero(), strict=True) if len(picture) <= WRITTEN else ():
+        if isfinite(value := float(picture[i, j])):
+            red, green, blue, _ = colours.to_rgba(picture[[i], j])[0]
+            ink = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else TEXT
+            text = format(value, form).replace("-", "−")
+            panel.text(j, i, text, ha="center", va="center", fontsize=9 if len(picture) <= 5 else 6.5, color=ink)
+    if not any(map(isfinite, picture.flat)):
+        panel.text(0.5, 0.5, "no edges", transform=panel.transAxes, ha="center", va="center", fontsize=9, color=TEXT)
 
 
 def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None]:

@@ -39,6 +39,12 @@ Methods = Annotated[
     "functions that make methods, by name, such as {'l2c': methods.l2c}, not what they return (methods.l2c()), and no "
     "list",
 ]
+Seeds = Annotated[Iterable[Seed], "several whole numbers, such as range(5)"]
+Grids = Annotated[
+    Mapping[str, Grid],
+    "the values to try of every setting, by method, such as {'l2c': {'lr': [0.01, 0.1]}}, or "
+    "{'*': {'lr': [0.01, 0.1]}} for all methods",
+]
 
 
 @checked
@@ -46,8 +52,8 @@ def compare(
     methods: Methods,
     tasks: Annotated[Callable[[int], Tasks], "a function from a seed to Tasks, lambda seed: ..."],
     model: Model,
-    seeds: Iterable[Seed] = (0, 1, 2, 3, 4),
-    grids: Mapping[str, Grid] | None = None,
+    seeds: Seeds = (0, 1, 2, 3, 4),
+    grids: Grids | None = None,
     *,
     rounds: Count = ROUNDS,
     budget: Budget = "steps",
@@ -176,8 +182,10 @@ def _check(
         if unknown := sorted(names - set(methods)):
             hint = close(unknown[0], methods, 1)
             raise ValueError(f"{what} for {unknown}, but the methods are {sorted(methods)}" + f"; {hint}".rstrip(" ;"))
-    if not seeds or len(set(seeds)) < len(seeds) or not methods:
-        raise ValueError(f"compare needs methods and seeds that differ, got {sorted(methods)} and seeds {seeds}")
+    if not methods:
+        raise ValueError("methods must name one method or more, such as {'l2c': methods.l2c}, got none")
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be one or more, all different, such as range(5), got {seeds}")
     points = {}
     for name, make in methods.items():
         grid = {**grids.get("*", {}), **grids.get(name, {})}

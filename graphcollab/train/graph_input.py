@@ -41,7 +41,9 @@ class Frame(Protocol):
     def to_numpy(self) -> np.ndarray: ...
 
 
-Pairs: TypeAlias = Sequence[Sequence[Natural | str | Finite]]
+Pairs: TypeAlias = Annotated[
+    Sequence[Sequence[Natural | str | Finite]], "a list of pairs (sender, receiver), such as [('Bern', 'Genf')]"
+]
 """Pairs (sender, receiver) of nodes, each by its name or its position (`Node`).
 
 Tuples, and lists of names, may have a weight behind.

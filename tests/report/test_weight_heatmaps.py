@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import sys
+from io import StringIO
 
 import numpy as np
 import pytest
 import torch
+from matplotlib import rc_context
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from graphcollab import Tasks, run
+from graphcollab import Tasks, join, run
 from graphcollab.methods import dac
 from graphcollab.report import contact_heatmap, weight_heatmaps
-from graphcollab.train import RecordGraph
+from graphcollab.train import LearnedGraph, RecordGraph
 
 EDGES = torch.tensor([[0, 1, 2, 1], [0, 0, 1, 1]])  # 0 hears 0 and 1, 1 hears 2 and itself
 WEIGHTS = torch.tensor([0.75, 0.25, 0.125, 0.875])
@@ -99,7 +101,60 @@ def test_common_classes_stand_in_front_on_a_scale_of_their_own() -> None:
 
 
 def test_no_edges_at_all() -> None:
-    assert np.isnan(shown(weight_heatmaps({1: (EDGES[:, :0], WEIGHTS[:0])}, 2))).all()
+    figure = weight_heatmaps({1: (EDGES[:, :0], WEIGHTS[:0])}, 2)
+    assert np.isnan(shown(figure)).all()
+    assert [text.get_text() for text in figure.axes[0].texts] == ["no edges"]
+    assert len(figure.axes) == 1  # a colour bar would have nothing to say
+
+
+def test_weights_of_few_nodes_are_written_into_cells() -> None:
+    texts = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3).axes[0].texts
+    told = {text.get_position(): text.get_text() for text in texts}  # (sender, receiver)
+    assert told == {(0, 0): "0.75", (1, 0): "0.25", (2, 1): "0.12", (1, 1): "0.88"}
+    met = contact_heatmap({"": {1: (EDGES, WEIGHTS), 2: (EDGES, WEIGHTS)}}, 3).axes[0].texts
+    assert [text.get_text() for text in met] == ["2", "2"]
+    assert not weight_heatmaps({1: (EDGES, WEIGHTS)}, 11).axes[0].texts
+
+
+def test_long_names_lose_their_middle_unless_they_would_look_alike() -> None:
+    long = "Klinikum der Universität München Großhadern"
+    twins = ["Krankenhaus der Barmherzigen Schwestern Linz", "Krankenhaus der Armen Schwestern Linz"]
+    assert labels(weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, names=[long, *twins])) == [
+        "Klinikum der…Großhadern",
+        *twins,
+    ]
+
+
+def test_pictures_hold_their_labels_and_dollars_are_no_mathematics() -> None:
+    long = "Klinikum der Universität München Großhadern"
+    names = [long, "St.-Elisabeth-Krankenhaus Köln-Hohenlind", *(f"$x^{k}$ $" for k in range(8))]
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 10, names=names)
+    figure.draw_without_rendering()
+    panel = figure.axes[0]
+    assert panel.get_window_extent().width > 0.5 * figure.dpi * 2.9
+    for text in [*panel.get_xticklabels(), *panel.get_yticklabels(), panel.xaxis.label, panel.yaxis.label]:
+        box = text.get_window_extent()
+        assert min(box.x0, box.y0) >= 0
+        assert box.x1 <= figure.bbox.width
+        assert box.y1 <= figure.bbox.height
+    picture = StringIO()
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(picture, format="svg")
+    assert "$x^3$ $" in picture.getvalue()
+
+
+def test_learned_graphs_by_themselves_and_with_newcomers() -> None:
+    graph = LearnedGraph(edge_index=EDGES, edge_weight=WEIGHTS, num_nodes=3, name=["Bern", "Genf", "Chur"])
+    figure = weight_heatmaps(graph)
+    assert labels(figure) == ["Bern", "Genf", "Chur"]
+    np.testing.assert_array_equal(shown(figure), [[0.75, 0.25, NO], [NO, 0.875, 0.125], [NO, NO, NO]])
+    x = torch.arange(12.0).view(6, 2)
+    tasks = Tasks.from_samples({name: (x, (x[:, 0] > 3).long()) for name in ("Bern", "Genf")})
+    new = Tasks.from_samples({"Chur": (x, (x[:, 0] > 3).long())})
+    joined = join(run(dac(), tasks, lambda: nn.Linear(2, 2), rounds=2), new)
+    figure = weight_heatmaps(joined)
+    assert labels(figure) == ["Bern", "Genf", "Chur"]
+    np.testing.assert_array_equal(shown(figure), joined.graph().matrix())
 
 
 def test_pyplot_is_left_alone() -> None:

@@ -517,7 +517,7 @@ def test_cloning_and_moving_a_state_takes_its_models_along():
         ({"chunk": -1}, "chunk must be a whole number of at least 1 or None, got -1"),
         ({"backend": "fast"}, "backend must be 'auto', 'vmap' or 'loop', got 'fast'"),
         ({"autocast": "no"}, "autocast must be True or False, got 'no'"),
-        ({"callbacks": [print]}, "callbacks must be a sequence of a Callback, got"),
+        ({"callbacks": [print]}, "callbacks must be a sequence of Callbacks, got"),
         ({"on_nonfinite": "skip"}, "on_nonfinite must be 'stop'"),
         ({"architecture": [0.7] * 6}, "architecture must be"),
         ({"checkpoint": 3}, "checkpoint must be a string, a Path or None, got 3"),
