@@ -35,6 +35,8 @@ def write_whole(path: str | Path, content: bytes) -> Path:
     path = Path(path)
     if not _WRITES:
         return path
+    if path.is_dir() and not path.is_symlink():
+        raise IsADirectoryError(f"{path} is a folder: give the path of a file, such as one in it, {path / 'NAME'}")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = own_name(path)
     try:

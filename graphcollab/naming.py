@@ -17,7 +17,16 @@ Node: TypeAlias = int | str
 So sites that a column calls 1, 2, 3 are asked for as 1, 2, 3, and never by position.
 """
 
-SAME = {"learning_rate": "lr", "step_size": "lr", "site": "node"}  # what others call what we call so
+SAME = {
+    "learning_rate": "lr",
+    "step_size": "lr",
+    "site": "node",
+    "drop": "leave_out",
+    "exclude": "leave_out",
+    "features": "columns",
+    "label": "target",
+    "groups": "group",
+}  # what others call what we call so
 SHOWN = 8  # names in a message at most
 
 

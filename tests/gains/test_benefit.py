@@ -562,7 +562,7 @@ def test_groups_count_where_samples_are_of_groups():
         for visit in range(4)
     ]
     table = {"site": [r[0] for r in rows], "x": [r[1] / 7 for r in rows], "who": [r[2] for r in rows]}
-    table |= {"y": [0.5 * x + 0.1 * (-1) ** k for k, x in enumerate(table["x"])]}
+    table |= {"y": [0.25 + 0.5 * (7 * k % 4) for k in range(40)]}  # 0.25 to 1.75, each ten times
     one = {"target": "y", "group": "who", "loss": "mse", "metric": "mse", "standardise_target": True}
 
     def draw(seed):
@@ -573,7 +573,7 @@ def test_groups_count_where_samples_are_of_groups():
     assert told.groups.tolist() == [1.0, 1.0]
     assert "Few groups of test samples on a split (each of the 2 sites has 1): what such sites" in benefit_answer(told)
     assert told.deviation[0] == "y"
-    assert told.deviation[1] == pytest.approx(0.41, abs=0.15)  # of 0.5 x, x from 0 to 19/7, more or less
+    assert told.deviation[1] == pytest.approx(0.5 * 1.25**0.5)  # of four values 0.5 apart, which each patient has once
 
 
 def test_it_says_what_to_do(found):
