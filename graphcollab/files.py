@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["flush_folder", "own_name", "unwritten", "write_new", "write_whole"]
+__all__ = ["flush_folder", "own_name", "unwritten", "write_csv", "write_new", "write_whole"]
 
 PART = ".part"  # how names of what is being written end
 _WRITES = True
@@ -33,6 +35,8 @@ def write_whole(path: str | Path, content: bytes) -> Path:
     path = Path(path)
     if not _WRITES:
         return path
+    if path.is_dir() and not path.is_symlink():
+        raise IsADirectoryError(f"{path} is a folder: give the path of a file, such as one in it, {path / 'NAME'}")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = own_name(path)
     try:
@@ -43,6 +47,20 @@ def write_whole(path: str | Path, content: bytes) -> Path:
         raise
     flush_folder(path.parent)
     return path
+
+
+def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
+    """Write a table as text with commas, whole or not at all; a ValueError refuses the name of a workbook."""
+    if Path(path).suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise ValueError(
+            f"a file of text with commas is written, and {Path(path).name!r} is the name of a workbook: give a name "
+            "that ends in .csv, which spreadsheets open, too"
+        )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return write_whole(path, text.getvalue().encode())
 
 
 def own_name(path: Path) -> Path:

@@ -17,7 +17,16 @@ Node: TypeAlias = int | str
 So sites that a column calls 1, 2, 3 are asked for as 1, 2, 3, and never by position.
 """
 
-SAME = {"learning_rate": "lr", "step_size": "lr", "site": "node"}  # what others call what we call so
+SAME = {
+    "learning_rate": "lr",
+    "step_size": "lr",
+    "site": "node",
+    "drop": "leave_out",
+    "exclude": "leave_out",
+    "features": "columns",
+    "label": "target",
+    "groups": "group",
+}  # what others call what we call so
 SHOWN = 8  # names in a message at most
 
 
@@ -43,7 +52,7 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
         if node in names:
             return names.index(node)
         hint = f"{near}The" if (near := close(node, names)) else "the"
-        raise KeyError(f"there is no {what} {node!r}; {hint} {what}s are {few(names)}")
+        raise KeyError(f"there is no {what} {node!r}; {hint} {what}s are {_listed(names)}")
     try:
         position = operator.index(node)
     except TypeError:
@@ -54,8 +63,8 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
         if str(position) in names:
             return names.index(str(position))
         raise KeyError(
-            f"there is no {what} {position}; the {what}s are {few(names)} (where names are numbers, a number is a name "
-            "and no position)"
+            f"there is no {what} {position}; the {what}s are {_listed(names)} (where names are numbers, a number is a "
+            "name and no position)"
         )
     if str(position) in names and names.index(str(position)) != position:
         raise ValueError(
@@ -63,7 +72,9 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
             + (f", or for the {what} at that position {names[position]!r}" if 0 <= position < len(names) else "")
         )
     if not 0 <= position < len(names):
-        raise IndexError(f"there is no {what} {position}; the {len(names)} {what}s are counted from 0: {few(names)}")
+        raise IndexError(
+            f"there is no {what} {position}; the {len(names)} {what}s are counted from 0: {_listed(names)}"
+        )
     return position
 
 
@@ -108,6 +119,11 @@ def close(name: str, names: Iterable[str], most: int = 3) -> str:
     end = sorted((one for one in known if len(name) > 2 and one.lower().endswith(name.strip().lower())), key=len)
     found = list(dict.fromkeys([*(one for one in [SAME.get(name)] if one in known), *begin, *near_ones, *end]))
     return f"did you mean {' or '.join(map(repr, found[:most]))}? " if found else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    """List nodes; their names are in quotation marks where one of them has a comma."""
+    return few([*map(repr, names)] if any("," in name for name in names) else names)
 
 
 class ByName(dict[str, T]):

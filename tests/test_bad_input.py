@@ -177,6 +177,10 @@ BAD = {
         lambda: go(tasks=with_labels("train", -1)),
         "split 'train' has labels from -1 to 2, .*: number the classes from 0",
     ),
+    "labels from 1": (
+        lambda: go(tasks=Tasks.from_samples([(X, Y + 1)] * 3)),
+        "split '.*' has labels from 1 to 3, MLP has outputs for 0 to 2: labels count from 0, so subtract 1 from them",
+    ),
     "real labels": (
         lambda: Tasks.from_samples([(X, X[:, 0])]),
         "targets are amounts, such as .*, and loss='cross_entropy' and metric='accuracy' are of classes: give "

@@ -77,3 +77,9 @@ def test_writers_of_one_file_do_not_meet(tmp_path):
     assert wrong == []
     assert len(set((tmp_path / "a").read_bytes())) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match=r"is a folder: give the path of a file, such as one in it"):
+        write_whole(tmp_path, b"x")
+    assert list(tmp_path.iterdir()) == []

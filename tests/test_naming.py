@@ -90,3 +90,10 @@ def test_by_name() -> None:
     assert pickle.loads(pickle.dumps(found)) == found
     with pytest.raises(KeyError, match=r"there is no 'dito'; did you mean 'ditto'\? There are ditto, local"):
         found["dito"]
+
+
+def test_names_with_commas_are_quoted():
+    with pytest.raises(KeyError, match="the nodes are 'Cleveland, OH', 'Bern'"):
+        find_node("x", ["Cleveland, OH", "Bern"])
+    with pytest.raises(KeyError, match="the nodes are Cleveland, Bern"):
+        find_node("x", ["Cleveland", "Bern"])

@@ -117,9 +117,12 @@ def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str)
             + ("give them as [N], such as targets[:, 0]" if whole else "for regression use loss='mse'")
         )
     if message := _outside(outputs, targets, model, split):
-        classes = f"give it an output for every class, {int(targets.max()) + 1}"
-        binary = ", or one and loss='bce'" if int(targets.max()) == 1 else ""
-        cure = f"{classes}{binary}" if int(targets.min()) >= 0 else "number the classes from 0"
+        least, most = int(targets.min()), int(targets.max())
+        classes = f"give it an output for every class, {most + 1}"
+        binary = ", or one and loss='bce'" if most == 1 else ""
+        cure = f"{classes}{binary}" if least >= 0 else "number the classes from 0"
+        if least > 0 and most - least < outputs.shape[1]:
+            cure = f"labels count from 0, so subtract {least} from them"
         raise ValueError(f"{message}: {cure}")
 
 

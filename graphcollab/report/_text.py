@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 
 from torch import Tensor
 
@@ -12,7 +12,6 @@ from graphcollab.metrics.edges import SHARED
 from graphcollab.metrics.weight_spread import AGREE
 from graphcollab.naming import few
 from graphcollab.tasks import Tasks
-from graphcollab.tasks.metric_fit import OF_VALUES
 from graphcollab.train import Comparison
 
 MISSING = "–"
@@ -79,21 +78,6 @@ def below(table: str, *notes: str) -> str:
     """Add lines below a table, those that say something."""
     said = [note for note in notes if note]
     return "\n".join([table, *([""] if said else []), *said])
-
-
-def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
-    """Say that errors are in standard deviations where targets were standardised, and how large one is."""
-    aim = None if tasks.preparation is None else tasks.preparation.target
-    named = [name for name in metrics if name in OF_VALUES and name != "r2"]
-    if aim is None or aim.categories is not None or set(aim.deviation) == {1.0} or not named:
-        return ""
-    one = f" (one is {number(aim.deviation[0], None)})" if len(aim.deviation) == 1 else " of every node's own"
-    squared = "squared " if named == ["mse"] else ""
-    also = ", mse in squared ones" if "mse" in named and not squared else ""
-    return (
-        f"{' and '.join(named)}: targets were standardised, so errors are in {squared}standard deviations of "
-        f"{aim.name!r}{one}{also}"
-    )
 
 
 def weighted(tasks: Tasks) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -15,20 +13,22 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import own_filter, warn
-from graphcollab.files import write_whole
+from graphcollab.files import write_csv
 from graphcollab.gains.held import rarer_held
 from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
 from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import FEW, MISSING, below, in_deviations, number, shown, shown_in, text_table, weighted
+from graphcollab.report._text import FEW, MISSING, below, number, shown, shown_in, text_table, weighted
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
+from graphcollab.train.summaries import in_deviations
 from graphcollab.train.trial import SHARES
 
 __all__ = ["SiteScores", "site_table"]
 
+WIDE = 120  # letters, above which several metrics are not put side by side
 SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
 
 Results: TypeAlias = Annotated[
@@ -89,18 +89,31 @@ class SiteScores:
 
     def to_csv(self, path: str | Path) -> Path:
         """Write `rows` to a file, whole or not at all; what has no value is empty."""
-        text, rows = io.StringIO(), self.rows
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
-        return write_whole(path, text.getvalue().encode())
+        rows = self.rows
+        cells = (["" if value != value else value for value in row.values()] for row in rows)
+        return write_csv(path, list(rows[0]), cells)
 
     def text(self, markdown: bool = False) -> str:
         """Return a table with a row per node, and below them the means over the nodes that have a value.
 
-        The samples in the last row are those of all nodes that have a value in some column. Where a model has diverged
-        there are no means.
+        Several metrics have a table each where they would not fit side by side. The samples in the last row are those
+        of all nodes that have a value in some column. Where a model has diverged there are no means.
         """
+        every = [*range(len(next(iter(self.scores.values())).metrics))]
+        table = self._table(every, markdown)
+        if len(every) > 1 and table.index("\n") > WIDE:
+            table = "\n\n".join(self._table([m], markdown) for m in every)
+        return below(table, self.about, self._signs(), *self.terms, self.units, *self._limits())
+
+    def _signs(self) -> str:
+        """Say of which metrics less is better."""
+        metrics = next(iter(self.scores.values())).metrics
+        fewer = [metric.name for metric in metrics if not metric.higher_is_better]
+        so = f", so − is an improvement on {self.reference}" * bool(self.differences)
+        return f"of {' and '.join(fewer)} less is better{so}" if fewer else ""
+
+    def _table(self, which: Sequence[int], markdown: bool) -> str:
+        """Write some of the metrics side by side."""
         first = next(iter(self.scores.values()))
         header, columns = ["node", "samples"], [[*first.names], [str(n) for n in first.sizes.tolist()]]
         means, weighted = ["mean", ""], ["mean, by samples"]
@@ -118,7 +131,8 @@ class SiteScores:
                 mean = math.nan if bool(lost.any()) else float((weight * values[known, 0]).sum() / weight.sum())
                 line.append(number(mean, digits, signed) + few)
 
-        for m, metric in enumerate(first.metrics):
+        for m in which:
+            metric = first.metrics[m]
             share = metric.name in SHARES
             scale, digits, unit = shown_in(share, 1)
             lost = {method: scores.loss.isinf() for method, scores in self.scores.items()}
@@ -130,8 +144,7 @@ class SiteScores:
                 title = f"{method} − {self.reference}, {'points' if share else metric.name}"
                 add(title, scale * values[m], digits, lost[method] | lost[str(self.reference)], signed=True)
         weighted.insert(1, str(int(first.sizes[counted].sum())))
-        table = text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
-        return below(table, self.about, *self.terms, self.units, *self._limits())
+        return text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
 
     def _limits(self) -> list[str]:
         """Say which intervals are too narrow, and why others are missing."""

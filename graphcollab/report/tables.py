@@ -23,7 +23,6 @@ from graphcollab.report._text import (
     byte_size,
     failures,
     few_tested,
-    in_deviations,
     mean_spread,
     number,
     shown,
@@ -35,6 +34,7 @@ from graphcollab.report._text import (
 from graphcollab.settings import NonNegative, Real
 from graphcollab.train import Comparison
 from graphcollab.train.shared_samples import Over
+from graphcollab.train.summaries import in_deviations
 from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
@@ -125,9 +125,14 @@ def results_table(
         lines.append([*cells.values()])
     alike = {name: comparison.agreement(name) for name in rows}
     notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
-    units = _of_tasks(comparison)
-    about = (spread_note(comparison), *unequal_terms(comparison), *units, few_tested(comparison))
-    return below(text_table(header, lines, markdown), *about, *notes)
+    prepared = any(trial.prepared for trials in comparison.chosen.values() for trial in trials)
+    legends = (
+        f"of {comparison.metric} less is better" * (not comparison.higher_is_better),
+        f"improved (%): the share of nodes that do better than with {reference}" * (reference is not None),
+        "sent per node: also sums of columns by which sites prepared the table, before the first round" * prepared,
+    )
+    about = (spread_note(comparison), *unequal_terms(comparison), *legends, *_of_tasks(comparison))
+    return below(text_table(header, lines, markdown), *about, few_tested(comparison), *notes)
 
 
 @shown
@@ -198,7 +203,9 @@ def paired_table(
     about = comparison.correction(over)[1]
     same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
     units = _of_tasks(comparison)
+    of = comparison.metric if column in METRIC_COLUMNS[:3] else column
     notes = (
+        f"of {of} less is better, so − is an improvement on {reference}" * (sign < 0),
         *unequal_terms(comparison),
         *units,
         same * bool(alike),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphcollab.naming import few
 from graphcollab.tasks._columns import Table, no_column
 from graphcollab.tasks.preparation import Preparation
 
-__all__ = ["TAKEN", "choose", "read_by", "require_same"]
+__all__ = ["TAKEN", "choose", "read_by", "require_said", "require_same"]
 
 DEFAULTS = {"node": "site", "target": "y"}
 """What columns of sites and of targets are called where nothing is said."""
@@ -39,6 +40,17 @@ def require_same(
     needed = [one.name for one in known.columns if one.name in leave_out]
     if needed:
         raise ValueError(f"leave_out=[...] names {needed[0]!r}, {TAKEN}: tasks need all the columns of a preparation")
+
+
+def require_said(table: Table, node: str, target: str) -> None:
+    """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
+    for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
+        if name == DEFAULTS[argument] and name not in (*table.names, *table.index):
+            alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
+            raise ValueError(
+                f"there is no column {name!r}: say by {argument}= which column {what}{''.join(alike[:1])}. The columns "
+                f"are {few([*map(repr, table.names)])}"
+            )
 
 
 def choose(

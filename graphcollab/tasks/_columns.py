@@ -44,6 +44,7 @@ class Table:
         read: Function from the name of a column to its values.
         sizes: Rows of every site, {name: number}, where the table was given site by site.
         declared: Columns whose type in a frame says that they are categories, whatever they hold.
+        index: Names of a frame's index.
     """
 
     names: tuple[str, ...]
@@ -51,12 +52,20 @@ class Table:
     read: Callable[[str], np.ndarray]
     sizes: Mapping[str, int] | None = None
     declared: frozenset[str] = frozenset()
+    index: tuple[str, ...] = ()
 
     def column(self, name: str, given: str = "") -> np.ndarray:
         """Return the values of a column; a ValueError says where there is none, and by what it was ``given``."""
+        if name in self.names and not given:
+            return self.read(name)
+        if name in self.index:
+            raise ValueError(f"{name!r} is the index of the frame and no column: give frame.reset_index()")
         if name not in self.names:
             raise ValueError(no_column(name, self.names, given))
-        return self.read(name)
+        try:
+            return self.read(name)
+        except ValueError as error:  # what is needed cannot be left out
+            raise ValueError(str(error).removesuffix(f", or {without(name)}")) from error
 
 
 def open_table(frame: Any, node: str | None = None) -> Table:
@@ -82,9 +91,10 @@ def no_column(name: str, names: Iterable[str], given: str = "") -> str:
     return f"there is no column {name!r}{given and f' ({given})'}{hint} columns are {few([*map(repr, names)])}"
 
 
-def dates(name: str, what: str) -> str:
-    """Say that a column holds dates, and what to do."""
-    return f"column {name!r} holds dates ({what}): make them numbers, such as days since the first, or {without(name)}"
+def dates(name: str, what: str, since: str = " since the first") -> str:
+    """Say that a column holds dates, or where these are ``since`` nothing lengths of time, and what to do."""
+    kind = "dates" if since else "lengths of time"
+    return f"column {name!r} holds {kind} ({what}): make them numbers, such as days{since}, or {without(name)}"
 
 
 def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
@@ -212,7 +222,7 @@ def _from_array(name: str, values: Any) -> np.ndarray:
     if array.dtype.kind in "UTO":
         return _from_objects(name, array.tolist())
     if array.dtype.kind in "mM":
-        raise ValueError(dates(name, str(array.dtype)))
+        raise ValueError(dates(name, str(array.dtype), *[""] * (array.dtype.kind == "m")))
     raise ValueError(f"column {name!r} holds {array.dtype}: make it numbers or text, or {without(name)}")
 
 
@@ -238,7 +248,7 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
         return np.array(filled, np.int64 if whole else np.float64)
     day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
     if day is not None:
-        raise ValueError(dates(name, f"such as {day}"))
+        raise ValueError(dates(name, f"such as {day}", *[""] * isinstance(day, datetime.timedelta)))
     fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
     odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
     others = f", and other rows hold such as {known[0]!r}" if fits else ""
@@ -267,6 +277,8 @@ def _from_frame(frame: Any) -> Table:
         hint = ": call its collect() first" if hasattr(frame, "collect") else ""
         if type(frame).__name__ == "Series":
             hint = "; a single row of a frame is frame.iloc[[k]] in pandas and frame[[k]] in polars"
+        if isinstance(frame, Sequence) and frame and all(hasattr(one, "columns") for one in frame):
+            hint = f" of a {type(frame[0]).__name__} each: name the sites, {{'north': frames[0], 'south': frames[1]}}"
         raise TypeError(f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
 
     names = tuple(name for name in places if not _INDEX.fullmatch(name))  # it numbers rows, and says nothing of them
@@ -286,10 +298,11 @@ def _from_frame(frame: Any) -> Table:
             values = series.to_list()  # a cast to text would make text of missing values
             return _from_objects(name, [*map(_plain, values)] if name in declared else values)
         if dtype.is_temporal():
-            raise ValueError(dates(name, str(dtype)))
+            raise ValueError(dates(name, str(dtype), *[""] * (dtype == nw.Duration)))
         raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or {without(name)}")
 
-    return Table(names, len(known), read, declared=declared)
+    index = tuple(map(str, getattr(getattr(frame, "index", None), "names", ())))  # of pandas
+    return Table(names, len(known), read, declared=declared, index=index)
 
 
 def _plain(category: Any) -> Any:

@@ -49,7 +49,9 @@ def refuse_no_categories(
     known, days = rows.total(), {word for word in rows if _DATE.fullmatch(word)}
     if known and 2 * sum(rows[word] for word in days) > known:
         first = _first(values, days)
-        raise ValueError(f"{dates(name, f'{at(first)} has {values[first]!r}')}; {cure}")
+        told = dates(name, f"{at(first)} has {values[first]!r}")
+        told = told if lacking == LACKING else told.removesuffix(f", or {without(name)}")
+        raise ValueError(f"{told}; {cure}")
     odd = None if declared else looks_like_numbers(values)
     if odd is not None:
         if is_number(values[odd]):  # so are all

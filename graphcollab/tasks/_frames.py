@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_same
+from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
 from graphcollab.tasks._columns import Table, as_text, factorised, open_table
 from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
@@ -70,6 +70,8 @@ def tasks_of_table(
     if node == target:
         raise ValueError(f"node= and target= both name {node!r}: one is the column of sites, the other what to predict")
     table = open_table(frame, node)
+    if known is None:
+        require_said(table, node, target)
     taken = [node, target]
     if isinstance(draw.words, str):
         taken.append(draw.words)

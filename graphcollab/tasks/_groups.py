@@ -20,7 +20,11 @@ def to_groups(sites: Sites, group: Any) -> Tensor:
     column = given if isinstance(given, np.ndarray) else np.array(list(given), object)
     rows = len(sites.owner)
     if column.shape != (rows,):
-        raise ValueError(f"group must have a name for each of the {rows} rows, got {list(column.shape)}")
+        named = column.shape == (1,) and isinstance(column[0], str)
+        raise ValueError(
+            f"group must have a name for each of the {rows} rows, got {list(column.shape)}"
+            + (f"; a column is named by group={column[0]!r}" if named else "")
+        )
     if column.dtype.kind not in "iuf":
         texts = [None if one is None or one != one else str(one) for one in column.tolist()]
         column = np.array(texts, object)

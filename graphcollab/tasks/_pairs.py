@@ -152,6 +152,8 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
         weight = _tensor("weight", *weights).double() if weights else None
         sizes = len(inputs), len(targets)
     except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
+        if isinstance(error, SettingError) and all(hasattr(one, "dtype") for one in pair):  # says which, and why
+            raise ValueError(f"{who}: {error}") from error
         raise SettingError(who, _OF_A_NODE, samples) from error
     if sizes[0] != sizes[1]:
         raise ValueError(f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")

@@ -178,6 +178,11 @@ def _unwrapped(column: np.ndarray, where: str) -> np.ndarray:
     text = issubclass(type(next((one for one in listed if isinstance(one, str)), 0)), str)
     fits = (lambda one: isinstance(one, str)) if text else (lambda one: _is_whole(type(one)))
     row = next(k for k, one in enumerate(listed) if not fits(one))
+    if listed[row] is None:
+        raise ValueError(
+            f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, is "
+            "found: name it or drop the row"
+        )
     raise ValueError(
         f"row {row} has {listed[row]!r} as the name of its site{where}, and names must all be strings or all "
         "be whole numbers: name it or drop the row"
@@ -197,7 +202,9 @@ def _by_word(sites: Sites, words: Any) -> dict[str, Split]:
     unknown = ~torch.stack(list(masks.values())).any(0)
     if bool(unknown.any()):
         row = int(unknown.nonzero()[0])
-        raise ValueError(f"{sites.at(row)} has the split {column[row]!r}: it must be 'train', 'val' or 'test'")
+        raise ValueError(
+            f"{sites.at(row)} has the split {column[row : row + 1].tolist()[0]!r}: it must be 'train', 'val' or 'test'"
+        )
     out = {}
     for word, mask in masks.items():
         index = sites.rows.index[mask[sites.rows.index]]
@@ -236,4 +243,6 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     by_rows = "test" in drawn and group is None
     pandas = f", in pandas by frame.groupby(node).filter(lambda rows: len(rows) >= {least})" if by_rows else ""
     cure = f", or give {' and '.join(f'{name}_fraction=0' for name in drawn)}" if drawn else ""
+    if not by_rows and int(sizes.min()) == 0:  # by the words of a split
+        cure = ", or give them some for 'train'"
     raise ValueError(f"every site needs {each}, and {who}: leave such sites out{pandas}{cure}")

@@ -229,7 +229,8 @@ def _are_names(name: str, column: np.ndarray, owner: np.ndarray) -> bool:
     They all differ, and the column is named so, or they leave few numbers out, or they are spread evenly.
     """
     if _NAMED.search(name) and len(column) > _SEVERAL:
-        return len(np.unique([owner, column], axis=1).T) == len(column)
+        first = np.unique([owner[:_LOOK], column[:_LOOK]], axis=1)
+        return first.shape[1] == len(column[:_LOOK]) and len(np.unique([owner, column], axis=1).T) == len(column)
     some = column[:_LOOK]
     if len(column) < _MANY or len(np.unique(some)) < len(some):
         return False

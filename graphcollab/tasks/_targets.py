@@ -88,12 +88,16 @@ def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarr
     codes = target.codes(values)
     if codes.min() < 0:
         row = int(codes.argmin())
+        amounts = "; if they are amounts, give loss='mse'" if target.numbers else ""
         raise ValueError(
             f"{sites.at(row)} has {values.tolist()[row]!r} in column {target.name!r}, and the classes that were "
-            f"trained on are {', '.join(target.categories)}: drop such rows, or train on some"
+            f"trained on are {few(target.categories)}: drop such rows, or train on some{amounts}"
         )
     if loss == "bce" and len(target.categories) != 2:
-        raise ValueError(f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}")
+        raise ValueError(
+            f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}, "
+            f"{few(target.categories)}: use loss='cross_entropy', with a model of an output for each"
+        )
     return torch.from_numpy(codes.astype(np.float32) if loss == "bce" else codes)
 
 

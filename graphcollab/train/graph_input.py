@@ -44,7 +44,10 @@ class Frame(Protocol):
 Pairs: TypeAlias = Annotated[
     Sequence[Sequence[Natural | str | Finite]], "a list of pairs (sender, receiver), such as [('Bern', 'Genf')]"
 ]
-"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`); of names also with a weight behind."""
+"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`).
+
+Tuples, and lists of names, may have a weight behind.
+"""
 
 Graph: TypeAlias = Annotated[
     Data
@@ -129,18 +132,20 @@ def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[str, str]]:
 
 def read_pairs(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
     """Return pairs of nodes as ``edge_index`` [2, E], each once; a `SettingError` names the argument."""
-    if not all(_is_edge(*pair) for pair in pairs):
+    if not all(map(_is_edge, pairs)):
         raise SettingError(name, what, pairs)
     nodes: list[list[Any]] = [[pair[end] for pair in pairs] for end in (0, 1)]
     j, i = (find_nodes(some, names) for some, names in zip(nodes, (senders, receivers), strict=True))
     return torch.tensor([j, i], dtype=torch.int64).unique(dim=1) if j else torch.empty(2, 0, dtype=torch.int64)
 
 
-def _is_edge(*entries: object) -> bool:
+def _is_edge(pair: Sequence[object]) -> bool:
     """Tell a pair of nodes, or of names with a weight behind (`LearnedGraph.named_edges`), from the row of a matrix."""
-    ends, weight = entries[:2], entries[2:]
+    ends, weight = pair[:2], pair[2:]
     if weight:
-        return len(weight) == 1 and not isinstance(weight[0], str) and all(isinstance(end, str) for end in ends)
+        kinds = str | int if isinstance(pair, tuple) else str  # a matrix of lists may have rows of whole numbers
+        named = all(isinstance(end, kinds) for end in ends)
+        return len(weight) == 1 and not isinstance(weight[0], str) and named
     return len(ends) == 2 and not any(isinstance(end, float) for end in ends)
 
 
@@ -152,7 +157,7 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
         entries = graph.tocoo()
         return _entries(torch.tensor(np.stack(entries.coords)).long(), torch.tensor(entries.data), tasks)
     try:
-        matrix = torch.as_tensor(graph).detach().cpu()
+        matrix = torch.as_tensor(np.array(graph, order="C") if isinstance(graph, np.ndarray) else graph).detach().cpu()
     except TypeError as error:
         raise SettingError("graph", GRAPH, graph) from error
     whole = not (matrix.is_floating_point() or matrix.is_complex() or matrix.dtype == torch.bool)

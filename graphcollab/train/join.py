@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.checks import own_filter
+from graphcollab.checks import own_filter, warn
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
@@ -58,13 +58,14 @@ class Joined:
     def __repr__(self) -> str:
         """Name the new nodes, their test samples, and how well their models do there against those trained alone."""
         sizes = self.tasks.sizes("test").tolist()
-        told = [f"{name} ({n} test samples)" for name, n in zip(self.names, sizes, strict=True)]
+        told = [f"{name} ({n or 'no'} test samples)" for name, n in zip(self.names, sizes, strict=True)]
         if any(sizes):
             with own_filter("ignore"):  # `scores` warns of what has no value
                 ours, alone = (self.scores(alone=one) for one in (False, True))
             name = ours.metrics[0].name
-            pairs = zip(ours[name].tolist(), alone[name].tolist(), strict=True)
-            told = [f"{one}: {name} {a:.4g}, alone {b:.4g}" for one, (a, b) in zip(told, pairs, strict=True)]
+            pairs = [*zip(ours[name].tolist(), alone[name].tolist(), strict=True)]
+            judged = [f": {name} {a:.4g}, alone {b:.4g}" if n else "" for n, (a, b) in zip(sizes, pairs, strict=True)]
+            told = [one + more for one, more in zip(told, judged, strict=True)]
         return f"Joined({self.run.method.name}; {few(told, '; ')})"
 
     @property
@@ -163,6 +164,7 @@ def join(
         raise ValueError("nodes can join runs of one architecture only")
     start = old.x_init.tensors[0][:1]
     _refuse_other_preparation(result.tasks, newcomers)
+    _warn_of_known(newcomers, result.tasks)
     newcomers = newcomers.to(old.x.device)
     if allowed is not None and not isinstance(allowed, Tensor):
         allowed = read_pairs("allowed", "pairs (old node, new node)", allowed, result.tasks.names, newcomers.names)
@@ -179,7 +181,7 @@ def join(
             "ditto or dac; or run with them from the start, attend=Attendance(joins=...)"
         )
     method.check(newcomers)
-    check_outputs(newcomers, result.modules)
+    _check_inputs(newcomers, result)
     autocast = result.env.engine.backends[0].autocast
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
     env = Env(engine, Plane(), result.env.seed)
@@ -249,6 +251,32 @@ class _Arrival:
         """Return the run's first model, [1, P_part], and all models less that one, [K + K', P_part]."""
         origin = self.old.x_init.part(part)[:1]
         return origin, torch.cat([self.old.x.part(part), models.part(part)]) - origin
+
+
+def _check_inputs(newcomers: Tasks, result: Result) -> None:
+    """Check that the run's models take newcomers' samples, and their labels."""
+    try:
+        check_outputs(newcomers, result.modules)
+    except ValueError as error:
+        own, others = tuple(newcomers.input_shape), tuple(result.tasks.input_shape)
+        if own == others:
+            raise
+        raise ValueError(
+            f"the newcomers' samples have shape {own}, and the run's models were made for {others}: give the newcomers "
+            "samples like those of the run, from a table by Tasks.from_frame(new, preparation=tasks.preparation)"
+        ) from error
+
+
+def _warn_of_known(newcomers: Tasks, old: Tasks) -> None:
+    """Warn of sites of a newcomers' table that are called as old ones are."""
+    same = [name for name in newcomers.names if name in old.names]
+    if same and old.preparation is not None and newcomers.preparation is not None:
+        warn(
+            f"the run has {'sites' if len(same) > 1 else 'a site'} {few([*map(repr, same)])} already: newcomers of "
+            "that name are taken for other sites, 'new ...' in graphs, and the models of the old ones stay as they "
+            "are. To train an old site further, run again with all its rows",
+            UserWarning,
+        )
 
 
 def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:

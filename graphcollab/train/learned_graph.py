@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import warn
-from graphcollab.files import write_whole
+from graphcollab.files import write_csv, write_whole
 from graphcollab.metrics.edges import pair_weights
 
 if TYPE_CHECKING:
@@ -73,11 +71,7 @@ class LearnedGraph(Data):
         A file that is there is replaced. A warning says so where there are no edges.
         """
         self._warn_of_no_edges()
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["sender", "receiver", "weight"])
-        writer.writerows(self.named_edges())
-        return write_whole(path, text.getvalue().encode())
+        return write_csv(path, ["sender", "receiver", "weight"], self.named_edges())
 
     def to_graphml(self, path: str | Path) -> Path:
         """Write a GraphML file, as Gephi, yEd, Cytoscape and igraph read it, whole or not at all; see `to_csv`.

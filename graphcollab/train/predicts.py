@@ -61,7 +61,10 @@ class Reading:
                 )
             samples = self.preparation.apply(samples, self.name(site))
         try:
-            read = torch.as_tensor(np.asarray(samples) if isinstance(samples, list | tuple) else samples).cpu()
+            own = (
+                samples if isinstance(samples, Tensor) else np.array(samples, order="C")
+            )  # torch warns of read-only ones
+            read = torch.as_tensor(own).cpu()
         except (TypeError, ValueError) as error:
             hint = "" if self.preparation is None else ". Rows of a table are given as a table, with their columns"
             raise TypeError(f"expected an array of numbers of shape {expected}: {error}{hint}") from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +15,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.engine.modules import copy_module
-from graphcollab.files import write_whole
+from graphcollab.files import write_csv, write_whole
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import Scores, as_metrics, score_nodes, summarize
 from graphcollab.metrics.scores import AnyMetrics
@@ -29,23 +27,13 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.predicts import Predicts, Reading
 from graphcollab.train.save_models import about_run, save_models
+from graphcollab.train.summaries import MISSING, in_deviations
 from graphcollab.typing import Env
 
 if TYPE_CHECKING:
     import networkx
 
 __all__ = ["Finding", "History", "Result"]
-
-MISSING = {  # what a summary is of, the best first, and what is missing then
-    "test_metric": "",
-    "val_metric": (
-        "no node has test samples: give `test` to Tasks.from_samples, or take tasks.hold_out(0.2, into='test')"
-    ),
-    "train_loss": (
-        "no node has test or validation samples: give `test` and `val` to Tasks.from_samples, or take "
-        "tasks.hold_out(0.2, into='test') and hold_out(0.2) of that"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -125,6 +113,13 @@ class History:
     def __len__(self) -> int:
         return len(self.rounds)
 
+    def __repr__(self) -> str:
+        """Say after which round it ends, and the mean of what the returned models reach."""
+        what = next((name for name in MISSING if name in self.values), "")
+        named = what.replace("metric", self.metric).replace("_", " ")
+        reached = f"mean {named} {self.summary(what)['mean']:.4g}" if what else "nothing evaluated"
+        return f"History({len(self.names)} nodes, round {[0, *self.rounds][-1]}; {reached})"
+
     def table(self, name: str) -> Tensor:
         """Return a field at all evaluations, [T, K]; a KeyError names what was recorded."""
         if name not in self.values:
@@ -194,13 +189,13 @@ class History:
 
     def to_csv(self, path: str | Path) -> Path:
         """Write one line per evaluation and node, whole or not at all."""
-        fields, text = sorted(self.values), io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["round", "node", *fields])
-        for t, round_ in enumerate(self.rounds):
-            rows = zip(self.names, *(self.values[name][t].tolist() for name in fields), strict=True)
-            writer.writerows([round_, *row] for row in rows)
-        return write_whole(path, text.getvalue().encode())
+        fields = sorted(self.values)
+        rows = (
+            [round_, *row]
+            for t, round_ in enumerate(self.rounds)
+            for row in zip(self.names, *(self.values[name][t].tolist() for name in fields), strict=True)
+        )
+        return write_csv(path, ["round", "node", *fields], rows)
 
 
 @dataclass(frozen=True)
@@ -218,6 +213,11 @@ class Result(Predicts):
     modules: Sequence[nn.Module] = field(repr=False)
     env: Env = field(repr=False)
     interrupted: bool = False
+
+    def __repr__(self) -> str:
+        """Say what was run and how good it is; `summary` and `graphcollab.report` say more."""
+        cut = ", interrupted" * self.interrupted
+        return f"Result({self.method.name}{cut}; {repr(self.history).removeprefix('History(')}"
 
     @cached_property
     def stacks(self) -> Stacks:
@@ -295,11 +295,11 @@ class Result(Predicts):
 
         The worst 10 % are there from 20 nodes on and the worst 20 % from 10 on, where each are two nodes with a value
         at least; of fewer they would be the worst one alone (`History.summary` has them all the same). ``nodes`` says
-        over how many nodes the mean is, ``ignored`` how many have no value, and ``of`` what the values are:
-        ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then ``missing`` says what
-        would be needed. Where nodes were isolated, ``isolated`` counts them; where something was found wrong
-        (`Finding`), such as weights that have come to tell nodes nothing, ``findings`` are its texts. Something must
-        have been evaluated.
+        over how many nodes the mean is, ``ignored`` how many have no value, ``metric`` what the metric is, and ``of``
+        what the values are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then
+        ``missing`` says what would be needed. ``units`` says so where errors are in standard deviations. Where nodes
+        were isolated, ``isolated`` counts them; where something was found wrong (`Finding`), such as weights that have
+        come to tell nodes nothing, ``findings`` are its texts. Something must have been evaluated.
         """
         if not len(self.history):
             raise ValueError("nothing was evaluated, so there is nothing to summarise: play at least one round")
@@ -308,7 +308,10 @@ class Result(Predicts):
         told = self.history.summary(of)
         shown = worst_shown(told["nodes"], len(self.history.names))
         kept = {key: value for key, value in told.items() if not key.startswith("worst") or int(key[5:]) in shown}
-        found = {**kept, "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
+        found: dict[str, Any] = {**kept, "bytes_per_node": sent, "seconds": self.history.seconds[-1], "of": of}
+        found["metric"] = self.history.metric
+        if units := in_deviations(self.tasks, [self.history.metric]):
+            found["units"] = units
         if self.history.isolated:
             found["isolated"] = len(self.history.isolated)
         if self.history.findings:

@@ -94,8 +94,8 @@ def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple
     ratio = share * sum(one.test for one in known) / sum(one.train for one in known)
     careful = ", which is too careful with so many test samples" if ratio > 1 else ""
     return ratio, (
-        f"intervals and p-values are corrected for samples that seeds share, by {ratio:.2g} (Nadeau and Bengio)"
-        f"{careful}"
+        "intervals and p-values are corrected for samples that seeds share: of n seeds the variance of the mean is "
+        f"that of differences times 1/n + {ratio:.2g}, not 1/n (Nadeau and Bengio){careful}"
     )
 
 

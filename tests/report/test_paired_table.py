@@ -92,3 +92,11 @@ def test_the_same_difference_on_all_seeds_is_no_evidence() -> None:
     assert l2c.split() == ["l2c", "+12.50", "–", "–", "2", "of", "2"]
     assert dac.split() == ["dac", "+0.00", "+0.00", "…", "+0.00", "1", "0", "of", "2"]
     assert notes[0] == "no interval for l2c: the same difference on all seeds says nothing of how differences vary"
+
+
+def test_it_is_said_where_less_is_better(comparison: Comparison) -> None:
+    errors = replace(comparison, metric="mae", higher_is_better=False)
+    assert "of mae less is better, so − is an improvement on local" in paired_table(errors)
+    assert "of bytes_per_node less is better" in paired_table(comparison, column="bytes_per_node")
+    assert "less is better" not in paired_table(comparison) + results_table(comparison)
+    assert "of mae less is better" in results_table(errors)

@@ -96,3 +96,13 @@ def test_the_worst_nodes_are_left_out_where_they_are_one_or_two(comparison: Comp
     assert "worst 20 %" in header(10)
     assert "worst" not in header(9)
     assert "std over nodes" in header(4)
+
+
+def test_legends(comparison: Comparison) -> None:
+    told = {
+        name: [replace(t, per_node=(0.5, 1.0), prepared=2) for t in some] for name, some in comparison.chosen.items()
+    }
+    text = results_table(replace(comparison, chosen=told), reference="local")
+    assert "\nimproved (%): the share of nodes that do better than with local\n" in text
+    assert "sent per node: also sums of columns by which sites prepared the table, before the first round" in text
+    assert "sent per node:" not in results_table(comparison)

@@ -72,14 +72,16 @@ def test_as_text(table) -> None:
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert cells[0] == [
         *("node", "samples", "as it is accuracy (%)", "turned accuracy (%)", "turned − as it is, points"),
-        *("as it is auc (%)", "turned auc (%)", "turned − as it is, points"),
     ]
+    assert cells[8] == []
+    assert cells[9] == ["node", "samples", "as it is auc (%)", "turned auc (%)", "turned − as it is, points"]
     assert cells[3][:4] == ["south", "5", "60.0 (20.0 … 100.0)", "40.0 (0.0 … 80.0)"]
-    assert cells[4][2:6] == ["100.0", "0.0", "−100.0", "–"]
+    assert cells[4][2:5] == ["100.0", "0.0", "−100.0"]
+    assert cells[13][2] == "–"
     # accuracies 1, .6, 1 and .5, over all samples 9 of 12
     assert cells[6][1:4] == ["77.5", "22.5", "−55.0"]
     assert cells[7][:3] == ["mean, by samples", "12", "75.0"]
-    assert cells[6][4].endswith("(2 of 4 nodes)")
+    assert cells[15][2].endswith("(2 of 4 nodes)")
     assert "95 % intervals of 1000 bootstrap resamples of each node's test samples; seed 0 of the run" in str(table)
     assert table.text(markdown=True).startswith("| node ")
 
@@ -141,8 +143,9 @@ def test_there_is_no_mean_where_a_model_has_diverged(table) -> None:
     one, other = table.scores.values()
     lost = replace(other, loss=other.loss.clone().index_fill(0, torch.tensor([1]), math.inf))
     found = replace(table, scores={"as it is": one, "turned": lost})
-    mean = [cell.strip() for cell in str(found).splitlines()[6].split("  ") if cell.strip()]
-    assert mean == ["mean", "77.5", "–", "–", "75.0 (2 of 4 nodes)", "– (2 of 4 nodes)", "– (2 of 4 nodes)"]
+    lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in str(found).splitlines()]
+    assert lines[6] == ["mean", "77.5", "–", "–"]  # of accuracy, and below of AUC
+    assert lines[15] == ["mean", "75.0 (2 of 4 nodes)", "– (2 of 4 nodes)", "– (2 of 4 nodes)"]
 
 
 def test_what_few_samples_leave_open_is_said_below() -> None:
@@ -176,3 +179,22 @@ def test_few_samples_of_the_rarer_class_are_said() -> None:
     """North has two of each class, south two of class 0, east and west one class alone."""
     text = str(site_table(played(1.0), "brier", resamples=20))
     assert "few samples of the rarer class, be wary: north (2), south (2)" in text
+
+
+def test_it_is_said_where_less_is_better(table) -> None:
+    assert "less is better" not in str(table)
+    two = {"as it is": played(1.0), "turned": played(-1.0)}
+    assert "of brier less is better\n" in f"{site_table(two, 'brier', resamples=2)}\n"
+    told = str(site_table(two, ["brier", "log_loss"], reference="turned", resamples=2))
+    assert "of brier and log_loss less is better, so − is an improvement on turned\n" in f"{told}\n"
+
+
+def test_metrics_that_would_be_too_wide_together_have_a_table_each() -> None:
+    one = site_table(played(1.0), ["accuracy", "brier"], resamples=2)
+    assert str(one).count("node ") == 1
+    two = str(site_table({"as it is": played(1.0), "turned": played(-1.0)}, ["accuracy", "brier"], "turned"))
+    first, second = two.split("\n\n")[:2]
+    assert "accuracy" in first.splitlines()[0]
+    assert "brier" not in first
+    assert second.splitlines()[0].split()[:2] == ["node", "samples"]
+    assert max(map(len, first.splitlines())) <= 120

@@ -501,7 +501,7 @@ def changed(**columns):
         (TABLE, {"columns": ["y"]}, r"columns=\[...\] names 'y', which is the column of sites, targets or"),
         (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
         (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
-        (changed(site=["a", None] * 4), {}, "row 1 has None as the name of its site in column 'site', and names"),
+        (changed(site=["a", None] * 4), {}, "row 1 has no name of its site in column 'site', where nothing"),
         (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its site in column 'site': name it or drop the row"),
         (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', and 3 more of the 8 rows "
          "have none: drop rows without a target"),
@@ -774,3 +774,60 @@ def test_classes_are_not_standardised():
         ValueError, match="standardise_target=True is for amounts, and the targets in column 'y' are clas"
     ):
         Tasks.from_frame(TABLE, standardise_target=True, **ALL)
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "says"),
+    [
+        ({"site": np.array(["2026-01-30"] * 8, "datetime64[D]")}, {}, r"'site' holds dates .*first$"),
+        ({"y": np.array(["2026-01-30"] * 8, "datetime64[D]")}, {}, r"'y' holds dates .*first$"),
+        ({"y": ["30.01.2026"] * 8}, {}, "'y' holds dates .* days since the first; if they are classes"),
+        ({"age": np.array([3] * 8, "timedelta64[D]")}, {}, r"'age' holds lengths of time .* such as days, or leave"),
+        (
+            {"y": [0, 1, 2] * 2 + [0, 1]},
+            {"loss": "bce"},
+            r"two classes, and .* has 3, 0, 1, 2: use loss='cross_entropy'",
+        ),
+        ({}, {"group": ["sex"]}, r"for each of the 8 rows, got \[1\]; a column is named by group='sex'"),
+        ({"site": ["a", "b"] * 3 + ["NA", "b"]}, {}, r"row 6 has no name of its site in column 'site', .* as NA"),
+        ({"part": [0, 1] * 4}, {"split": "part"}, r"row . \(site '.'\) has the split [01]: it must be"),
+        (
+            {"part": ["train", "test"] * 4, "site": ["a", "b"] * 4},
+            {"split": "part", "val_fraction": 0.2},
+            r"'b' has 0: leave such sites out, or give them some for 'train'$",
+        ),
+    ],
+)
+def test_advice_can_be_followed(change, settings, says):
+    with pytest.raises(ValueError, match=says):
+        Tasks.from_frame(changed(**change), **({} if "split" in settings else ALL), **settings)
+
+
+def test_columns_that_nobody_named():
+    table = {"Klinik": ["a", "b"] * 4, "Kosten": [0.5, 1.5] * 4}
+    with pytest.raises(
+        ValueError, match=r"^there is no column 'site': say by node= which .* The columns are 'Klinik', "
+    ):
+        Tasks.from_frame(table)
+    with pytest.raises(ValueError, match=r"^there is no column 'y': say by target= which column holds what to predict"):
+        Tasks.from_frame(table, node="Klinik")
+    with pytest.raises(ValueError, match=r"^there is no column 'site': .* the sites; 'Site' is there\. The columns"):
+        Tasks.from_frame({"Site": ["a"], "y": [1]})
+    with pytest.raises((TypeError, ValueError), match="did you mean 'leave_out'"):
+        Tasks.from_frame(table, drop=["Kosten"])
+
+
+def test_amounts_that_are_taken_for_classes_are_told_briefly():
+    table = {"site": ["a", "b"] * 40, "x": [0.5] * 80, "costs": [k + 0.5 for k in range(80)]}
+    told = r"the classes that were trained on are 0\.5, .*… \(\d+ in all\): .* if they are amounts, give loss='mse'"
+    with pytest.raises(ValueError, match=told):
+        Tasks.from_frame(table, target="costs", loss="cross_entropy")
+
+
+def test_indices_and_lists_of_frames_are_told():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE)
+    with pytest.raises(ValueError, match=r"^'site' is the index of the frame and no column: give frame\.reset_index"):
+        Tasks.from_frame(frame.set_index("site"))
+    with pytest.raises(TypeError, match=r"got a list of a DataFrame each: name the sites, \{'north': frames\[0\], "):
+        Tasks.from_frame([frame, frame])

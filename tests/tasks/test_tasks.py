@@ -262,3 +262,11 @@ def test_lists_of_samples_are_what_datasets_of_them_are():
         assert pool.targets.tolist() == [k % 2 for k in range(count)]
     two = Tasks.from_samples({"a": [[[0.0], [1.0]], [0, 1]]}).pools["train"]  # inputs and targets, as ever
     assert (two.inputs.tolist(), two.targets.tolist()) == ([[0.0], [1.0]], [0, 1])
+
+
+def test_arrays_of_text_are_said_to_be_such():
+    inputs, labels = np.zeros((4, 2)), np.array(["ill", "well"] * 2)
+    with pytest.raises(ValueError, match=r"^node 0 \(train\): targets must be numbers \(Tasks\.from_frame takes text"):
+        Tasks.from_samples([(inputs, labels)])
+    with pytest.raises(ValueError, match=r"^node 0 \(train\): inputs must be numbers"):
+        Tasks.from_samples([(inputs.astype(object), np.arange(4) % 2)])

@@ -171,3 +171,14 @@ def test_what_a_run_wrote_is_a_graph(tmp_path):
     first = run(l2c(), tasks(), nn.Linear(2, 2), graph=NAMED, rounds=1).graph()
     again = run(l2c(), tasks(), nn.Linear(2, 2), graph=str(first.to_csv(tmp_path / "g.csv")), rounds=1).graph()
     assert again.named_edges() == first.named_edges()
+
+
+def test_triples_of_names_that_are_numbers():
+    of = tasks(("1", "2", "3", "4"))
+    assert edges([(1, 2, 0.33), (3, 4, 1.0)], of) == edges([("1", "2"), ("3", "4")], of)
+    with pytest.raises(SettingError):
+        edges([[1, 2, 0.33], [3, 1, 1.0], [0, 0, 1.0]], of)  # may be the rows of a matrix
+
+
+def test_matrices_may_be_views():
+    assert edges(np.eye(3)[::-1]) == edges([("cy", "ada"), ("bob", "bob"), ("ada", "cy")])

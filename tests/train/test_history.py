@@ -5,7 +5,9 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
+from graphcollab import Tasks, local, run
 from graphcollab.train import Finding, History
 
 
@@ -55,3 +57,21 @@ def test_findings_are_part_of_the_json(tmp_path):
     history = History(("a", "b"), findings=[Finding(3, "never sampled", ("b",), "nobody listened to b")])
     told = json.loads(history.to_json(tmp_path / "log.json").read_text())
     assert told["findings"] == [{"round": 3, "kind": "never sampled", "nodes": ["b"], "text": "nobody listened to b"}]
+
+
+def test_histories_and_results_are_printed_in_a_line(history):
+    history.metric = "auc"
+    assert repr(history) == "History(3 nodes, round 4; mean test auc 0.7)"  # of 0.6 and 0.8
+    assert repr(History(("a", "b"))) == "History(2 nodes, round 0; nothing evaluated)"
+    history.values = {"train_loss": history.values["test_loss"]}
+    assert repr(history) == "History(3 nodes, round 4; mean train loss 3)"
+    tasks = Tasks.from_samples({"a": (torch.rand(9, 2), torch.rand(9, 1))}, loss="mse", metric="mse")
+    result = run(local(), tasks, nn.Linear(2, 1), rounds=2)
+    mean = float(result.history.last("val_metric")[0])
+    assert repr(result) == f"Result(local; 1 nodes, round 2; mean val mse {mean:.4g})"
+
+
+def test_a_workbook_is_no_table_of_text(history, tmp_path):
+    with pytest.raises(ValueError, match=r"'h.xlsx' is the name of a workbook: give a name that ends in \.csv"):
+        history.to_csv(tmp_path / "h.xlsx")
+    assert not list(tmp_path.iterdir())

@@ -318,7 +318,11 @@ def test_it_prints_names_samples_and_scores():
         "Joined(fedavg; Basel (4 test samples): accuracy 1, alone 1; Bern (2 test samples): accuracy 0, alone 0)"
     )
     untested = Tasks.from_samples(new, loss="bce")
-    assert repr(join(trained, untested)) == "Joined(fedavg; Basel (0 test samples); Bern (0 test samples))"
+    assert repr(join(trained, untested)) == ("Joined(fedavg; Basel (no test samples); Bern (no test samples))")
+    half = {"Basel": (x, y), "Bern": (x[:0], y[:0])}
+    assert repr(join(trained, Tasks.from_samples(new, test=half, loss="bce"))) == (
+        "Joined(fedavg; Basel (4 test samples): accuracy 1, alone 1; Bern (no test samples))"
+    )
 
 
 def a_table(sites="ab", **columns):
@@ -379,6 +383,25 @@ def test_names_may_be_numbers(method, old):
     allowed = [(int(old[0]) if old.isdecimal() else old[0], 4)]
     heard = join(result, Tasks.from_frame(a_table("45"), preparation=tasks.preparation), allowed=allowed).named_edges()
     assert {(j, i) for j, i, _ in heard if j != i} <= {(old[0], "4")}
+
+
+def test_a_table_of_an_old_site_is_told():
+    tasks = Tasks.from_frame(a_table())
+    result = run(fedavg(**QUICK), tasks, MLP(3, (4,), 2), rounds=1)
+    with pytest.warns(
+        UserWarning, match=r"^the run has a site 'b' already: newcomers of that name are taken for other"
+    ):
+        joined = join(result, Tasks.from_frame(a_table("bc"), preparation=tasks.preparation))
+    assert joined.graph().name == ["a", "b", "new b", "c"]
+
+
+def test_newcomers_with_other_inputs_are_at_fault():
+    tasks = Tasks.from_frame(a_table())
+    result = run(fedavg(**QUICK), tasks, MLP(3, (4,), 2), rounds=1)
+    wide = Tasks.from_arrays(torch.zeros(12, 5), [0, 1] * 6, ["c"] * 12)
+    told = r"^the newcomers' samples have shape \(5,\), and the run's models were made for \(3,\): give the newcomers"
+    with pytest.raises(ValueError, match=told):
+        join(result, wide)
 
 
 def test_newcomers_have_means_of_their_own_where_sites_have():

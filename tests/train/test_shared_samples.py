@@ -71,7 +71,7 @@ def same(seed: int) -> Tasks:
 @pytest.mark.parametrize(
     ("tasks", "ratio", "said"),
     [
-        (resplits, 30 / 72, "corrected for samples that seeds share, by 0.42 (Nadeau and Bengio)"),
+        (resplits, 30 / 72, "times 1/n + 0.42, not 1/n (Nadeau and Bengio)"),
         (resplits_by_hand, 40 / 64, "corrected"),
         (table, 12 / 48, "corrected"),
         (lambda seed: table(seed, "per_site"), 12 / 48, "corrected"),
@@ -103,7 +103,7 @@ def test_many_tests_are_said():
     samples = identify_samples(Tasks.from_samples([draws(0, 25)], test=[draws(1, 60)]))  # five for validation
     about = correction([("a", samples), ("b", samples)], None)
     assert about[0] == 3
-    assert about[1].endswith("by 3 (Nadeau and Bengio), which is too careful with so many test samples")
+    assert about[1].endswith("1/n + 3, not 1/n (Nadeau and Bengio), which is too careful with so many test samples")
 
 
 def test_tests_that_all_nodes_share_count_once():
@@ -144,7 +144,7 @@ def test_corrected_by_hand(comparison):
 
 def test_the_table_says_what_was_done(comparison):
     told = report.paired_table(comparison).splitlines()
-    assert told[-1].startswith("intervals and p-values are corrected for samples that seeds share, by 0.42 (Nadeau")
+    assert told[-1].startswith("intervals and p-values are corrected for samples that seeds share: ")
     assert told[-2] == ""
     plain = report.paired_table(comparison, over="seeds").splitlines()
     assert plain[-1] == "intervals are over other seeds on these samples, and say nothing of other samples"

@@ -1,0 +1,36 @@
+"""What summaries of runs are of, and in what units errors are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graphcollab.tasks import Tasks
+from graphcollab.tasks.metric_fit import OF_VALUES
+
+__all__ = ["MISSING", "in_deviations"]
+
+MISSING = {  # what a summary is of, the best first, and what is missing then
+    "test_metric": "",
+    "val_metric": (
+        "no node has test samples: give `test` to Tasks.from_samples, or take tasks.hold_out(0.2, into='test')"
+    ),
+    "train_loss": (
+        "no node has test or validation samples: give `test` and `val` to Tasks.from_samples, or take "
+        "tasks.hold_out(0.2, into='test') and hold_out(0.2) of that"
+    ),
+}
+
+
+def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
+    """Say that errors are in standard deviations where targets were standardised, and how large one is."""
+    aim = None if tasks.preparation is None else tasks.preparation.target
+    named = [name for name in metrics if name in OF_VALUES and name != "r2"]
+    if aim is None or aim.categories is not None or set(aim.deviation) == {1.0} or not named:
+        return ""
+    one = f" (one is {aim.deviation[0]:.4g})" if len(aim.deviation) == 1 else " of every node's own"
+    squared = "squared " if named == ["mse"] else ""
+    also = ", mse in squared ones" if "mse" in named and not squared else ""
+    return (
+        f"{' and '.join(named)}: targets were standardised, so errors are in {squared}standard deviations of "
+        f"{aim.name!r}{one}{also}"
+    )
