@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from graphcollab.metrics.inference import Differences, holm
 
-__all__ = ["Gain", "Verdict", "judge"]
+__all__ = ["Gain", "Judged", "Verdict", "judge"]
 
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
 
@@ -49,15 +49,25 @@ class Gain:
     verdict: Verdict
 
 
-def judge(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:
-    """Return p-values of a family of gains, adjusted for all of them, and the gains that would have been found.
+class Judged(NamedTuple):
+    """What there is evidence of in a family of gains.
 
-    Given are gains over training alone, and the same over constants; what would have been found is at ``level`` for the
-    whole family.
+    Args:
+        p_value: Adjusted for all gains of the family.
+        bar: The gains that would have been found four times out of five.
+        level: At which p-value a gain is claimed.
     """
+
+    p_value: Tensor
+    bar: Tensor
+    level: float
+
+
+def judge(alone: Differences, constant: Differences, level: float) -> Judged:
+    """Judge a family of gains over training alone, which must be such over constants, too, at a level for all of it."""
     many = max(int((~alone.p_value.isnan()).sum()), 1)
     p_value, bar = _over_both(alone, constant, level / many)
-    return holm(p_value), bar
+    return Judged(holm(p_value), bar, level)
 
 
 def _over_both(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:

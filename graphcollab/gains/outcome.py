@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.gains.evidence import Gain, Verdict, judge
+from graphcollab.gains.evidence import Gain, Judged, Verdict, judge
 from graphcollab.metrics import weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences
 from graphcollab.naming import Node, find_node
@@ -23,7 +23,7 @@ from graphcollab.train.trial import SHARES
 
 __all__ = ["Benefit"]
 
-FAMILIES = 4  # of comparisons, which share the level
+LEVELS = {"overall": 0.35, "groups": 0.15, "sites": 0.3, "pairs": 0.2}  # each family's part of the level
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Benefit:
     A gain is the difference to training alone on the same split, turned so that positive is better. Of errors, which
     are positive and better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, and it is
     judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
-    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families, each at a
-    fourth of the level: gains in the mean over sites, the same without one of them, gains of sites by all together and
-    by methods, and gains of sites by single others. So the chance that any gain is claimed where there is none at all
+    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families:
+    gains in the mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all
+    together and by methods (0.3), and gains of sites by single others (0.2). So the chance that any gain is claimed where there is none at all
     is at most ``level``.
 
     Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
@@ -122,8 +122,8 @@ class Benefit:
         found, beyond = (self._differences(ratio, mean, than) for than in ("alone", "constant"))
         scores = torch.stack([mean(self.scores[arm]) for arm in self.arms], 1)
         base = mean(self.scores["alone"]), mean(self.constant)
-        judged = judge(found, beyond, self.level / FAMILIES)
-        return self._gains(found, *judged, list(self.arms), scores, ["all sites"], base)
+        judged = judge(found, beyond, LEVELS["overall"] * self.level)
+        return self._gains(found, judged, list(self.arms), scores, ["all sites"], base)
 
     @cached_property
     def by_arm(self) -> Differences:
@@ -175,8 +175,8 @@ class Benefit:
         beyond = self._differences(self.test / self.train, lambda scores: scores, "constant")
         scores = torch.stack([self.scores[arm] for arm in self.arms], 1)
         base = self.scores["alone"], self.constant
-        judged = judge(self.by_arm, beyond, self.level / FAMILIES)
-        return self._gains(self.by_arm, *judged, list(self.arms), scores, self.names, base)
+        judged = judge(self.by_arm, beyond, LEVELS["sites"] * self.level)
+        return self._gains(self.by_arm, judged, list(self.arms), scores, self.names, base)
 
     @cached_property
     def pair_gains(self) -> list[Gain]:
@@ -186,8 +186,8 @@ class Benefit:
             for some in (self.by_site, self._pair_differences("constant"))
         )
         base, scores = (self.scores["alone"], self.constant), self.pairs.transpose(1, 2)
-        judged = judge(found, beyond, self.level / FAMILIES)
-        return self._gains(found, *judged, list(self.names), scores, self.names, base, "pairs")
+        judged = judge(found, beyond, LEVELS["pairs"] * self.level)
+        return self._gains(found, judged, list(self.names), scores, self.names, base, "pairs")
 
     @cached_property
     def group_gains(self) -> list[Gain]:
@@ -196,11 +196,11 @@ class Benefit:
         So it is found out whether a site spoils the group of all; `worth` says for whom.
         """
         found, beyond = (self._group_differences(than) for than in ("alone", "constant"))
-        judged = judge(found, beyond, self.level / FAMILIES)
+        judged = judge(found, beyond, LEVELS["groups"] * self.level)
         alone, constant = (self._of_members(one, self.without) for one in (self.scores["alone"], self.constant))
         sites = [f"all but {name}" for name in self.names] * (len(self.names) > 2)
         score = self.without.nanmean(1)[:, None]
-        gains = self._gains(found, *judged, ["together"], score, sites, (alone, constant), "without")
+        gains = self._gains(found, judged, ["together"], score, sites, (alone, constant), "without")
         return [gain for gain in gains if not math.isnan(gain.gain)]
 
     def _group_differences(self, than: str) -> Differences:
@@ -290,8 +290,7 @@ class Benefit:
     def _gains(
         self,
         found: Differences,
-        adjusted: Tensor,
-        bar: Tensor,
+        judged: Judged,
         by: list[str],
         scores: Tensor,
         sites: Sequence[str],
@@ -300,14 +299,14 @@ class Benefit:
     ) -> list[Gain]:
         """Return gains of some sites, [by, k], over training alone and over constants.
 
-        They are given with p-values and what could be found of them (`judge`), with the scores [R, by, k], and with
+        They are given with what there is evidence of (`judge`), with the scores [R, by, k], and with
         those of training alone and of constants, [R, k] each; ``of`` are the groups whose models these are, where they
         are not called as what sites gain by.
         """
         alone, constant, means = (
             one.log().nanmean(0).exp() if self.relative else one.nanmean(0) for one in (*base, scores)
         )
-        gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, bar))
+        gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, judged.bar))
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
         told = []
@@ -319,10 +318,10 @@ class Benefit:
                         mean, nan = float(alone[k]), math.nan
                         told.append(Gain(site, name, mean, nan, flat, nan, nan, nan, nan, nan, "not defined"))
                     continue
-                p, gain = float(adjusted[a, k]), float(gains[a, k])
+                p, gain = float(judged.p_value[a, k]), float(gains[a, k])
                 claimed: Verdict = "gains" if gain > 0 else "loses"
                 none = self.by_constants(of or name)  # then no model has a part in it
-                verdict: Verdict = claimed if p <= self.level / FAMILIES and not none else "no evidence"
+                verdict: Verdict = claimed if p <= judged.level and not none else "no evidence"
                 ends = float(lows[a, k]), float(highs[a, k])
                 score = float(means[a, k])
                 told.append(Gain(site, name, float(alone[k]), score, flat, gain, *ends, p, float(bars[a, k]), verdict))

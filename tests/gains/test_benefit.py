@@ -426,7 +426,7 @@ def test_a_gain_must_be_one_over_constants(found):
     assert (close.alone, close.score, close.constant) == pytest.approx((0.61, 0.82, 0.795))
     gains = torch.tensor([0.01, 0.03, 0.02, 0.04], dtype=torch.float64)
     error = float((gains.var() * (1 / 4 + 1 / 3)).sqrt())
-    reach = float(stats.t.ppf(1 - 0.05 / 4 / 2 / 2, 3) + stats.t.ppf(0.8, 3)) * error
+    reach = float(stats.t.ppf(1 - 0.35 * 0.05 / 2 / 2, 3) + stats.t.ppf(0.8, 3)) * error
     assert close.detectable == pytest.approx(reach + 0.795 - 0.61)  # beyond constants, so beyond training alone by more
     better = by([0.85, 0.86, 0.85, 0.86])
     assert (better.verdict, better.p_value) == ("no evidence", 1.0)
