@@ -33,10 +33,10 @@ class Benefit:
     A gain is the difference to training alone on the same split, turned so that positive is better. Of errors, which
     are positive and better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, and it is
     judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
-    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families:
-    gains in the mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all
-    together and by methods (0.3), and gains of sites by single others (0.2). So the chance that any gain is claimed where there is none at all
-    is at most ``level``.
+    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families: gains in the
+    mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all together and by
+    methods (0.3), and gains of sites by single others (0.2). So the chance that any gain is claimed where there is none
+    at all is at most ``level``.
 
     Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
     constants, too, by the same test: p-values of gains are the larger of the two, before they are adjusted. A constant
@@ -274,6 +274,13 @@ class Benefit:
         chosen = self.chosen.get(by, [])
         return 2 * chosen.count(self.flat) >= max(len(chosen), 1)
 
+    def untold(self, by: str) -> bool:
+        """Tell whether neither of two kinds of models did better than constants, so that there is no gain or loss.
+
+        Where those of training alone did, models that are no better than constants lose by collaborating.
+        """
+        return self.by_constants(by) and self.by_constants("alone")
+
     def _all(self) -> list[Tensor]:
         return [*self.scores.values(), self.pairs, self.without, self.outside]
 
@@ -320,7 +327,7 @@ class Benefit:
                     continue
                 p, gain = float(judged.p_value[a, k]), float(gains[a, k])
                 claimed: Verdict = "gains" if gain > 0 else "loses"
-                none = self.by_constants(of or name)  # then no model has a part in it
+                none = self.untold(of or name) or (gain > 0 and self.by_constants(of or name))
                 verdict: Verdict = claimed if p <= judged.level and not none else "no evidence"
                 ends = float(lows[a, k]), float(highs[a, k])
                 score = float(means[a, k])

@@ -29,7 +29,7 @@ THOUSAND = 1000.0
 
 
 def mark(benefit: Benefit, arm: str) -> str:
-    """Mark what constants, and no models, gain or lose on half of the splits or more."""
+    """Mark what constants, and no models, lose on half of the splits or more."""
     return CONSTANT * benefit.by_constants(arm)
 
 

@@ -55,12 +55,12 @@ def benefit_answer(benefit: Benefit) -> str:
         *(_headline(one, len(every) > 1) for one in every),
     ]
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
-        if mark(benefit, gain.by):
+        if benefit.untold(gain.by):
             lines.append(f"In the mean over sites, {by_whom(gain.by)}{CONSTANT}: models have no part in it.")
             continue
         lines.append(
-            f"In the mean over sites, {by_whom(gain.by)}: {told(gain, scale, digits)}, weighted by test samples "
-            f"{told(weighted, scale, digits)}. {_means(gain, benefit)}"
+            f"In the mean over sites, {by_whom(gain.by)}{mark(benefit, gain.by)}: {told(gain, scale, digits)}, "
+            f"weighted by test samples {told(weighted, scale, digits)}. {_means(gain, benefit)}"
         )
     lines.append(_groups(benefit))
     for one in benefit.also.values():
@@ -270,7 +270,7 @@ def _next(benefit: Benefit) -> str:
             f"So do not let all collaborate. Ask again without {site}: it seems to spoil the group, and the others may "
             "gain by each other."
         )
-    if stood := [arm for arm in ("alone", *benefit.arms) if benefit.by_constants(arm)]:
+    if stood := [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]:
         of_models = " and ".join(map(models, stood))
         return f"So nothing can be said yet: models {of_models} learned too little. First train for longer, rounds=..."
     if benefit.quick:

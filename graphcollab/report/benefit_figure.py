@@ -76,10 +76,10 @@ def _sites(panel: Axes, benefit: Benefit) -> None:
     spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
     for a, (arm, shift) in enumerate(zip(arms, spread, strict=True)):
         gains = [by[site, arm] for site in benefit.names]
-        if benefit.by_constants(arm):
+        if benefit.untold(arm):
             panel.plot([], [], " ", label=f"{by_whom(arm)}: no better than {benefit.flat}")
             continue
-        label = by_whom(arm)
+        label = f"{by_whom(arm)}{f' ({benefit.flat})' * benefit.by_constants(arm)}"
         _intervals(panel, gains, shift, COLOURS[a % len(COLOURS)], scale, (low, high), label)
     panel.axvline(0, color=TEXT, linewidth=0.8)
     what = f"fall of the {benefit.metric} (%)" if benefit.relative else f"gain in {benefit.metric}{_points(benefit)}"

@@ -19,7 +19,7 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
     in the group of all (none where no other gains it anything, or no absence costs it anything), both only where models
     of such groups did better than constants on most splits, and tells what the model of all others gains it that it had
-    no part in. Where constants stood for the models of an arm on half of the splits or more, there is no gain to tell.
+    no part in. Where constants stood for the models on half of the splits or more, alone too, there is no gain to tell.
     Where they do as well as training alone at any site, they have a column of their own (`graphcollab.gains.Benefit`).
     The last two rows are means over sites, all alike and weighted by their test samples. A star marks a gain or loss
     there is evidence of, all comparisons considered; the last row has none. Further metrics have tables of their own.
@@ -80,7 +80,7 @@ def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[str]:
     arms = [by[arm] for arm in benefit.arms]
     means = [arms[0].alone, *([arms[0].constant] if _rivals(benefit) else [])]
     gained = [
-        MISSING + mark(benefit, gain.by) if mark(benefit, gain.by) else told(gain, scale, digits) for gain in arms
+        (MISSING if benefit.untold(gain.by) else told(gain, scale, digits)) + mark(benefit, gain.by) for gain in arms
     ]
     return [*(mean_of(benefit, mean) for mean in means), *gained]
 

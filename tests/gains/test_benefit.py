@@ -331,7 +331,9 @@ def test_it_is_said_where_models_do_no_better_than_the_mean(found):
 
 
 def test_no_gain_is_claimed_where_constants_stand_for_models(found):
-    """They are of the site's own targets, so whom it collaborates with has no part in it; nor is a loss."""
+    """They are of the site's own targets, so whom it collaborates with has no part in it. Models
+    that lose to constants lose to training alone where that does better than constants, and else that is unknown.
+    """
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
     scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 2 * alone * noise}
@@ -342,6 +344,8 @@ def test_no_gain_is_claimed_where_constants_stand_for_models(found):
     flat = dict.fromkeys([*found.chosen], ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"])
     told = replace(found, scores=scores, chosen=flat, constant=constant)
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "no evidence"}
+    told = replace(told, chosen={**flat, "alone": models["alone"]})
+    assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "loses"}
     assert told.overall[0].gain == pytest.approx(0.5, abs=0.01)
 
 
@@ -654,11 +658,17 @@ def test_what_constants_stand_for_is_marked(found):
     flat = ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"]
     models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
     told = replace(found, chosen={**models, "together": flat, "pairs": flat})
+    assert "In the mean over sites, by all together†: " in benefit_answer(told)
+    assert "models have no part in it" not in benefit_answer(told)
+    assert len(re.findall(r"\)\*?†", benefit_table(told))) == 5  # three sites and two means; none by ditto
+    names = [text.get_text() for text in benefit_figure(told).axes[0].get_legend().get_texts()]
+    assert names == ["by all together (the mean of the targets)", "by ditto"]
+    told = replace(told, chosen={**told.chosen, "alone": flat})
     assert "In the mean over sites, by all together†: models have no part in it." in benefit_answer(told)
     assert "†: There the mean of the targets of each site took the place of these models." in benefit_answer(told)
     table = benefit_table(told)
     assert re.split(r"\s{2,}", table.splitlines()[2])[4 + ("constant" in table.splitlines()[0])] == "–†"
-    assert table.count("–†") == 5  # three sites and two means; none by ditto
+    assert table.count("–†") == 5
     assert "†: on half of the splits or more the mean of the targets of each site took the place of models." in table
     assert "†" not in benefit_table(replace(found, chosen=models))
     left, right = benefit_figure(told).axes[:2]
