@@ -15,9 +15,10 @@ from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.health_check import HealthCheck
+from graphcollab.train.history import Finding, History
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.result import Finding, History, Result
+from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saved_models import Models, load
 from graphcollab.train.saver import save_checkpoint

@@ -18,7 +18,7 @@ from graphcollab.metrics import as_metric, score_rows
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
 from graphcollab.settings import Count, Natural, SettingError, checked
 from graphcollab.stack import Stacks
-from graphcollab.train.result import History
+from graphcollab.train.history import History
 from graphcollab.typing import Env
 from graphcollab.weigh import Similarity
 

@@ -24,9 +24,9 @@ from torch_geometric.data import Data
 from graphcollab.control.shares import join_rows, with_rows
 from graphcollab.files import own_name, write_new
 from graphcollab.settings import checked
+from graphcollab.train.history import History
 from graphcollab.train.journal import LOG, Journal, decode, encode
 from graphcollab.train.parts import DAMAGES, inside, pack, read_parts, require
-from graphcollab.train.result import History
 
 __all__ = [
     "is_stale",

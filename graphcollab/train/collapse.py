@@ -15,7 +15,7 @@ from graphcollab.method import Method, last_graph
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.phases import Phases
 from graphcollab.piece import Weigher
-from graphcollab.train.result import Finding, History
+from graphcollab.train.history import Finding, History
 from graphcollab.train.watch_weights import spread_in_round
 from graphcollab.typing import Env
 

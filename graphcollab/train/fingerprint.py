@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 import dis
 import functools
-import hashlib
 import sys
 import sysconfig
 import types
@@ -19,13 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab.keyed import keyed_bits
-from graphcollab.tasks.samples import ELSEWHERE, Split
+from graphcollab.train.checksum import checksum, hashed
 
-__all__ = ["HOOKS", "INSIDE", "PLAIN", "Reader", "checksum", "digests", "fingerprint"]
-
-_WORD_STREAM = 175
-_WORDS = 2**22  # of 8 bytes that are multiplied at a time
+__all__ = ["HOOKS", "INSIDE", "PLAIN", "Reader", "fingerprint"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device)
 INSIDE = frozenset(vars(nn.Module()))  # what every module has
@@ -55,48 +50,6 @@ def fingerprint(value: object) -> str:
     """
     reader = Reader()
     return reader.finish(reader.text(value))
-
-
-def checksum(value: Tensor | np.ndarray | np.generic) -> str:
-    """Return the shape, number type and checksum of an array."""
-    if isinstance(value, np.ndarray | np.generic):
-        held = np.asarray(value)
-        try:
-            value = torch.as_tensor(held)
-        except (TypeError, ValueError):  # texts, dates and the like
-            return f"{list(held.shape)} {held.dtype} {_hash(np.ascontiguousarray(held).tobytes())}"
-    tensor = value.detach()
-    if tensor.layout != torch.strided:
-        tensor = tensor.to_sparse_coo().coalesce()
-        return f"{list(tensor.shape)} sparse {checksum(tensor.indices())} {checksum(tensor.values())}"
-    tensor = tensor.cpu().resolve_conj().resolve_neg()
-    content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
-    return f"{list(tensor.shape)} {tensor.dtype} {_hash(content)}"
-
-
-def digests(split: Split, values: Tensor) -> Tensor:
-    """Return a checksum of what every node has of a pool's values [N, ...], in its order, [K] int64.
-
-    It is the same wherever in a pool the samples are; of nodes whose samples are elsewhere it is 0. Words of 8 bytes
-    are multiplied by keyed odd numbers and summed modulo 2^64, which two different samples survive alike with a
-    probability of about 2^-63; then samples are, keyed by their place.
-    """
-    here = (split.index != ELSEWHERE).nonzero().flatten()
-    rows = split.index[here]
-    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)[here]
-    place = here - split.ptr[owner]
-    used, which = rows.unique(return_inverse=True)
-    found = torch.zeros(len(used), dtype=torch.int64)
-    width = -(-values[:1].numel() * values.element_size() // 8) if len(values) else 0
-    key = keyed_bits(0, _WORD_STREAM, torch.arange(width)) | 1
-    for start in range(0, len(used), step := max(_WORDS // max(width, 1), 1)):
-        some = values[used[start : start + step].to(values.device)].detach().cpu().contiguous()
-        raw = torch.zeros(len(some), 8 * width, dtype=torch.uint8)
-        content = some.reshape(len(some), -1).view(torch.uint8)
-        raw[:, : content.shape[1]] = content
-        found[start : start + step] = (raw.view(torch.int64) * key).sum(1)
-    mixed = keyed_bits(0, _WORD_STREAM, found[which], place)
-    return torch.zeros(split.num_nodes, dtype=torch.int64).index_add(0, owner, mixed)
 
 
 class Reader:
@@ -142,8 +95,8 @@ class Reader:
                 parts.append(self._deep(value))
             except Exception:
                 parts.append(type(value).__qualname__)
-        text += f" and {_hash(*parts)}" if parts else ""
-        return text if len(text) <= LONG else f"{text[:LONG]}… {_hash(text)}"
+        text += f" and {hashed(*parts)}" if parts else ""
+        return text if len(text) <= LONG else f"{text[:LONG]}… {hashed(text)}"
 
     def module(self, module: nn.Module) -> str:
         """Describe a module without its children."""
@@ -211,7 +164,7 @@ class Reader:
         """Describe code that was traced or compiled, and the functions that it calls."""
         nodes = value.graph.nodes if isinstance(value, torch.fx.GraphModule) else ()
         targets = [node.target for node in nodes if callable(node.target)]
-        return f"code {_hash(str(getattr(value, 'code', '')), *map(self.text, targets))}"
+        return f"code {hashed(str(getattr(value, 'code', '')), *map(self.text, targets))}"
 
     def _fields(self, fields: Mapping[str, Any]) -> str:
         return ", ".join(f"{name}={self.text(fields[name])}" for name in sorted(fields))
@@ -229,7 +182,7 @@ class Reader:
                 parts.append(self.text(content))
         for name in sorted(_names(code, "LOAD_GLOBAL") - _names(code, "STORE_GLOBAL")):
             parts.append(f"{name}: {self.text(function.__globals__.get(name))}")
-        return f"code {_hash(*parts)}"
+        return f"code {hashed(*parts)}"
 
     def _class(self, kind: type) -> str:
         """Return the code of a class and of those it inherits from, but for what a library's version says."""
@@ -242,7 +195,7 @@ class Reader:
             for name, value in sorted(vars(one).items()):
                 if name == "__call__" or (name not in SHOWN and not name.startswith("__")):
                     parts += [f"{name}={self.text(part)}" for part in _functions(value)]
-        self._classes[kind] = f" code {_hash(*parts)}" if own else ""
+        self._classes[kind] = f" code {hashed(*parts)}" if own else ""
         return self._classes[kind]
 
 
@@ -254,7 +207,7 @@ def _code(code: types.CodeType, doc: str | None = None) -> str:
         if number or one not in (None, doc)  # the first is the docstring, or None
     ]
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return _hash(code.co_code.hex(), repr(code.co_names), repr(arguments), str(code.co_flags), *constants)
+    return hashed(code.co_code.hex(), repr(code.co_names), repr(arguments), str(code.co_flags), *constants)
 
 
 def _names(code: types.CodeType, operation: str) -> set[str]:
@@ -320,10 +273,3 @@ def _standard(name: str) -> bool:
         return False
     file = getattr(sys.modules.get(name), "__file__", None)
     return file is None or any(Path(file).is_relative_to(sysconfig.get_path(one)) for one in ("stdlib", "platstdlib"))
-
-
-def _hash(*parts: str | bytes | memoryview) -> str:
-    made = hashlib.sha256()
-    for part in parts:
-        made.update(part.encode() + b"\n" if isinstance(part, str) else part)
-    return made.hexdigest()[:12]

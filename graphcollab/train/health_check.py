@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from graphcollab.method import last_graph
 from graphcollab.settings import Count, NonNegative, Share, checked
 from graphcollab.train.callbacks import Callback
-from graphcollab.train.result import Finding, History
+from graphcollab.train.history import Finding, History
 
 __all__ = ["HealthCheck"]
 

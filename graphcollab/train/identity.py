@@ -23,7 +23,8 @@ from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.train.fingerprint import PLAIN, Reader, checksum, digests, fingerprint
+from graphcollab.train.checksum import checksum, digests
+from graphcollab.train.fingerprint import PLAIN, Reader, fingerprint
 from graphcollab.train.journal import encode
 
 __all__ = [

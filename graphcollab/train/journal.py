@@ -16,7 +16,7 @@ from torch import Tensor
 from graphcollab.nn import Mixer
 from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.train.result import Finding, History
+from graphcollab.train.history import Finding, History
 
 __all__ = ["LOG", "Journal", "decode", "encode"]
 

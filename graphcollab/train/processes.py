@@ -24,7 +24,7 @@ from graphcollab.checks import own_filter, warn
 from graphcollab.distributed import launched
 from graphcollab.threads import threads_here
 from graphcollab.train.callbacks import Callback
-from graphcollab.train.result import History
+from graphcollab.train.history import History
 from graphcollab.train.trials import Contestant, Outcome, Trials
 
 __all__ = ["map_in_processes", "play_in_processes"]

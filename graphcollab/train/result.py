@@ -1,29 +1,27 @@
-"""What a run returns: models, graph and history."""
+"""`Result`: what a run returns, models, graph and history."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.engine.modules import copy_module
-from graphcollab.files import write_csv, write_whole
 from graphcollab.method import Method, last_graph
-from graphcollab.metrics import Scores, as_metrics, score_nodes, summarize
+from graphcollab.metrics import Scores, as_metrics, score_nodes
 from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import Node, find_node
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
+from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.predicts import Predicts, Reading
 from graphcollab.train.save_models import about_run, save_models
@@ -33,169 +31,7 @@ from graphcollab.typing import Env
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["Finding", "History", "Result"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What was found wrong with some nodes, by name, after a round, and (``text``) what to do about it.
-
-    Its kind is ``"own model only"``, ``"one model only"`` or ``"uniform weights"``, which every run looks for at its
-    end where weights are learned, and a round that drops neighbours too; ``"still equal weights"`` at the end of runs
-    that were too short to blame equal weights on what was learned, without a warning; or, where `HealthCheck` is a
-    callback, ``"never sampled"`` or ``"cluster death"``.
-    """
-
-    round: int
-    kind: str
-    nodes: tuple[str, ...]
-    text: str
-
-
-@dataclass
-class History:
-    """Values per node at every evaluated round, and the graph at the rounds asked for.
-
-    Args:
-        names: Names of the nodes.
-        metric: Name of the task's metric.
-        higher_is_better: Whether a larger value of it is better.
-        rounds: Rounds played before each evaluation.
-        seconds: Seconds since the start at each evaluation (not part of what a resumed run repeats).
-        values: For every field [K] per evaluation: ``train_loss``, ``val_loss``, ``val_metric``, ``test_loss``,
-            ``test_metric``, ``bytes_sent``, ``messages_sent``, and what callbacks observed (`Callback.values`).
-        graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
-        scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
-        isolated: Nodes that were left behind because they diverged, with the round, counted from 1.
-        isolated_because: What was found with each of them.
-        findings: What was found wrong with nodes or with weights.
-        watched: In how many rounds `HealthCheck` watched who listens to whom.
-        heard: In how many of them somebody else listened to each node, [K].
-        merging: Validation before and after merging in the last round, where `WatchMerging` looks on, [K] by name.
-        weighing: How weights were spread in the last round, where `WatchWeights` looks on, [K] by name.
-        returned: Which evaluation the returned models are of: the last, or with early stopping the best.
-    """
-
-    names: tuple[str, ...]
-    metric: str = "accuracy"
-    higher_is_better: bool = True
-    rounds: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    values: dict[str, list[Tensor]] = field(default_factory=dict)
-    graphs: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    scores: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    isolated: dict[str, int] = field(default_factory=dict)
-    isolated_because: dict[str, str] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    watched: int = 0
-    heard: Tensor | None = None
-    merging: dict[str, Tensor] = field(default_factory=dict)
-    weighing: dict[str, Tensor] = field(default_factory=dict)
-    returned: int = -1
-
-    def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:
-        """Append one evaluation; what was not evaluated before, or is not any more, has no values (NaN) there."""
-        new = {name: value.detach().cpu().double() for name, value in values.items()}
-        nothing = torch.full((len(self.names),), math.nan, dtype=torch.float64)
-        for name in {**self.values, **new}:
-            self.values.setdefault(name, [nothing] * len(self)).append(new.get(name, nothing))
-        self.rounds.append(round_)
-        self.seconds.append(seconds)
-
-    def forget(self, round_: int) -> None:
-        """Take a round's evaluation out again, if it is the last one there."""
-        if self.rounds[-1:] == [round_]:
-            self.rounds.pop()
-            self.seconds.pop()
-            for values in self.values.values():
-                values.pop()
-
-    def __len__(self) -> int:
-        return len(self.rounds)
-
-    def __repr__(self) -> str:
-        """Say after which round it ends, and the mean of what the returned models reach."""
-        what = next((name for name in MISSING if name in self.values), "")
-        named = what.replace("metric", self.metric).replace("_", " ")
-        reached = f"mean {named} {self.summary(what)['mean']:.4g}" if what else "nothing evaluated"
-        return f"History({len(self.names)} nodes, round {[0, *self.rounds][-1]}; {reached})"
-
-    def table(self, name: str) -> Tensor:
-        """Return a field at all evaluations, [T, K]; a KeyError names what was recorded."""
-        if name not in self.values:
-            raise KeyError(f"the history has no {name!r}; it has {sorted(self.values)}")
-        return torch.stack(self.values[name])
-
-    def last(self, name: str) -> Tensor:
-        """Return a field at the last evaluation, [K]."""
-        return self.table(name)[-1]
-
-    def final(self, name: str) -> Tensor:
-        """Return a field at the evaluation that the returned models are of, [K]."""
-        return self.table(name)[self.returned]
-
-    def mean(self, name: str) -> list[float]:
-        """Return a field's mean over nodes at every evaluation.
-
-        Nodes without a value are left out (no samples, no member, a metric that is not defined), but a node that has
-        diverged makes the mean of losses infinite and leaves that of metrics without a value (NaN).
-        """
-        means: list[float] = self.table(name).nanmean(1).tolist()
-        spoilt = name.endswith("metric")
-        return [math.nan if spoilt and self._diverged(name, t) else mean for t, mean in enumerate(means)]
-
-    def undefined(self, split: str) -> list[str]:
-        """Return the nodes with samples of a split whose metric was not defined at the last evaluation, by name."""
-        if f"{split}_metric" not in self.values or f"{split}_loss" not in self.values:
-            return []
-        loss, metric = self.last(f"{split}_loss"), self.last(f"{split}_metric")
-        return [self.names[k] for k in (metric.isnan() & loss.isfinite()).nonzero().flatten().tolist()]
-
-    def summary(self, name: str = "test_metric") -> dict[str, float]:
-        """Return mean, worst 10 %, worst 20 % and standard deviation over nodes, of the returned models.
-
-        The worst 10 % and 20 % are rounded up to whole nodes: of ten nodes or fewer the worst 10 % is the worst node.
-        ``nodes`` says over how many nodes that is, ``ignored`` how many have no value. Where nodes have diverged,
-        ``diverged`` says how many, and the others are NaN: what the rest reach is no result of the run.
-        """
-        higher = self.higher_is_better and not name.endswith("loss")
-        found = dict(summarize(self.final(name), higher))
-        if diverged := self._diverged(name, self.returned):
-            found |= dict.fromkeys(("mean", "worst10", "worst20", "std"), math.nan) | {"diverged": diverged}
-        return found
-
-    def _diverged(self, name: str, t: int) -> int:
-        """Return how many nodes had diverged at an evaluation, by the loss that goes with a field."""
-        losses = self.values.get(name.replace("metric", "loss"), []) if name.startswith(("val", "test")) else []
-        return int(torch.isinf(losses[t]).sum()) if losses else 0
-
-    def to_json(self, path: str | Path) -> Path:
-        """Write everything but graphs and scores as JSON, whole or not at all; values that are not finite are null."""
-
-        def plain(row: Tensor) -> list[float | None]:
-            return [value if math.isfinite(value) else None for value in row.tolist()]
-
-        told = {
-            "nodes": list(self.names),
-            "metric": self.metric,
-            "rounds": self.rounds,
-            "seconds": self.seconds,
-            "isolated": self.isolated,
-            "isolated_because": self.isolated_because,
-            "findings": [asdict(finding) for finding in self.findings],
-            "values": {name: list(map(plain, rows)) for name, rows in self.values.items()},
-        }
-        return write_whole(path, json.dumps(told, allow_nan=False).encode())
-
-    def to_csv(self, path: str | Path) -> Path:
-        """Write one line per evaluation and node, whole or not at all."""
-        fields = sorted(self.values)
-        rows = (
-            [round_, *row]
-            for t, round_ in enumerate(self.rounds)
-            for row in zip(self.names, *(self.values[name][t].tolist() for name in fields), strict=True)
-        )
-        return write_csv(path, ["round", "node", *fields], rows)
+__all__ = ["Result"]
 
 
 @dataclass(frozen=True)

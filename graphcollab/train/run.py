@@ -27,9 +27,10 @@ from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
+from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, describe_start, require_alike, require_same, require_same_run
 from graphcollab.train.lock import hold_folder
-from graphcollab.train.result import History, Result
+from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.session import Session
 from graphcollab.train.start import (

@@ -26,9 +26,9 @@ from graphcollab.train.checkpoint import (
     write_checkpoint,
     write_rows,
 )
+from graphcollab.train.history import History
 from graphcollab.train.journal import LOG, Journal
 from graphcollab.train.lock import hold_folder
-from graphcollab.train.result import History
 
 __all__ = ["Saver", "save_checkpoint"]
 

@@ -28,8 +28,9 @@ from graphcollab.phases import Phases
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.collapse import note_dropped, report_collapse
+from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
-from graphcollab.train.result import History, Result
+from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.undefined import Undefined, told_by_table
 from graphcollab.typing import Env

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.tasks import Tasks
-from graphcollab.train.fingerprint import checksum, fingerprint
+from graphcollab.train.checksum import checksum
+from graphcollab.train.fingerprint import fingerprint
 
 __all__ = ["Over", "Samples", "correction", "identify_samples"]
 

@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from graphcollab.train.collapse import learned
+from graphcollab.train.history import Finding
 from graphcollab.train.identity import identify_models, identify_tasks
-from graphcollab.train.result import Finding, Result
+from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Samples, identify_samples
 
 __all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Trial"]

@@ -10,7 +10,7 @@ from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import not_defined
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import of_one_class
-from graphcollab.train.result import History
+from graphcollab.train.history import History
 
 __all__ = ["NOT_DEFINED", "OF_ONE_CLASS", "Undefined", "told_by_table"]
 

@@ -15,7 +15,7 @@ from graphcollab.method import Method
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.piece import Exchanger, Weigher
 from graphcollab.train.callbacks import Callback
-from graphcollab.train.result import History
+from graphcollab.train.history import History
 from graphcollab.typing import Env
 
 __all__ = ["WatchWeights", "spread_in_round"]

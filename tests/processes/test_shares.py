@@ -10,7 +10,7 @@ from graphcollab.control.state import LOOP
 from graphcollab.distributed import deal, launched, meet, speaks
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing.scene import Scene
-from graphcollab.train.fingerprint import digests
+from graphcollab.train.checksum import digests
 
 
 @pytest.mark.parametrize(
