@@ -20,6 +20,7 @@ __all__ = ["benefit_figure"]
 NAMED = 60  # sites that are named at an axis
 WRITTEN = 10  # sites up to which every gain of the matrix is written into it
 MOST = 0.9  # share of gains, or of ends of intervals, that axes and colours are made for; the others are cut
+HUNDRED = 100.0  # from which on gains in the matrix have no decimals
 FLOOR = -200.0  # percent; errors that have more than trebled are beyond the axis
 
 
@@ -139,7 +140,7 @@ def _pairs(panel: Axes, benefit: Benefit) -> None:
         value = scale * gain.gain
         if len(benefit.names) <= WRITTEN and np.isfinite(value):
             ink = "white" if abs(value) > 0.7 * most else TEXT
-            text = bounded(gain.gain, scale, digits)
+            text = bounded(gain.gain, scale, 0 if abs(value) >= HUNDRED and digits is not None else digits)
             box = {"boxstyle": "square,pad=0.25", "fill": False, "edgecolor": ink} if sure else None
             panel.text(*at, text, ha="center", va="center", fontsize=8, color=ink, bbox=box,
                        fontweight="bold" if sure else "normal")  # fmt: skip
