@@ -20,7 +20,7 @@ from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, Sites, find_sites
 from graphcollab.tasks._suspects import warn_of_columns, warn_of_repeats
 from graphcollab.tasks._targets import DROP, is_real, refuse_missing, targets_of, warn_of_one_class
-from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.column import Column, encoded, numbers_of
 from graphcollab.tasks.metric_fit import of_one_class
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool, Split
@@ -116,7 +116,7 @@ def tasks_of_table(
     }
     for one in how.columns if how is known else ():
         one.warn_of_strangers(readable[one.name], place)
-    inputs = np.concatenate([one.encoded(readable[one.name], place) for one in how.columns], 1)
+    inputs = encoded([(one, readable[one.name]) for one in how.columns], place)
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     targets = targets_of(sites, how.target, values, place, loss)
     warn_of_repeats(sites, how.columns, inputs, targets, splits)

@@ -104,8 +104,11 @@ def warn_of_repeats(
         return
     halves, place = [np.zeros(len(inputs), np.uint64) for _ in range(2)], 0
     for k, column in enumerate(columns):
-        for feature in range(place, place := place + len(column.features)):
-            _mix(halves[k % 2], (inputs[:, feature] + 0.0).view(np.uint32))  # -0.0 is 0.0
+        features = inputs[:, place : (place := place + len(column.features))]
+        if column.categories is not None:  # of which one is 1, or none: its number says as much
+            features = (features @ np.arange(1, 1 + features.shape[1], dtype=np.float32))[:, None]
+        for values in features.T:
+            _mix(halves[k % 2], (values + 0.0).view(np.uint32))  # -0.0 is 0.0
     rows = halves[0].copy()
     _mix(rows, halves[1])
     _mix(rows, targets.numpy().astype(np.float64).view(np.uint64))

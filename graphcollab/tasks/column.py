@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._csv import is_number
 from graphcollab.tasks._doubts import LACKING, plain, visibly
 
-__all__ = ["Column", "numbers_of"]
+__all__ = ["Column", "encoded", "numbers_of"]
 
 _LARGEST = 1e30  # whose square is a float of 8 bytes, with room for sums, and which is one of 4 itself
 _FAR, _ALL_FAR, _FEW_FAR, _FEW = 100, 10, 30, 3  # standard deviations: of one value, of most, of most of fewer rows
@@ -67,9 +67,8 @@ class Column:
             names = tuple(map(_as_number, names))
         return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
 
-    def encoded(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
-        """Return the numbers that a column of values becomes, float32 [n, features]."""
-        out = np.zeros((len(values), len(self.features)), np.float32)
+    def encode(self, values: np.ndarray, site: np.ndarray, out: np.ndarray) -> None:
+        """Write the numbers that a column of values becomes into ``out``, zeros [n, features]."""
         if self.categories is None:
             known = ~np.isnan(values)
             out[:, 0] = np.nan_to_num(self.standardised(values, site))
@@ -81,7 +80,6 @@ class Column:
             out[known.nonzero()[0], codes[known]] = 1
         if self.indicator:
             out[:, -1] = ~known
-        return out
 
     def warn_of_strangers(self, values: np.ndarray, site: np.ndarray) -> None:
         """Warn of new values that differ from a category only by case or spaces, or are numbers far from all others.
@@ -130,6 +128,15 @@ class Column:
                 f"{near}".strip(),
                 UserWarning,
             )
+
+
+def encoded(read: Sequence[tuple[Column, np.ndarray]], site: np.ndarray) -> np.ndarray:
+    """Return the numbers that columns and their values become, float32 [n, D], given every row's site [n]."""
+    ends = np.cumsum([0, *(len(column.features) for column, _ in read)]).tolist()
+    out = np.zeros((len(site), ends[-1]), np.float32)
+    for (column, values), start, end in zip(read, ends[:-1], ends[1:], strict=True):
+        column.encode(values, site, out[:, start:end])
+    return out
 
 
 def numbers_of(

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
 from graphcollab.tasks._columns import Table, factorised, no_column, open_table
-from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.column import Column, encoded, numbers_of
 
 __all__ = ["Preparation"]
 
@@ -112,8 +112,7 @@ class Preparation:
         read = [(column, self._values(column, table)) for column in self.columns]
         for column, values in read:
             column.warn_of_strangers(values, rows)
-        parts = [column.encoded(values, rows) for column, values in read]
-        return torch.from_numpy(np.concatenate([np.zeros((table.rows, 0), np.float32), *parts], 1))
+        return torch.from_numpy(encoded(read, rows))
 
     def targets(self, frame: Any, site: str | None = None) -> Tensor:
         """Return the targets of a table's rows [n]: class labels, int64, or real values, float32.

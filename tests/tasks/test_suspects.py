@@ -107,8 +107,24 @@ def test_rows_that_are_there_twice():
     assert told(other, **given) == []
     few = {name: np.concatenate([values, values[:2]]) for name, values in BASE.items()}
     assert told(few, split=[*words, "train", "train"], val_fraction=0) == []
+    moved = {**copied, "ward": [*BASE["ward"], *["abc"["bca".index(one)] for one in BASE["ward"][:12]]]}
+    assert told(moved, **given) == []  # and so they are at another ward
     coarse = {"site": BASE["site"], "age": BASE["age"] // 20, "ward": BASE["ward"], "y": BASE["y"]}
     assert told(coarse) == []  # where rows are equal by chance
+
+
+def test_rows_are_the_same_that_have_the_same_inputs():
+    ward, age = BASE["ward"].astype(object), np.where(np.arange(N) % 7 == 0, np.nan, BASE["age"])
+    ward[:5], ward[70:90] = ["new", "other", None, None, "b"], None  # of training no row has "new" or "other"
+    words = np.where(np.arange(N) < 60, "test", "train")
+    twice = {name: [*values, *values[:30]] for name, values in {**BASE, "age": age, "ward": [*ward]}.items()}
+    twice["ward"][N : N + 5] = [None, "a", None, "c", "c"]  # so rows 0 and 2 are there twice, and 1, 3 and 4 are not
+    with pytest.warns(UserWarning, match="27 of 60 rows for testing are there for training, too") as found:
+        tasks = Tasks.from_frame(twice, split=[*words, *["train"] * 30], val_fraction=0)
+    assert len(found) == 1
+    inputs = tasks.pools["samples"].inputs
+    rows = list(map(tuple, np.column_stack([inputs, twice["y"]]).tolist()))
+    assert [k for k in range(60) if rows[k] in rows[60:]] == [0, 2, *range(5, 30)]
 
 
 @pytest.mark.parametrize("code", [9999, -999, -99, 99999])
