@@ -65,7 +65,7 @@ def test_the_step_is_the_first_that_is_not_finite(backend):
     method = local(epochs=1, batch_size=1, lr=0.0)
     data, env = begin(method, backend=backend)
     split = env.engine.tasks.splits["train"]
-    order = split.of(1)[make_schedule(split.sizes[1:2], torch.tensor([1]), 0, 0, 1).position[0, :, 0]]
+    order = split.of(1)[make_schedule(split.sizes[1:2], env.engine.tasks.ids[1:2], 0, 0, 1).position[0, :, 0]]
     first = int((env.engine.tasks.pools["train"].targets[order] == 2).nonzero()[0])
     with pytest.raises(NonFiniteLossError, match=f"at local step {first}:"):
         method.play(data, env)

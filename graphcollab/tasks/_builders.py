@@ -58,7 +58,7 @@ class Builders:
         Args:
             train: One pair (inputs, targets), dict or torch ``Dataset`` per node. In a dict by name the order does not
                 matter: nodes are sorted by name, and what is random about a node follows from its name. In a list
-                it follows from the node's place, also where nodes have ``names``. A dict, also as a
+                it does, too, where nodes have ``names``; else it follows from the node's place. A dict, also as a
                 sample of a ``Dataset``, may have weights as its entry ``"weight"``; all nodes have some then, in every
                 split. `from_arrays` says what they do.
             val: Validation samples per node, given like ``train``. Default: ``val_fraction`` of the training samples,

@@ -64,6 +64,8 @@ def gathered(
         about["names"] = tuple(map(str, about["names"]))
         if len(about["names"]) != len(train):
             raise ValueError(f"{len(train)} nodes have {len(about['names'])} names: one each is needed")
+        if about.get("node_id") is None:
+            about["node_id"] = name_ids(about["names"])
     names = about.get("names") or [f"node {k}" for k in range(len(train))]
     pools, splits = {}, {}
     for split, samples in given.items():

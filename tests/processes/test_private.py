@@ -34,13 +34,24 @@ result = run(methods.dpsgd(), scene.tasks, scene.modules, edges, rounds=rounds, 
 transport = result.env.plane.transport
 # to process 1 come the rows of nodes 0 and 3, to process 0 those of nodes 1, 2 and 5, however many nodes hear them
 print(f"process {transport.process}: {transport.rows_moved} rows in {rounds} rounds")
+for node in ("node 0", "node 5"):
+    try:
+        said = type(result.model(node)).__name__
+    except Exception as error:
+        said = error
+    sys.stdout.write(f"\\nmodel of {node} in process {transport.process}: {said}\\n")
 """
 
 
-def test_a_row_is_sent_once_to_a_process_however_many_of_its_nodes_hear_it(tmp_path):
+def test_a_row_is_sent_once_to_a_process_and_a_model_is_where_its_node_is(tmp_path):
     script = tmp_path / "rows.py"
     script.write_text(ROWS)
     done = launch(2, script)
     assert done.returncode == 0, done.stderr[-3000:]
     told = sorted(re.findall(r"process \d: \d+ rows in 3 rounds", done.stdout))  # lines of two may be one
     assert told == ["process 0: 9 rows in 3 rounds", "process 1: 6 rows in 3 rounds"]
+    models = re.findall(r"^model of (node \d) in process (\d): (.*)$", done.stdout, re.MULTILINE)
+    kinds = {(node, int(process)): said for node, process, said in models}
+    assert kinds["node 0", 0] == kinds["node 5", 1] == "MLP"
+    assert "process 0 of 2" in kinds["node 0", 1]
+    assert "process 1 of 2" in kinds["node 5", 0]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 import pytest
@@ -66,11 +67,22 @@ def test_held_out_samples_follow_identity():
     assert not torch.equal(whole.splits["val"].index, again.splits["val"].index)
 
 
+def test_the_order_of_named_nodes_in_a_list_changes_no_draw():
+    many = {name: samples(9, 10 * k) for k, name in enumerate("abcd")}
+    one, other = (Tasks.from_samples([many[n] for n in order], names=order) for order in (list("abcd"), list("cadb")))
+    for node, name in enumerate(other.names):
+        old = one.names.index(name)
+        for split in ("train", "val"):
+            rows = [tasks.pools["train"].inputs[tasks.splits[split].of(k)] for tasks, k in ((one, old), (other, node))]
+            assert torch.equal(*rows)
+
+
 def test_select_keeps_everything_about_a_node():
     many = [samples(5, 10 * k) for k in range(3)]
     tasks = Tasks.from_samples(many, test=many, names=list("abc"), cluster=torch.tensor([0, 1, 1]), metric="auc")
     chosen = tasks.select([2, 0])
-    assert (chosen.names, chosen.ids.tolist(), chosen.cluster.tolist()) == (("c", "a"), [2, 0], [1, 0])
+    ids = [int.from_bytes(blake2b(name, digest_size=8).digest(), "little") % 2**63 for name in (b"c", b"a")]
+    assert (chosen.names, chosen.ids.tolist(), chosen.cluster.tolist()) == (("c", "a"), ids, [1, 0])
     assert chosen.metric == "auc"
     for split in ("train", "val", "test"):
         assert torch.equal(chosen.splits[split].of(0), tasks.splits[split].of(2))
@@ -158,7 +170,7 @@ PAIRS = (
         (lambda: Tasks.from_samples([1, 2]),
          rf"train must be {PAIRS}, for every node, in a list or in a dict by name, got \[1, 2\]"),
         (lambda: Tasks.from_samples([(X, Y)], 3),
-         rf"val must be {PAIRS}, for every node, in a list or in a dict by name or None, got 3"),
+         rf"val must be {PAIRS}, for every node, in a list or in a dict by name, or None, got 3"),
         (lambda: Tasks.from_samples([(1, 2)]), rf"node 0 \(train\) must be {PAIRS}, got \(1, 2\)"),
         (lambda: Tasks.from_samples([("ab", Y)]), rf"node 0 \(train\) must be {PAIRS}, got \('ab'"),
         (lambda: Tasks.from_samples([(X, Y, Y)]), "train must be"),
