@@ -148,11 +148,17 @@ def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None
         return
     public = [field for field in fields if field.known_to == "public" and field.kind not in ROWS]
     names = [name for name in data.to_dict() if any(field.covers(name) for field in public)]
-    if name := _differing({name: data[name] for name in sorted(names)}, plane):
+    if name := _differing({name: _content(data[name], name) for name in sorted(names)}, plane):
         raise RuntimeError(
             f"processes differ in {name!r} after round {data.round}, which all should have computed alike: use the "
             "same machines, with the same build of PyTorch"
         )
+
+
+def _content(value: Any, name: str) -> list[Any]:
+    """Return what a field of the state holds, as plain values and checksums, without the code of its class."""
+    tensors: dict[str, Tensor] = {}
+    return [encode(value, name, tensors, copy=False), _checksums(tensors)]
 
 
 def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
