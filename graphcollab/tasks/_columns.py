@@ -21,8 +21,9 @@ from torch import Tensor
 
 from graphcollab.naming import close, few
 from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
+from graphcollab.tasks._partly_text import partly_text
 
-__all__ = ["Table", "as_text", "dates", "factorised", "no_column", "open_table"]
+__all__ = ["Table", "as_text", "dates", "factorised", "no_column", "open_table", "wrong_separator"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
@@ -31,6 +32,7 @@ WHAT = (
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _NOTHING = ("NAType", "NaTType")  # what pandas has in place of missing values
+_LONG = 40  # letters of a column's name in a message at most
 _INDEX = re.compile(r"__index_level_\d+__")  # as what pandas and pyarrow keep an index without a name
 
 
@@ -87,8 +89,29 @@ def no_column(name: str, names: Iterable[str], given: str = "") -> str:
         >>> no_column("il", ["site", "ill"], "target='il'")
         "there is no column 'il' (target='il'); did you mean 'ill'? The columns are 'site', 'ill'"
     """
+    names, told = list(names), f"there is no column {name!r}{given and f' ({given})'}"
+    if misread := wrong_separator(names):
+        return f"{told}: {misread}"
     hint = f"; {near}The" if (near := close(name, names)) else ": the"
-    return f"there is no column {name!r}{given and f' ({given})'}{hint} columns are {few([*map(repr, names)])}"
+    return f"{told}{hint} columns are {few([*map(repr, names)])}"
+
+
+def wrong_separator(names: Sequence[str]) -> str:
+    """Say so where a table's only column is named by a whole line of a file; else nothing.
+
+    Example:
+        >>> print(wrong_separator(["age;sex"]))
+        the table has one column only, 'age;sex', as where a file is read with the wrong separator: read it with \
+sep=';', or give the path of the file, for which the separator is found
+    """
+    separator = next((one for one in "\t;," if len(names) == 1 and one in names[0]), None)
+    if separator is None:
+        return ""
+    only = names[0] if len(names[0]) <= _LONG else f"{names[0][:_LONG]}…"
+    return (
+        f"the table has one column only, {only!r}, as where a file is read with the wrong separator: read it with "
+        f"sep={separator!r}, or give the path of the file, for which the separator is found"
+    )
 
 
 def dates(name: str, what: str, since: str = " since the first") -> str:
@@ -249,6 +272,8 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
     if day is not None:
         raise ValueError(dates(name, f"such as {day}", *[""] * isinstance(day, datetime.timedelta)))
+    if any(isinstance(one, Real) for one in known) and any(isinstance(one, str) and is_number(one) for one in known):
+        raise ValueError(partly_text(name, values))
     fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
     odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
     others = f", and other rows hold such as {known[0]!r}" if fits else ""
