@@ -26,6 +26,7 @@ __all__ = ["benefit_answer"]
 
 IN_UNITS = ("mae", "rmse")
 MANY = 1000  # times as many samples, from which on no estimate is told
+NEW_ROWS = " (with new rows if you can, since these have shown which site to leave out)"
 SHOWN = 8  # gains that are told one by one
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
@@ -103,10 +104,8 @@ def _headline(benefit: Benefit, several: bool) -> str:
         said.append("Evidence that some sites gain by collaborating, and none that all do in the mean.")
     if by["loses"]:
         ways = "" if by["loses"] == list(benefit.arms) else f" {_ways(by['loses'])}"
-        nothing = (
-            ", and none that " + ("anything" if ways else "it") + " helps" + ": train alone" * (not _spoiled(benefit))
-        )
-        said.append(f"Evidence that collaborating{ways} harms{nothing * (not said)}.")
+        nothing = "" if said else f", and none that {'anything' if ways else 'it'} helps"
+        said.append(f"Evidence that collaborating{ways} harms{nothing}.")
     elif not said:
         lost = " There is evidence that some sites lose by it." * any(gain.verdict == "loses" for gain in single)
         said.append(f"No evidence that collaborating helps.{lost}")
@@ -257,18 +256,24 @@ def _next(benefit: Benefit) -> str:
         best = max(groups, key=lambda gain: gain.gain)
         site = best.site.removeprefix("all but ")
         return (
-            f"So let {best.site} collaborate, and train {site_of(benefit, site)} alone. Ask again without it, too, for "
-            "what the others gain by each other."
+            f"So let {best.site} collaborate, and train {site_of(benefit, site)} alone. Ask again without it for what "
+            f"the others gain by each other{NEW_ROWS}."
         )
     if any(one.helps for one in (benefit, *benefit.also.values())):
         return "So collaborate where a star says that a site gains, by what it gains by; for the others train alone."
-    if any(gain.verdict == "loses" for gain in benefit.overall):
+    harmful = any(gain.verdict == "loses" for gain in benefit.overall)
+    if harmful and benefit.quick:
+        return (
+            f"But this was a quick run ({benefit.quick}), whose models may have learned too little: ask again with the "
+            "usual numbers before you decide."
+        )
+    if harmful:
         if (spoiled := _spoiled(benefit)) is None:
-            return ""  # the headline says it
+            return "So train alone."
         site = site_of(benefit, spoiled.site.removeprefix("all but "))
         return (
-            f"So do not let all collaborate. Ask again without {site}: it seems to spoil the group, and the others may "
-            "gain by each other."
+            f"So do not let all collaborate. Ask again without {site}, which seems to spoil the group: the others may "
+            f"gain by each other{NEW_ROWS}."
         )
     if stood := [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]:
         of_models = " and ".join(map(models, stood))

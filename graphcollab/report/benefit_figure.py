@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from graphcollab.gains import Benefit, Gain
 from graphcollab.report._figure import COLOURS, GRID, TEXT, figure_names, new_figure, quiet, tidy
-from graphcollab.report._gains import CLAIMED, bounded, by_whom, scale_of, site_of
+from graphcollab.report._gains import CLAIMED, CONSTANT, bounded, by_whom, mark, scale_of, site_of
 from graphcollab.report._text import shown
 
 __all__ = ["benefit_figure"]
@@ -21,6 +21,7 @@ NAMED = 60  # sites that are named at an axis
 WRITTEN = 10  # sites up to which every gain of the matrix is written into it
 MOST = 0.9  # share of gains, or of ends of intervals, that axes and colours are made for; the others are cut
 HUNDRED = 100.0  # from which on gains in the matrix have no decimals
+MEANS = "all sites"
 FLOOR = -200.0  # percent; errors that have more than trebled are beyond the axis
 
 
@@ -28,12 +29,12 @@ FLOOR = -200.0  # percent; errors that have more than trebled are beyond the axi
 def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     """Draw what each site gains by all together and by methods, with intervals, and what by each other site in a pair.
 
-    Left, a filled mark is a gain or loss there is evidence of, all comparisons considered, and the number of a site's
-    test samples is beside its name; right, evidence is in bold with a frame. Pairs that were not tried, or have no
-    value, are grey, and so are all pairs where constants did as well as their models on half of the splits or more.
-    Intervals and colours that are far beyond those of nine in ten are cut (arrows), so that a site with few samples
-    does not hide the others; beside an arrow is the gain where that is cut, too. Further metrics have figures of their
-    own, of ``benefit.also``.
+    Left, a filled mark is a gain or loss there is evidence of, all comparisons considered, the number of a site's test
+    samples is beside its name, and the last row is the mean over sites; right, evidence is in bold with a frame. Pairs
+    that were not tried, or have no value, are grey, and so are all pairs where constants did as well as their models on
+    half of the splits or more. Intervals and colours that are far beyond those of nine in ten are cut (arrows), so that
+    a site with few samples does not hide the others; beside an arrow is the gain where that is cut, too. Further
+    metrics have figures of their own, of ``benefit.also``.
 
     Args:
         benefit: What `graphcollab.benefit` found.
@@ -46,24 +47,27 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     _pairs(right, benefit)
     sites = figure_names([site_of(benefit, name) for name in benefit.names])
     names = [f"{name} ({float(test):.3g})" for name, test in zip(sites, benefit.test, strict=True)]
-    for panel, axis, texts in ((left, "y", names), (right, "y", sites), (right, "x", sites)):
-        named = range(count) if count <= NAMED else []
+    rows = [*names, f"{MEANS} ({float(benefit.test.sum()):.4g})"]
+    for panel, axis, texts in ((left, "y", rows), (right, "y", sites), (right, "x", sites)):
+        named = range(len(texts)) if count <= NAMED else range(count, len(texts))
         getattr(panel, f"set_{axis}ticks")(list(named), [texts[k] for k in named])
         if count > NAMED // 2:
             panel.tick_params(axis=axis, labelsize=6)
     for text in right.get_xticklabels():
         text.set(rotation=45, ha="right", rotation_mode="anchor")
-    figure.supxlabel(
-        f"{benefit.work}; 95 % intervals; filled or bold: evidence, all comparisons considered", fontsize=8
-    )
+    said = f"{benefit.work}; 95 % intervals; filled or bold: evidence, all comparisons considered"
+    if any(benefit.by_constants(arm) and not benefit.untold(arm) for arm in arms):
+        said += f"\n{CONSTANT}: on half of the splits or more {benefit.flat} in the place of models"
+    figure.supxlabel(said, fontsize=8)
     return figure
 
 
 def _sites(panel: Axes, benefit: Benefit) -> None:
     """Draw every site's gains by all together and by methods."""
     scale, count, arms = scale_of(benefit)[0], len(benefit.names), benefit.arms
-    by = {(gain.site, gain.by): gain for gain in benefit.gains}
-    ends = np.array([(scale * g.gain, scale * g.low, scale * g.high) for g in benefit.gains])
+    every = [*benefit.gains, *benefit.overall]
+    by = {(gain.site, gain.by): gain for gain in every}
+    ends = np.array([(scale * g.gain, scale * g.low, scale * g.high) for g in every])
     ends[:, 1:] = np.where(np.isnan(ends[:, 1:]), ends[:, :1], ends[:, 1:])  # gains without an interval
     known = ends[~np.isnan(ends[:, 0])]
     low, high = (-1.0, 1.0)
@@ -76,15 +80,16 @@ def _sites(panel: Axes, benefit: Benefit) -> None:
     room = 0.06 * max(high - low, 1e-9)
     spread = np.linspace(-0.25, 0.25, len(arms)) if len(arms) > 1 else [0.0]
     for a, (arm, shift) in enumerate(zip(arms, spread, strict=True)):
-        gains = [by[site, arm] for site in benefit.names]
+        gains = [by[site, arm] for site in (*benefit.names, MEANS)]
         if benefit.untold(arm):
             panel.plot([], [], " ", label=f"{by_whom(arm)}: no better than {benefit.flat}")
             continue
-        label = f"{by_whom(arm)}{f' ({benefit.flat})' * benefit.by_constants(arm)}"
+        label = by_whom(arm) + mark(benefit, arm)
         _intervals(panel, gains, shift, COLOURS[a % len(COLOURS)], scale, (low, high), label)
     panel.axvline(0, color=TEXT, linewidth=0.8)
     what = f"fall of the {benefit.metric} (%)" if benefit.relative else f"gain in {benefit.metric}{_points(benefit)}"
-    panel.set(xlabel=what, ylabel="site (test samples)", xlim=(low - room, high + room), ylim=(count - 0.5, -0.5))
+    panel.set(xlabel=what, ylabel="site (test samples)", xlim=(low - room, high + room), ylim=(count + 0.5, -0.5))
+    panel.axhline(count - 0.5, color=GRID, linewidth=1.2)
     for k, site in enumerate(benefit.names):
         if by[site, arms[0]].verdict == "not defined":
             panel.annotate(f"{benefit.metric} is not defined", (0, k), (6, 0), textcoords="offset points", va="center",

@@ -223,7 +223,7 @@ def test_figures_name_test_samples_and_cut_what_would_hide_the_others(found):
     wild["together"][:, 2] *= torch.tensor([1.0, 50.0, 1000.0])
     figure = benefit_figure(replace(found, scores=wild, also={}), "three sites")
     left, right = figure.axes[:2]
-    assert [text.get_text() for text in left.get_yticklabels()] == ["a (8)", "b (5)", "c (10)"]
+    assert [text.get_text() for text in left.get_yticklabels()] == ["a (8)", "b (5)", "c (10)", "all sites (23)"]
     assert left.get_xlim()[0] >= -250  # an error that has trebled or worse
     assert [line.get_marker() for line in left.lines].count("<") > 0
     assert len([text for text in right.texts if text.get_text()]) == 6  # a number for each pair
@@ -247,7 +247,11 @@ def test_harm_without_gains_is_the_headline(found):
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
     worse = replace(found, scores={"alone": alone, "together": 2 * alone * noise, "ditto": 2 * alone * noise})
     told = benefit_answer(worse).splitlines()
-    assert told[1] == "Evidence that collaborating harms, and none that it helps: train alone."
+    assert told[1] == "Evidence that collaborating harms, and none that it helps."
+    assert told[-1].startswith(
+        "But this was a quick run (3 of the usual 10 splits and 4 of the usual 30 rounds), whose"
+    )
+    assert benefit_answer(replace(worse, quick="")).splitlines()[-1] == "So train alone."
     assert "No evidence that" not in "".join(told)
     one = 2 * torch.ones_like(found.pairs[0])
     some = replace(worse, scores={**worse.scores, "together": alone, "ditto": alone})
@@ -662,7 +666,7 @@ def test_what_constants_stand_for_is_marked(found):
     assert "models have no part in it" not in benefit_answer(told)
     assert len(re.findall(r"\)\*?†", benefit_table(told))) == 5  # three sites and two means; none by ditto
     names = [text.get_text() for text in benefit_figure(told).axes[0].get_legend().get_texts()]
-    assert names == ["by all together (the mean of the targets)", "by ditto"]
+    assert names == ["by all together†", "by ditto"]
     told = replace(told, chosen={**told.chosen, "alone": flat})
     assert "In the mean over sites, by all together†: models have no part in it." in benefit_answer(told)
     assert "†: There the mean of the targets of each site took the place of these models." in benefit_answer(told)
@@ -687,9 +691,10 @@ def test_gains_beyond_the_axis_stand_at_its_end(found):
     assert [text.get_text() for text in left.texts] == ["−300"]
     low, high = left.get_xlim()
     marks = [x for line in left.lines if line.get_marker() == "o" for x in line.get_xdata()]
-    assert len(marks) == 5
+    assert len(marks) == 7  # of three sites and the mean, by two arms, but for one
     assert all(low < x < high for x in marks)
-    assert [text.get_text() for text in left.get_yticklabels()] == ["site 1 (8)", "site 2 (5)", "site 23 (10)"]
+    sites = ["site 1 (8)", "site 2 (5)", "site 23 (10)", "all sites (23)"]
+    assert [text.get_text() for text in left.get_yticklabels()] == sites
     assert [text.get_text() for text in right.get_xticklabels()] == ["site 1", "site 2", "site 23"]
 
 

@@ -97,7 +97,7 @@ def test_nearly_equal_gradients_in_single_precision():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tau": -1.0}, "tau must be a number, or infinity, of at least 0 or None, got -1.0"),
+        ({"tau": -1.0}, "tau must be a number, or infinity, of at least 0, or None, got -1.0"),
         ({"tau": math.nan}, "tau must be .*, got nan"),
         ({"quantile": 1.5}, "quantile must be a number of at least 0 and at most 1, got 1.5"),
         ({"iterations": 0}, "iterations must be a whole number of at least 1, got 0"),

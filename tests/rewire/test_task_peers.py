@@ -206,8 +206,8 @@ def test_checkpoints_know_the_encoder(tmp_path):
         (ValueError, {"reduce": "umap"}, "reduce must be 'pca', a function or None, got 'umap'"),
         (ValueError, {"centers": 0}, "centers must be a whole number of at least 1 or None, got 0"),
         (ValueError, {"groups": 1.5}, "groups must be a whole number of at least 1 or None, got 1.5"),
-        (ValueError, {"threshold": 0.0}, "threshold must be a positive number, or infinity or None, got 0.0"),
-        (ValueError, {"threshold": float("nan")}, "threshold must be a positive number, or infinity or None, got nan"),
+        (ValueError, {"threshold": 0.0}, "threshold must be a positive number, or infinity, or None, got 0.0"),
+        (ValueError, {"threshold": float("nan")}, "threshold must be a positive number, or infinity, or None, got nan"),
         (ValueError, {"window": (0.9, 0.5)}, r"window must be two numbers, the smaller one first, got \(0.9"),
         (
             ValueError,
