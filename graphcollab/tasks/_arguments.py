@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcollab.naming import few
-from graphcollab.tasks._columns import Table, no_column, wrong_separator
+from graphcollab.tasks._columns import Table
+from graphcollab.tasks._no_column import no_column, wrong_separator
 from graphcollab.tasks.preparation import Preparation
 
 __all__ = ["TAKEN", "choose", "read_by", "require_said", "require_same"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from graphcollab.naming import close, few
+from graphcollab.naming import few
 from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
+from graphcollab.tasks._no_column import no_column
 from graphcollab.tasks._partly_text import partly_text
 
-__all__ = ["Table", "as_text", "dates", "factorised", "no_column", "open_table", "wrong_separator"]
+__all__ = ["Table", "as_text", "dates", "factorised", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
@@ -32,7 +33,6 @@ WHAT = (
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _NOTHING = ("NAType", "NaTType")  # what pandas has in place of missing values
-_LONG = 40  # letters of a column's name in a message at most
 _INDEX = re.compile(r"__index_level_\d+__")  # as what pandas and pyarrow keep an index without a name
 
 
@@ -80,38 +80,6 @@ def open_table(frame: Any, node: str | None = None) -> Table:
             )
         return _joined(tables, node)
     return _open(frame)
-
-
-def no_column(name: str, names: Iterable[str], given: str = "") -> str:
-    """Say that there is no column of a name, what the columns are, and by what it was ``given``.
-
-    Example:
-        >>> no_column("il", ["site", "ill"], "target='il'")
-        "there is no column 'il' (target='il'); did you mean 'ill'? The columns are 'site', 'ill'"
-    """
-    names, told = list(names), f"there is no column {name!r}{given and f' ({given})'}"
-    if misread := wrong_separator(names):
-        return f"{told}: {misread}"
-    hint = f"; {near}The" if (near := close(name, names)) else ": the"
-    return f"{told}{hint} columns are {few([*map(repr, names)])}"
-
-
-def wrong_separator(names: Sequence[str]) -> str:
-    """Say so where a table's only column is named by a whole line of a file; else nothing.
-
-    Example:
-        >>> print(wrong_separator(["age;sex"]))
-        the table has one column only, 'age;sex', as where a file is read with the wrong separator: read it with \
-sep=';', or give the path of the file, for which the separator is found
-    """
-    separator = next((one for one in "\t;," if len(names) == 1 and one in names[0]), None)
-    if separator is None:
-        return ""
-    only = names[0] if len(names[0]) <= _LONG else f"{names[0][:_LONG]}…"
-    return (
-        f"the table has one column only, {only!r}, as where a file is read with the wrong separator: read it with "
-        f"sep={separator!r}, or give the path of the file, for which the separator is found"
-    )
 
 
 def dates(name: str, what: str, since: str = " since the first") -> str:

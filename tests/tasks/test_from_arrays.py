@@ -186,8 +186,8 @@ PAIR = X, Y
         (lambda: Tasks.from_arrays(X, Y, NODE, split=["train", None] * 3), r"row 1 \(site 'a'\) has the split None"),
         (lambda: Tasks.from_arrays(X, Y, NODE, split=["train"]), r"a word for each of the 6 rows, got \[1\]"),
         (lambda: Tasks.from_arrays(X, Y, NODE, split=["train", "val"] * 3),
-         "every site needs a sample to train on, and 'a' has 0: leave such sites out, or merge them with others, or give "
-         "them some for 'train'$"),
+         "every site needs a sample to train on, and 'a' has 0: leave such sites out, or merge them with others, or "
+         "give them some for 'train'$"),
         (lambda: Tasks.from_arrays(X, Y, [*NODE[:5], None]), "row 5 has no name of its site, where nothing, or a word"),
         (lambda: Tasks.from_arrays(X, Y, [*NODE[:5], 3]), "row 5 has 3 as the name of its site"),
         (lambda: Tasks.from_arrays(X, Y, [1, 2, 3, 4, 5, "a"]), "row 0 has 1 as the name of its site"),

@@ -850,7 +850,7 @@ def test_a_file_that_was_read_with_the_wrong_separator(tmp_path):
     with pytest.raises(ValueError, match=r"has one column only, .*sep='\\t'"):
         Tasks.from_frame({"site\ty": ["a\t1"]})
     with pytest.raises(ValueError, match=r"no column 'b' .*: the columns are 'a b'$"):
-        Tasks.from_frame({"a b": [1]}, node="b")
+        Tasks.from_frame({"a b": [1]}, node="b", target="a b")
 
 
 def test_files_of_which_only_some_were_read_as_numbers(tmp_path):
