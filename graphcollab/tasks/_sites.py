@@ -248,6 +248,8 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     if "test" not in drawn and int(sizes.min()) == 0:  # by the words of a split
         cure += ", or give them some for 'train'"
     elif drawn:
-        off, lost = (" and ".join(one) for one in ([f"{name}_fraction=0" for name in drawn], map(uses.get, drawn)))
+        off, lost = (
+            " and ".join(one) for one in ([f"{name}_fraction=0" for name in drawn], [*map(uses.__getitem__, drawn)])
+        )
         cure += f" ({off} would do away with {lost} at all sites, which benefit needs)"
     raise ValueError(f"every site needs {each}, and {who}: {cure}")
