@@ -149,7 +149,7 @@ class Method(Playable):
         """Check that nodes have the data the method needs; a ValueError names one that lacks samples of a split."""
         for piece in self.walk():
             for split in piece.needs:
-                tasks.require(split, f"{self.name} needs for its {type(piece).__name__}")
+                tasks.require(split, f"{self.name} needs {piece.purpose}")
 
     @in_step
     def start(self, data: Data, env: Env) -> Data:

@@ -28,6 +28,7 @@ SAME = {
     "groups": "group",
 }  # what others call what we call so
 SHOWN = 8  # names in a message at most
+LONG = 60  # letters of what is no name in a message at most
 
 
 def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
@@ -58,7 +59,9 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
     except TypeError:
         position = None
     if position is None or isinstance(node, bool):
-        raise TypeError(f"a {what} is given by its name or its position, got {node!r} (a {type(node).__name__})")
+        shown = repr(node)
+        shown = shown if len(shown) <= LONG and "\n" not in shown else f"{shown.splitlines()[0][:LONG]}…"
+        raise TypeError(f"a {what} is given by its name or its position, got {shown} (a {type(node).__name__})")
     if numbered(names):
         if str(position) in names:
             return names.index(str(position))

@@ -88,6 +88,8 @@ class Piece:
     """What leaves a node because of it, for the table of bytes."""
     shared: ClassVar[tuple[str, ...]] = ()
     """Settings that must be the same in all pieces of a method, as the exchange has them: ``part``, ``buffers``."""
+    purpose: ClassVar[str] = "to work"
+    """What it needs the samples of `needs` for, for messages."""
     embeds: ClassVar[bool] = False
     """Whether it reads latents, which models must have then (`SplitModel` does)."""
 
@@ -159,6 +161,7 @@ class Local(Piece, ABC):
 class Weigher(Piece, ABC):
     """Base of the weigh slot: what every edge weighs."""
 
+    purpose: ClassVar[str] = "to find weights by"
     settling: ClassVar[int] = 20
     """Rounds after which weights that are learned, and start equal, should differ if they ever do."""
 
@@ -296,6 +299,7 @@ class Judge(Piece):
 class Stop(Piece):
     """Base of the stop slot: when a node has learned enough. This one never stops anybody."""
 
+    purpose: ClassVar[str] = "to know when to stop"
     stops: ClassVar[bool] = False
     """Whether nodes may be stopped."""
 

@@ -161,7 +161,8 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
     """Return a value that is what an annotation says; numbers of NumPy and tensors of one number become Python's.
 
     Annotations are types, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, unions and collections of
-    these. If the value is something else, a `SettingError` calls it by the name.
+    these. If the value is something else, a `SettingError` calls it by the name, and says what the type's ``come_by``
+    does, if it has one: how to come by such a value.
     """
     for one in (_plain(value), value):  # as it is where a tensor is asked for
         if _holds(annotation, one):
@@ -169,7 +170,7 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
     hint = close(value, _literals(annotation), 1) if isinstance(value, str) else ""
     if inspect.isfunction(value) and value.__name__.isidentifier():
         hint = f"if what it returns is meant, call it: {value.__name__}()"
-    raise SettingError(name, describe(annotation), value, hint)
+    raise SettingError(name, describe(annotation), value, hint or getattr(annotation, "come_by", ""))
 
 
 def _literals(annotation: Any) -> list[str]:

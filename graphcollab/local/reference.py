@@ -50,6 +50,7 @@ class FitWithReference(Local):
         Field("alone_loss", "per_node", "validation loss of the models that hear nobody", "round"),
     )
     needs: ClassVar[tuple[str, ...]] = ("val",)
+    purpose: ClassVar[str] = "to compare models with those that hear nobody"
     models: ClassVar[int] = 2
 
     def local_steps(self, sizes: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphcollab.naming import few
-from graphcollab.tasks._columns import Table, no_column
+from graphcollab.tasks._columns import Table
+from graphcollab.tasks._no_column import no_column, wrong_separator
 from graphcollab.tasks.preparation import Preparation
 
 __all__ = ["TAKEN", "choose", "read_by", "require_said", "require_same"]
@@ -46,6 +47,8 @@ def require_said(table: Table, node: str, target: str) -> None:
     """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
         if name == DEFAULTS[argument] and name not in (*table.names, *table.index):
+            if misread := wrong_separator(table.names):
+                raise ValueError(f"there is no column {name!r}: {misread}")
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
             raise ValueError(
                 f"there is no column {name!r}: say by {argument}= which column {what}{''.join(alike[:1])}. The columns "

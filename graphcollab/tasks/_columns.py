@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from graphcollab.naming import close, few
+from graphcollab.naming import few
 from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
+from graphcollab.tasks._no_column import no_column
+from graphcollab.tasks._partly_text import partly_text
 
-__all__ = ["Table", "as_text", "dates", "factorised", "no_column", "open_table"]
+__all__ = ["Table", "as_text", "dates", "factorised", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
@@ -78,17 +80,6 @@ def open_table(frame: Any, node: str | None = None) -> Table:
             )
         return _joined(tables, node)
     return _open(frame)
-
-
-def no_column(name: str, names: Iterable[str], given: str = "") -> str:
-    """Say that there is no column of a name, what the columns are, and by what it was ``given``.
-
-    Example:
-        >>> no_column("il", ["site", "ill"], "target='il'")
-        "there is no column 'il' (target='il'); did you mean 'ill'? The columns are 'site', 'ill'"
-    """
-    hint = f"; {near}The" if (near := close(name, names)) else ": the"
-    return f"there is no column {name!r}{given and f' ({given})'}{hint} columns are {few([*map(repr, names)])}"
 
 
 def dates(name: str, what: str, since: str = " since the first") -> str:
@@ -249,6 +240,8 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
     if day is not None:
         raise ValueError(dates(name, f"such as {day}", *[""] * isinstance(day, datetime.timedelta)))
+    if any(isinstance(one, Real) for one in known) and any(isinstance(one, str) and is_number(one) for one in known):
+        raise ValueError(partly_text(name, values))
     fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
     odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
     others = f", and other rows hold such as {known[0]!r}" if fits else ""

@@ -238,11 +238,18 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
         return
     uses = {"val": "validation", "test": "testing"}
     who = few_names([f"{sites.names[k]!r} has {int(sizes[k])}" for k in few.tolist()])
-    least, apart = 1 + len(drawn), " and one for ".join(uses[name] for name in drawn)
-    each = f"{least} {what}s to train on, of which one is set aside for {apart}" if drawn else f"a {what} to train on"
-    by_rows = "test" in drawn and group is None
-    pandas = f", in pandas by frame.groupby(node).filter(lambda rows: len(rows) >= {least})" if by_rows else ""
-    cure = f", or give {' and '.join(f'{name}_fraction=0' for name in drawn)}" if drawn else ""
-    if not by_rows and int(sizes.min()) == 0:  # by the words of a split
-        cure = ", or give them some for 'train'"
-    raise ValueError(f"every site needs {each}, and {who}: leave such sites out{pandas}{cure}")
+    least = 1 + len(drawn)
+    each = f"a {what} to train on"
+    if drawn:
+        each = f"{least} {what}s, one to train on{', one for testing' * (least > 2)} and one for {uses[drawn[-1]]}"
+    rows = "len(rows)" if group is None else "rows[group].nunique()"
+    pandas = f", in pandas by frame.groupby(node).filter(lambda rows: {rows} >= {least})" if "test" in drawn else ""
+    cure = f"leave such sites out{pandas}, or merge them with others"
+    if "test" not in drawn and int(sizes.min()) == 0:  # by the words of a split
+        cure += ", or give them some for 'train'"
+    elif drawn:
+        off, lost = (
+            " and ".join(one) for one in ([f"{name}_fraction=0" for name in drawn], [*map(uses.__getitem__, drawn)])
+        )
+        cure += f" ({off} would do away with {lost} at all sites, which benefit needs)"
+    raise ValueError(f"every site needs {each}, and {who}: {cure}")

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
-from graphcollab.tasks._columns import Table, factorised, no_column, open_table
+from graphcollab.tasks._columns import Table, factorised, open_table
+from graphcollab.tasks._no_column import no_column
 from graphcollab.tasks.column import Column, encoded, numbers_of
 
 __all__ = ["Preparation"]

@@ -203,7 +203,11 @@ class Tasks(Builders):
         """Check that every node has samples in a split; else a ValueError names those that do not, and says why."""
         missing = (self.sizes(split) == 0).nonzero().flatten().tolist()
         if missing:
-            raise ValueError(f"{self._who(missing)} without {split!r} samples, which {why}")
+            cure = ""
+            if len(missing) == self.num_nodes and split in ("val", "test"):
+                held = "tasks.hold_out()" if split == "val" else 'tasks.hold_out(into="test")'
+                cure = f": {held if self.preparation is None else f'a {split}_fraction= above 0'} sets some aside"
+            raise ValueError(f"{self._who(missing)} without {split!r} samples, which {why}{cure}")
 
     def _who(self, nodes: Sequence[int]) -> str:
         what = "node" if self.preparation is None else "site"  # as tables call them

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab.naming import Node, find_node
+from graphcollab.naming import Node, few, find_node
 from graphcollab.tasks import Preparation, Tasks
 from graphcollab.tasks.samples import not_finite
 from graphcollab.train.answers import Answers
@@ -44,6 +44,22 @@ class Reading:
         own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes)  # noqa: E731
         return cls(tasks.names, prepared, tasks.input_shape, pool.inputs.dtype, own)
 
+    def require_one(self, site: Node, samples: Any) -> None:
+        """Check that one site is named, and samples are given with it; else a TypeError says how to ask."""
+        if samples is None:
+            raise TypeError(
+                f"a site and its samples are needed, as in predict({self.names[0]!r}, samples): every site has a model "
+                f"of its own. The sites are {few(self.names)}"
+            )
+        try:
+            find_node(site, self.names, "site")
+        except TypeError as error:
+            column = "site" if self.preparation is None else self.preparation.node
+            raise TypeError(
+                f"{error}. Ask site by site: {{name: models.predict(name, rows) for name, rows in "
+                f"frame.groupby({column!r})}}"
+            ) from None
+
     def name(self, site: Node) -> str:
         """Return a site's name."""
         return self.names[find_node(site, self.names, "site")]
@@ -70,6 +86,11 @@ class Reading:
             raise TypeError(f"expected an array of numbers of shape {expected}: {error}{hint}") from error
         if tuple(read.shape[1:]) != shape or not read.dim():
             hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
+            if self.preparation is not None and not hint:
+                hint = (
+                    f". An array must be prepared, with a column for each of {few(self.preparation.features)}; a table "
+                    "with its columns by name is taken as it is"
+                )
             raise ValueError(f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
         if read.is_floating_point() and not dtype.is_floating_point:
             raise ValueError(f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
@@ -92,19 +113,21 @@ class Predicts:
     def _reading(self) -> Reading:
         raise NotImplementedError
 
-    def outputs(self, site: Node, samples: Any) -> Tensor:
+    def outputs(self, site: Node, samples: Any = None) -> Tensor:
         """Return what a site's model returns for samples; see `predict`."""
+        reading = self._reading()
+        reading.require_one(site, samples)
         module = self.model(site)
         with torch.no_grad():
-            return torch.as_tensor(module(self._reading().samples(site, samples).to(next(module.parameters()).device)))
+            return torch.as_tensor(module(reading.samples(site, samples).to(next(module.parameters()).device)))
 
-    def predict(self, site: Node, samples: Any) -> np.ndarray:
+    def predict(self, site: Node, samples: Any = None) -> np.ndarray:
         """Predict by a site's model.
 
         Args:
             site: The site, by name or position; where all names are whole numbers, a number is a name.
             samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
-                what it reads, such as a frame with the same columns, or a list of rows as dicts.
+                what it reads, such as a frame with the same columns, or a list of rows as dicts. Needed.
 
         Returns:
             A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
@@ -112,6 +135,7 @@ class Predicts:
 
         Raises:
             KeyError: If there is no such site.
+            TypeError: If the site or its samples are not given, or several sites at once.
             ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
         """
         outputs, reading = self.outputs(site, samples).cpu(), self._reading()
@@ -120,7 +144,7 @@ class Predicts:
             outputs = reading.preparation.restore(outputs, reading.name(site))
         return answers.predict(outputs)
 
-    def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
+    def predict_proba(self, site: Node, samples: Any = None) -> np.ndarray:
         """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
 
         Raises:

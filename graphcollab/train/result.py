@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -41,6 +41,11 @@ class Result(Predicts):
     The data are the state after the last round, or with early stopping the best one; ``interrupted`` tells whether
     Ctrl-C ended the run early.
     """
+
+    come_by: ClassVar[str] = (
+        "a Result is what run returns. Of a run with checkpoint=folder the same call returns it again, later too, "
+        "without playing a round; what load returns can only predict"
+    )
 
     method: Method | Phases
     data: Data = field(repr=False)

@@ -29,6 +29,7 @@ __all__ = ["AllPeers", "AugmentBags", "BestPeers", "PeerWeights"]
 class AllPeers(Piece):
     """Choose all that were met."""
 
+    purpose: ClassVar[str] = "to choose peers by"
     by_score: ClassVar[bool] = False
     """Whether it chooses by ``edge_score``, similarities that a metric must have measured."""
     judges: ClassVar[bool] = False

@@ -42,6 +42,7 @@ class Similarity(Piece):
     """
 
     travels: ClassVar[str] = "the part that is compared, along every edge"
+    purpose: ClassVar[str] = "to compare models by"
 
     @property
     def unbounded(self) -> bool:

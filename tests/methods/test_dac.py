@@ -105,7 +105,7 @@ def test_a_metric_that_needs_samples_a_node_has_not():
     x, y = torch.randn(6, 3), torch.arange(6) % 2
     tasks = Tasks.from_samples([(x, y)] * 3, val=[(x, y), (x[:0], y[:0]), (x, y)], names=["a", "b", "c"])
     with pytest.raises(
-        ValueError, match=r"1 node \('b'\) is without 'val' samples, which dac needs for its InverseLoss"
+        ValueError, match=r"1 node \('b'\) is without 'val' samples, which dac needs to compare models by$"
     ):
         run(dac(metric=InverseLoss("val"), samples=1), tasks, torch.nn.Linear(3, 2), rounds=1)
     with pytest.raises(ValueError, match=r"\('node 1'\) is without training samples"):

@@ -171,18 +171,23 @@ PAIR = X, Y
         (lambda: Tasks.from_arrays(X, torch.tensor([0, 1, 0, 1, np.inf, 0]), NODE),
          r"row 4 \(site 'b'\) has NaN or infinity in its targets: drop"),
         (lambda: Tasks.from_arrays(X, Y, [*NODE[:5], "c"]),
-         "every site needs 3 samples to train on, of which one is set aside for testing and one for validation, and "
+         "every site needs 3 samples, one to train on, one for testing and one for validation, and "
          r"'a' has 2, 'c' has 1: leave such sites out, in pandas by frame.groupby\(node\).filter\(lambda rows: "
-         r"len\(rows\) >= 3\), or give test_fraction=0 and val_fraction=0"),
+         r"len\(rows\) >= 3\), or merge them with others \(test_fraction=0 and val_fraction=0 would do away with "
+         r"testing and validation at all sites, which benefit needs\)$"),
         (lambda: Tasks.from_arrays(X, Y, [*NODE[:5], "c"], split=["train"] * 6),
-         "every site needs 2 samples to train on, of which one is set aside for validation, and 'c' has 1: leave such "
-         "sites out, or give val_fraction=0"),
+         "every site needs 2 samples, one to train on and one for validation, and 'c' has 1: leave such sites out, or "
+         r"merge them with others \(val_fraction=0 would do away with validation at all sites, which benefit needs\)$"),
+        (lambda: Tasks.from_arrays(X, Y, [*NODE[:5], "c"], val_fraction=0),
+         r"every site needs 2 samples, one to train on and one for testing, and 'c' has 1: .*>= 2\).* "
+         r"\(test_fraction=0 would do away with testing at all sites"),
         (lambda: Tasks.from_arrays(X, Y, NODE, split=["train", "valid"] * 3),
          r"row 1 \(site 'a'\) has the split 'valid': it must be 'train', 'val' or 'test'"),
         (lambda: Tasks.from_arrays(X, Y, NODE, split=["train", None] * 3), r"row 1 \(site 'a'\) has the split None"),
         (lambda: Tasks.from_arrays(X, Y, NODE, split=["train"]), r"a word for each of the 6 rows, got \[1\]"),
         (lambda: Tasks.from_arrays(X, Y, NODE, split=["train", "val"] * 3),
-         "every site needs a sample to train on, and 'a' has 0: leave such sites out"),
+         "every site needs a sample to train on, and 'a' has 0: leave such sites out, or merge them with others, or "
+         "give them some for 'train'$"),
         (lambda: Tasks.from_arrays(X, Y, [*NODE[:5], None]), "row 5 has no name of its site, where nothing, or a word"),
         (lambda: Tasks.from_arrays(X, Y, [*NODE[:5], 3]), "row 5 has 3 as the name of its site"),
         (lambda: Tasks.from_arrays(X, Y, [1, 2, 3, 4, 5, "a"]), "row 0 has 1 as the name of its site"),

@@ -794,7 +794,7 @@ def test_classes_are_not_standardised():
         (
             {"part": ["train", "test"] * 4, "site": ["a", "b"] * 4},
             {"split": "part", "val_fraction": 0.2},
-            r"'b' has 0: leave such sites out, or give them some for 'train'$",
+            r"'b' has 0: leave such sites out, or merge them with others, or give them some for 'train'$",
         ),
     ],
 )
@@ -831,3 +831,60 @@ def test_indices_and_lists_of_frames_are_told():
         Tasks.from_frame(frame.set_index("site"))
     with pytest.raises(TypeError, match=r"got a list of a DataFrame each: name the sites, \{'north': frames\[0\], "):
         Tasks.from_frame([frame, frame])
+
+
+def test_a_file_that_was_read_with_the_wrong_separator(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = ["subject#,age,total_UPDRS", *(f"{k % 2},{40 + k * 3 % 7},{k * 5 % 11}.5" for k in range(20))]
+    asked = {"node": "subject#", "target": "total_UPDRS"}
+    for separator in "\t;":
+        path = tmp_path / f"{ord(separator)}.csv"
+        path.write_text("\n".join(rows).replace(",", separator))
+        with pytest.raises(
+            ValueError, match=r"^there is no column 'subject#' .*: the table has one column only, "
+        ) as told:
+            Tasks.from_frame(pandas.read_csv(path), **asked)
+        assert f"wrong separator: read it with sep={separator!r}, or give the path" in str(told.value)
+        advised = Tasks.from_frame(pandas.read_csv(path, sep=separator), **asked)
+        assert Tasks.from_frame(path, **asked).preparation.features == advised.preparation.features == ("age",)
+    with pytest.raises(ValueError, match=r"has one column only, .*sep='\\t'"):
+        Tasks.from_frame({"site\ty": ["a\t1"]})
+    with pytest.raises(ValueError, match=r"no column 'b' .*: the columns are 'a b'$"):
+        Tasks.from_frame({"a b": [1]}, node="b", target="a b")
+
+
+def test_files_of_which_only_some_were_read_as_numbers(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    ages = {"a": [40.5, 51, 62, 39, 47, 58], "b": [44, 61, "?", 52, 49, 63]}
+    for site, values in ages.items():
+        rows = [f"{site},{age},{k % 2}" for k, age in enumerate(values)]
+        (tmp_path / f"{site}.csv").write_text("\n".join(["site,age,y", *rows]))
+    read = lambda **told: pandas.concat([pandas.read_csv(tmp_path / f"{site}.csv", **told) for site in ages])  # noqa: E731
+    frame = read()
+    with pytest.raises(
+        ValueError, match=r"^row 6 of column 'age' holds the text '44', and row 0 the number 40\.5"
+    ) as told:
+        Tasks.from_frame(frame)
+    assert "become text, here by '?' in row 8: make all of them numbers, in pandas by" in str(told.value)
+    assert "leave it out" not in str(told.value)
+    cures = [frame.assign(age=pandas.to_numeric(frame["age"], errors="coerce")), read(na_values=["?"])]
+    for cure in ("pd.to_numeric(frame['age'], errors='coerce')", "na_values=['?']"):
+        assert cure in str(told.value)
+    for cured in cures:
+        mean = np.mean([age for values in ages.values() for age in values if age != "?"])
+        split = ["train"] * 12
+        tasks = Tasks.from_frame(cured.assign(part=split), split="part", val_fraction=0)
+        assert tasks.preparation.features == ("age", "age missing")
+        assert tasks.preparation.columns[0].mean[0] == pytest.approx(mean)
+
+
+def test_numbers_that_are_partly_text_beside_words():
+    codes = changed(age=[30, "40", "ward B", *[3] * 5])
+    with pytest.raises(
+        ValueError, match=r"here by 'ward B' in row 2: if that says that nothing is known, make all of "
+    ):
+        Tasks.from_frame(codes)
+    with pytest.raises(ValueError, match=r"if these are categories, make all of them text$"):
+        Tasks.from_frame(codes)
+    with pytest.raises(ValueError, match=r"some become text: make all of them numbers, .* errors='coerce'\)$"):
+        Tasks.from_frame(changed(age=[30, "40", None, *[3] * 5]))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Tasks, benefit
+from graphcollab import Tasks, benefit, l2c, run
 from graphcollab.gains import resplit
 from graphcollab.gains.resplit import HALVES, halve_tests
 from graphcollab.tasks import Pool, Preparation
@@ -117,8 +117,10 @@ def test_benefit_does_not_deal_anew_what_the_user_has_separated():
     [
         ({"group": ["p"] * 149}, r"group must have a name for each of the 150 rows, got \[149\]"),
         ({"group": ["p"] * 149 + [None]}, r"row 149 \(site '.'\) has no group: name it or drop the row"),
-        ({"group": ["p"] * 150}, "every site needs 3 groups to train on, .* and 'a' has 1, 'b' has 1: leave such sites "
-         "out, or give test_fraction=0 and val_fraction=0"),
+        ({"group": ["p"] * 150},
+         "every site needs 3 groups, one to train on, one for testing and one for validation, and "
+         r"'a' has 1, 'b' has 1: leave such sites out, in pandas by frame.groupby\(node\).filter\(lambda rows: "
+         r"rows\[group\].nunique\(\) >= 3\), or merge"),
         ({"group": "patient", "split": ["train", "test"] * 75}, "others of its group for 'train': give all rows of a "),
         ({"group": "patent"}, "did you mean 'patient'"),
     ],
@@ -126,6 +128,21 @@ def test_benefit_does_not_deal_anew_what_the_user_has_separated():
 def test_what_is_wrong_is_named(change, message):
     with pytest.raises(ValueError, match=message):
         Tasks.from_frame(table(), **{"leave_out": ["patient"] * (change["group"] != "patient"), **change})
+
+
+def test_a_site_of_one_patient_is_left_out_as_advised():
+    pandas = pytest.importorskip("pandas")
+    rows = table()
+    frame = pandas.DataFrame({**rows, "patient": np.where(rows["site"] == "b", 0, rows["patient"])})
+    with pytest.raises(ValueError, match="and 'b' has 1: leave such sites out, "):
+        Tasks.from_frame(frame, group="patient")
+    kept = frame.groupby("site").filter(lambda rows: rows["patient"].nunique() >= 3)
+    assert Tasks.from_frame(kept, group="patient").names == ("a",)
+    none = Tasks.from_frame(frame, group="patient", val_fraction=0, test_fraction=0)
+    with pytest.raises(
+        ValueError, match=r"which l2c needs to find weights by: a val_fraction= above 0 sets some aside$"
+    ):
+        run(l2c(), none, nn.Linear(1, 2), rounds=1)
 
 
 @pytest.mark.parametrize("refit", [False, True])

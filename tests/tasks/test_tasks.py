@@ -108,8 +108,12 @@ def test_classes_of_every_node():
 def test_sizes_of_a_split_that_is_not_there():
     tasks = Tasks.from_samples([samples(4)])
     assert tasks.sizes("test").tolist() == [0]
-    with pytest.raises(ValueError, match=r"1 node \('node 0'\) is without 'test' samples, which are for judging"):
+    told = (
+        r"1 node \('node 0'\) is without 'test' samples, which are for judging: tasks\.hold_out\(into=\"test\"\) sets"
+    )
+    with pytest.raises(ValueError, match=told):
         tasks.require("test", "are for judging")
+    tasks.hold_out(into="test").require("test", "are for judging")
     tasks.require("val", "are there")
 
 

@@ -174,6 +174,21 @@ def test_bad_input(joined):
         join(result, replace(new, pools={"train": replace(new.pools["train"], inputs=huge)}))
 
 
+def test_what_was_saved_cannot_be_joined_and_a_checkpoint_can(tmp_path):
+    x, y = torch.randn(3, 20, 2), torch.arange(20) % 2
+    old = Tasks.from_samples([(one, y) for one in x[:2]], names=["a", "b"])
+    new = Tasks.from_samples([(x[2], y)], names=["c"])
+    again = lambda: run(fedavg(), old, lambda: torch.nn.Linear(2, 2), rounds=2, checkpoint=tmp_path / "run")  # noqa: E731
+    first = again()
+    with pytest.raises(
+        ValueError, match=r"result must be a Result, got Models.*run with checkpoint=folder the same call"
+    ):
+        join(load(first.save(tmp_path / "saved")), new)
+    second = again()
+    assert second.history.rounds == first.history.rounds
+    assert torch.equal(join(second, new).stacks.tensors[0], join(first, new).stacks.tensors[0])
+
+
 REFUSED = {"cga", "cobo", "fc", "fedproto", "local"}
 
 

@@ -499,11 +499,35 @@ def test_no_rows_have_no_answers(hospital):
             r"no column 'age'; did you mean 'Age'\? The columns are 'Age', 'sex'",
         ),
         (np.array([[70, "f"]], object), TypeError, "Rows of a table are given as a table, with their columns"),
+        (
+            np.zeros((4, 2)),
+            ValueError,
+            r"shape \[n, 3\], got \[4, 2\]\. An array must be prepared, with a column for each of age, sex = f, "
+            "sex = m; a table with its columns by name is taken as it is$",
+        ),
     ],
 )
 def test_tables_that_cannot_be_read(hospital, samples, error, says):
     with pytest.raises(error, match=says):
         hospital.predict("a", samples)
+
+
+@pytest.mark.parametrize("ask", ["predict", "predict_proba", "outputs"])
+def test_a_site_must_be_named_and_only_one(ask, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    result = train(lambda given: nn.Linear(given.input_shape[0], 2), of=Tasks.from_frame(patients(), target="ill"))
+    frame = pandas.DataFrame(patients())
+    for models in (result, load(result.save(tmp_path))):
+        with pytest.raises(
+            TypeError, match=r"as in predict\('a', samples\): every site has a model .* sites are a, b$"
+        ):
+            getattr(models, ask)(frame)
+        with pytest.raises(TypeError, match=r"got 0 .*… \(a Series\)\. Ask site by site: .*groupby\('site'\)\}$"):
+            getattr(models, ask)(frame["site"], frame)
+        told = {name: getattr(models, ask)(name, rows) for name, rows in frame.groupby("site")}
+        for name, rows in told.items():
+            one = getattr(models, ask)(name, frame[frame["site"] == name].drop(columns="site"))
+            assert rows.tolist() == one.tolist()
 
 
 def test_values_that_training_did_not_know_are_warned_of(hospital):
