@@ -110,11 +110,13 @@ def test_true_clusters_follow_their_node_in_a_dict():
     assert (tasks.names, tasks.cluster.tolist()) == (("a", "b", "c"), [0, 1, 2])
 
 
-def test_names_of_a_list_do_not_change_what_is_random():
+def test_what_is_random_follows_from_names_in_a_list_as_in_a_dict():
     pair = torch.arange(10.0)[:, None], torch.arange(10) % 2
     plain, named = (Tasks.from_samples([pair] * 3, names=names) for names in (None, ["c", "b", "a"]))
-    assert torch.equal(plain.splits["val"].index, named.splits["val"].index)
+    by_name = Tasks.from_samples(dict.fromkeys("abc", pair))
     assert named.names == ("c", "b", "a")
+    assert named.ids.tolist() == by_name.ids.flip(0).tolist()
+    assert plain.ids.tolist() == [0, 1, 2]
 
 
 def test_a_word_for_every_row():
