@@ -392,7 +392,7 @@ def test_a_method_that_lacks_data_is_refused_before_another_is_run():
     x, y = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
     tasks = Tasks.from_samples([(x, y)] * 3, test=[(x, y)] * 3, val_fraction=0.0)
     ran = []
-    with pytest.raises(ValueError, match="fomo needs for its FirstOrderGain"):
+    with pytest.raises(ValueError, match="which fomo needs to find weights by"):
         compare(
             {"local": local, "fomo": partial(fomo, samples=2)},
             lambda seed: tasks,
