@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,15 +104,16 @@ class Reading:
         return read.to(dtype, copy=True)  # models may work in place
 
 
-class Predicts:
+class Predicts(ABC):
     """What can predict by every site's model."""
 
+    @abstractmethod
     def model(self, site: Node) -> nn.Module:
         """Return a site's model."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _reading(self) -> Reading:
-        raise NotImplementedError
+        """Return how samples of sites are read."""
 
     def outputs(self, site: Node, samples: Any = None) -> Tensor:
         """Return what a site's model returns for samples; see `predict`."""
