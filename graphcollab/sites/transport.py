@@ -1,0 +1,197 @@
+"""`Sites`: the transport of a run whose nodes belong to parties that keep their data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.control import Attendance
+from graphcollab.sites.connection import Connection, LeftBehind, RoundLost
+from graphcollab.transport import SharedTransport
+from graphcollab.typing import Env
+
+__all__ = ["Presence", "Sites"]
+
+
+class Sites(SharedTransport):
+    """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
+
+    Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
+    coordinator. Where a site is lost the round is played again without it (`play`). Of nodes that are not there, rows
+    are 0 here, and other values NaN, -1 or False.
+
+    Args:
+        connection: How this site takes part.
+        owner: The number of every node's site, [K].
+    """
+
+    speaks = True
+    private = True
+
+    def __init__(self, connection: Connection, owner: Tensor) -> None:
+        self.connection = connection
+        super().__init__(connection.sites.index(connection.name), owner)
+        self._shared_in = -1  # the epoch in which those that came back were told what they had missed
+        self._playing = False
+
+    @property
+    def working(self) -> Tensor:
+        """Which nodes belong to sites that take part in full, [K]."""
+        there = [site in self.connection.present and site not in self.connection.resting for site in self._sites]
+        return torch.tensor(there)[self.owner]
+
+    @property
+    def _sites(self) -> tuple[str, ...]:
+        return self.connection.sites
+
+    @property
+    def _others(self) -> list[tuple[int, str]]:
+        """The sites that are there besides this one, by number and name."""
+        return [(p, one) for p, one in enumerate(self._sites) if one in self.connection.present and p != self.process]
+
+    def where(self, node: int) -> str:
+        """Say at which site a node is that is not owned here."""
+        return f"at {self._sites[int(self.owner[node])]}"
+
+    def status(self, error: Exception | None = None) -> None:
+        """Let an error of this site be raised everywhere; that all goes well need not be said."""
+        if error is not None:
+            self.connection.fail(error)
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Return what all sites that are there have to tell, in their order."""
+        values, _ = self.connection.tell("values", value)
+        return [*values.values()]
+
+    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the sums of values over all sites that are there, which the coordinator makes."""
+        what = f"sums of {_kinds(value[None] for value in values)}"
+        _, told = self.connection.tell(what, tensors=values, add=True)
+        sums = told[self.connection.name]
+        return tuple(total.to(value.device) for total, value in zip(sums, values, strict=True))
+
+    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
+        _, told = self.connection.tell(f"numbers of nodes, {_kinds(values)}", tensors=values)
+        out = tuple(_unknown(one, len(self.owner)) for one in values)
+        for site, many in told.items():
+            for one, some in zip(out, many, strict=True):
+                one[self.owner == self.connection.sites.index(site)] = some.to(one.device)
+        return out
+
+    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the values of all sites that are there, one site's after the other's, [N, ...]."""
+        _, told = self.connection.tell(f"lists of {_kinds(values)}", tensors=values)
+        every = zip(*told.values(), strict=True)
+        return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
+
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+        """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site."""
+        by, out = self.owner[owner], _unknown(values, len(values))
+        own = by == self.process
+        out[own] = values[own]
+        if to is None:
+            _, told = self.connection.tell(f"numbers of nodes, {_kinds([values])}", tensors=[values[own]])
+            for site, (some,) in told.items():
+                out[by == self._sites.index(site)] = some
+            return out
+        hears = self.owner[to]
+        due = {p: (own & (hears == p), (by == p) & (hears == self.process)) for p, _ in self._others}
+        give = {name: [values[due[p][0]]] for p, name in self._others if bool(due[p][0].any())}
+        wait = {name: due[p][1] for p, name in self._others if bool(due[p][1].any())}
+        shapes = {name: [(values.dtype, (int(mask.sum()), *values.shape[1:]))] for name, mask in wait.items()}
+        for name, (some,) in self.connection.swap(f"numbers for a node, {_kinds([values])}", give, shapes).items():
+            out[wait[name]] = some.to(values.device)
+        return out
+
+    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
+        """Return rows of other sites' nodes that owned receivers hear, [r, P], each sent once to a site."""
+        fetched: Tensor = _Fetch.apply(rows, nodes, edge_index, self)
+        return fetched
+
+    def commit(self) -> None:
+        """Agree that the round has been played."""
+        self.connection.tell("end of a round", commit=True)
+
+    def play(self, round_: Callable[[], None], snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        """Play a round, again where a site was lost or has come back in the middle of it.
+
+        Args:
+            round_: Plays it, and changes nothing before all have agreed that it has been played.
+            snapshot: Returns what everybody may know of the run.
+            restore: Takes it over, where this site has missed rounds.
+        """
+        while True:
+            try:
+                self._tell_missed(snapshot, restore)
+                return round_()
+            except LeftBehind:
+                self.connection.come_back()
+            except RoundLost as lost:
+                self.connection.enter(lost.told)
+
+    def _tell_missed(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        here = self.connection
+        if not here.resting or self._shared_in == here.epoch:
+            return
+        if here.name in here.resting:
+            restore(here.take())
+        elif here.name == next(site for site in here.present if site not in here.resting):
+            here.give(snapshot())
+        self._shared_in = here.epoch
+
+
+@dataclass(frozen=True)
+class Presence(Attendance):
+    """Who takes part in a round between sites: whoever is there."""
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
+        there = env.plane.transport.working
+        return there, there
+
+
+class _Fetch(torch.autograd.Function):
+    """Rows of remote nodes; their gradients go back to the owners."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, nodes: Tensor, edge_index: Tensor, sites: Sites) -> Tensor:
+        heard = sites.wanted(edge_index)
+        wanted = heard[sites.process]
+        places = {name: (sites.owner[wanted] == p).nonzero().flatten() for p, name in sites._others}
+        asked = {name: torch.searchsorted(nodes, heard[p][sites.here(heard[p])]) for p, name in sites._others}
+        give = {name: [rows[place.to(rows.device)]] for name, place in asked.items() if len(place)}
+        take = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in places.items() if len(at)}
+        out = rows.new_zeros(len(wanted), *rows.shape[1:])
+        for name, (some,) in sites.connection.swap(f"models, {_kinds([rows])}", give, take).items():
+            out[places[name].to(rows.device)] = some.to(rows.device)
+        ctx.sites, ctx.asked, ctx.places, ctx.count = sites, asked, places, len(nodes)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        sites, gradient = ctx.sites, gradients[0]
+        own = gradient.new_zeros(ctx.count, *gradient.shape[1:])
+        give = {name: [gradient[at.to(own.device)]] for name, at in ctx.places.items() if len(at)}
+        take = {name: [(own.dtype, (len(at), *own.shape[1:]))] for name, at in ctx.asked.items() if len(at)}
+        back = sites.connection.swap(f"gradients, {_kinds([own])}", give, take)
+        for _, name in sites._others:  # in the order of sites, so sums are always the same
+            for some in back.get(name, ()):
+                own.index_add_(0, ctx.asked[name].to(own.device), some.to(own.device))
+        return own, None, None, None
+
+
+def _kinds(values: Iterable[Tensor]) -> str:
+    """Say what kinds of numbers an entry has, of values [n, ...]."""
+    return " and ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape[1:])}" for one in values)
+
+
+def _unknown(values: Tensor, count: int) -> Tensor:
+    """Return values [count, ...] that say that nothing is known."""
+    nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
+    return values.new_full((count, *values.shape[1:]), nothing)
