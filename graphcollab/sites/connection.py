@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from graphcollab.sites.mailbox import Mailbox
 
 __all__ = ["Connection", "LeftBehind", "Link", "RoundLost", "SiteLostError"]
 
-LOOK = 1.0  # seconds after which a site that waits for another one asks whether it is still there
+PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
 
 
 class Link(Protocol):
@@ -79,6 +79,8 @@ class Connection:
     Attributes:
         present: The sites that take part, in order.
         resting: Those of them that have just come back, and only listen in this round.
+        unsure: Whether something was sent from site to site since all have told something.
+        wanted: Whether somebody wanted to come back when they did.
         sent: Bytes that have left this site so far, by what they were and to whom.
     """
 
@@ -86,34 +88,38 @@ class Connection:
         self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
         self.present, self.resting = self.sites, tuple[str, ...]()
         self.epoch = self.step = 0
+        self.unsure = self.wanted = False
         self.sent: dict[tuple[str, str], int] = {}
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(max(len(self.sites) - 1, 1), "graphcollab-send")
+        self._sending: list[Future[None]] = []
         self._closed = threading.Event()
+        self._look = min(beat, PAUSE)
         link.open(self.mailbox)
         threading.Thread(target=self._beats, args=(beat,), name="graphcollab-beat", daemon=True).start()
 
     # ------------------------------------------------------------------------------------------ the two things
 
     def tell(
-        self, what: str, value: Any = None, tensors: Sequence[Tensor] = (), add: bool = False, commit: bool = False
+        self, what: str, value: Any = None, tensors: Sequence[Tensor] = (), add: bool = False, **said: Any
     ) -> tuple[dict[str, Any], dict[str, list[Tensor]]]:
         """Tell everybody a plain value and tensors, and return what all that are present have told, by site.
 
-        With ``add`` the tensors are added up instead, and returned under the name of this site. With ``commit``
-        everybody has played the round when this returns.
+        With ``add`` the tensors are added up instead, and returned under the name of this site. What else is said is
+        for the coordinator: with ``commit`` everybody has played the round when this returns, and with ``round`` those
+        that have played fewer rest until then.
         """
-        about = {"verb": "meet", "what": what, "value": value, "sum": add, "commit": commit}
+        about = {"verb": "meet", "what": what, "value": value, "sum": add, **said}
         reply = self._until(about, tensors, what)
+        self.unsure, self.wanted = False, bool(reply.about["wanting"])
         self._turn(self.step + 1)
+        names = self.present
+        if "resting" in reply.about:
+            self.resting = tuple(reply.about["resting"])
         if told := reply.about.get("next"):
-            present = self.present
             self.enter(told)
-            names = present
-        else:
-            names = self.present
         if add:
             return {}, {self.name: list(reply.tensors)}
         counts, values, rest = reply.about["counts"], reply.about["values"], iter(reply.tensors)
@@ -125,11 +131,13 @@ class Connection:
         self, what: str, give: Mapping[str, Sequence[Tensor]], take: Mapping[str, Sequence[Any]]
     ) -> dict[str, tuple[Tensor, ...]]:
         """Send tensors to some sites, and return what comes from others, whose number types and shapes are given."""
+        self.unsure = True
         frames = {to: self._frame({"verb": "push", "what": what}, some) for to, some in give.items()}
         for to, content in frames.items():
             self._count(what, to, len(content))
-            self._threads.submit(self._push, to, content, self.epoch)
-        while missing := self.mailbox.wait([*take], LOOK):
+            self._sending = [one for one in self._sending if not one.done()]
+            self._sending.append(self._threads.submit(self._push, to, content, self.epoch))
+        while missing := self.mailbox.wait([*take], self._look):
             self._heed(self._ask(self._frame({"verb": "missing", "sites": missing})))
         found = {}
         for sender, kinds in take.items():
@@ -193,7 +201,8 @@ class Connection:
         self.close()
 
     def finish(self) -> None:
-        """Say that this site has come to its end."""
+        """Say that this site has come to its end, when all that it has to send is sent."""
+        wait(self._sending, min(self.patience, 60.0))
         with self._quietly():
             self._ask(self._frame({"verb": "finish"}), 30.0)
         self.close()
@@ -236,7 +245,7 @@ class Connection:
                 if time.monotonic() + pause > end or self._closed.is_set():
                     raise SiteLostError(f"{self.name} cannot reach the coordinator any more ({error})") from error
                 time.sleep(pause)
-                pause = min(2 * pause, 5.0)
+                pause = min(2 * pause, PAUSE)
 
     def _heed(self, reply: Frame, verb: str = "") -> Frame:
         """Raise what an answer says that is none to the question."""
@@ -270,7 +279,7 @@ class Connection:
                 if self.link.push(to, content) in ("ok", "late", "refused"):
                     return
             time.sleep(pause)
-            pause = min(2 * pause, 5.0)
+            pause = min(2 * pause, PAUSE)
 
     def _beats(self, seconds: float) -> None:
         while not self._closed.wait(seconds):

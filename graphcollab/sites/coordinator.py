@@ -64,6 +64,7 @@ class Coordinator:
         self._meetings: dict[tuple[int, int], _Meeting] = {}
         self._state: Frame | None = None
         self._wanting: list[str] = []
+        self._catching_up: set[str] = set()
         self._done: set[str] = set()
         self._stopped: dict[str, Any] | None = None
 
@@ -108,6 +109,7 @@ class Coordinator:
         if meeting is None or meeting.reply is None:
             if news := self._news(site, epoch):
                 return news
+            self._catching_up.discard(site)
             meeting = self._meetings.setdefault((epoch, step), _Meeting())
             meeting.frames.setdefault(site, asked)
             self._stuck.pop(site, None)
@@ -122,7 +124,7 @@ class Coordinator:
         if len({str(what) for what in said.values()}) > 1:
             told = ", ".join(f"{site}: {what}" for site, what in said.items())
             return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
-        about: dict[str, Any] = {"status": "ok"}
+        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting)}
         tensors = [list(frame.tensors) for frame in frames]
         if frames[0].about.get("sum"):
             kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
@@ -137,6 +139,10 @@ class Coordinator:
             flat = [one for some in tensors for one in some]
         if frames[0].about.get("commit"):
             about |= self._agree()
+        if said_rounds := [frame.about["round"] for frame in frames if type(frame.about.get("round")) is int]:
+            played = dict(zip(self.present, said_rounds, strict=False))
+            self.resting = [site for site, many in played.items() if many < max(said_rounds)]
+            about["resting"] = self.resting
         meeting.reply = Frame(about, tuple(flat))
         self._meetings[at] = meeting  # which a new epoch has not taken away
         ended = [at for at, one in self._meetings.items() if one.reply is not None]
@@ -149,16 +155,24 @@ class Coordinator:
         new = [site for site in self._wanting if site not in self.present]
         if not new and not self.resting:
             return {}
+        self._begin()
         self.present = [site for site in self.sites if site in {*self.present, *new}]
-        self.resting, self._wanting = new, []
+        self.resting, self._wanting, self._catching_up = new, [], set(new)
         for site in new:
             self.lost.pop(site, None)
             LOG.warning("%s is back", site)
-        self._begin()
         return {"next": self._told()}
 
     def _begin(self) -> None:
-        """Begin an epoch; what has been concluded stays for those who have not read it yet."""
+        """Begin an epoch; what has been concluded stays for those who have not read it yet.
+
+        Those who were about to learn what they had missed come back after another round: the others are on their way.
+        """
+        for site in self._catching_up:
+            self.present.remove(site)
+            self.resting.remove(site)
+            self._wanting.append(site)
+        self._catching_up = set()
         self.epoch += 1
         self._meetings = {at: one for at, one in self._meetings.items() if one.reply is not None}
         self._state = None
@@ -193,6 +207,7 @@ class Coordinator:
         """A site waits for messages of others, which have not come yet."""
         if news := self._news(site, epoch):
             return news
+        self._catching_up.discard(site)
         now, names = self._clock(), asked.about.get("sites")
         since = self._stuck.setdefault(site, (step, now))
         if since[0] != step:
@@ -255,6 +270,7 @@ class Coordinator:
         LOG.warning("%s is left behind: it %s", few(sites), why)
         self.present = [site for site in self.present if site not in sites]
         self.resting = [site for site in self.resting if site not in sites]
+        self._catching_up -= {*sites}
         self.lost |= dict.fromkeys(sites, why)
         working = [site for site in self.present if site not in self.resting]
         if len(self.present) < self.at_least or not working:

@@ -36,8 +36,7 @@ class Sites(SharedTransport):
     def __init__(self, connection: Connection, owner: Tensor) -> None:
         self.connection = connection
         super().__init__(connection.sites.index(connection.name), owner)
-        self._shared_in = -1  # the epoch in which those that came back were told what they had missed
-        self._playing = False
+        self._handed = 0  # the epoch in which those that came back were told what they had missed
 
     @property
     def working(self) -> Tensor:
@@ -115,35 +114,84 @@ class Sites(SharedTransport):
         return fetched
 
     def commit(self) -> None:
-        """Agree that the round has been played."""
-        self.connection.tell("end of a round", commit=True)
+        """Agree that a round has been played.
 
-    def play(self, round_: Callable[[], None], snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        """Play a round, again where a site was lost or has come back in the middle of it.
+        Who has told something has got all before it; so where nothing was sent from site to site since all have told
+        something, they have agreed already.
+        """
+        here = self.connection
+        if here.unsure or here.wanted or here.resting:
+            here.tell("end of a round", commit=True)
+
+    def play(
+        self,
+        act: Callable[[], None],
+        snapshot: Callable[[], bytes],
+        restore: Callable[[bytes], None],
+        again: bool = False,
+    ) -> None:
+        """Play a round, or what follows one; from its beginning where a site was lost in the middle of it.
 
         Args:
-            round_: Plays it, and changes nothing before all have agreed that it has been played.
+            act: Does it, and changes nothing of the state before all have agreed that it has been done.
             snapshot: Returns what everybody may know of the run.
-            restore: Takes it over, where this site has missed rounds.
+            restore: Takes it over, where this site has missed rounds. They have been played then.
+            again: Whether that is to be done for the round at hand all the same.
         """
         while True:
             try:
-                self._tell_missed(snapshot, restore)
-                return round_()
+                act()
+                break
             except LeftBehind:
-                self.connection.come_back()
+                self._come_back(snapshot, restore)
+                if not again:
+                    return
             except RoundLost as lost:
                 self.connection.enter(lost.told)
+        if self.connection.resting:
+            self._hand_over(snapshot, restore)
 
-    def _tell_missed(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+    def begin(self, round_: int, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
+
+        Args:
+            round_: Rounds that this site has played.
+            snapshot: Returns what everybody may know of the run.
+            restore: Takes it over.
+        """
         here = self.connection
-        if not here.resting or self._shared_in == here.epoch:
-            return
+        here.tell("rounds that were played", round_, round=round_)
         if here.name in here.resting:
             restore(here.take())
-        elif here.name == next(site for site in here.present if site not in here.resting):
+        elif here.resting and here.name == self._eldest:
             here.give(snapshot())
-        self._shared_in = here.epoch
+
+    def _come_back(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        while True:
+            try:
+                self.connection.come_back()
+                return restore(self.connection.take())
+            except RoundLost:
+                continue  # somebody else was lost in the meantime
+
+    @property
+    def _eldest(self) -> str:
+        """The first site that has not just come back."""
+        here = self.connection
+        return next(site for site in here.present if site not in here.resting)
+
+    def _hand_over(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        """Tell those that have just come back what they have missed."""
+        here = self.connection
+        if here.name != self._eldest or self._handed == here.epoch:
+            return
+        self._handed = here.epoch
+        try:
+            here.give(snapshot())
+        except LeftBehind:
+            self._come_back(snapshot, restore)
+        except RoundLost as lost:
+            here.enter(lost.told)
 
 
 @dataclass(frozen=True)
