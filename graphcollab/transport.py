@@ -72,24 +72,29 @@ class Transport:
         """Tell which of some nodes [M] are owned, a mask [M]; None if all are."""
         return None
 
-    def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
-        """Return rows of other processes' nodes, [r, P], each ``wanted`` [r] once: nobody sends one twice to another.
+    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the rows of others that owned receivers hear, [r, P], each once, ascending by node.
 
         It is differentiable: gradients of these rows come back to their owners. Given are rows [n, P] of owned
-        ``nodes``, ascending, [n]: of all, or those of one architecture.
+        ``nodes``, ascending, [n]: of all, or those of one architecture; and the edges from these and their like to
+        those that hear them, [2, E], the same in all processes. So every process knows what each other one is to get,
+        and nobody asks.
         """
         return rows[:0]
 
-    def reduce(self, value: Tensor) -> Tensor:
-        """Return the sum of a value over all processes."""
-        return value
-
-    def gather(self, values: Tensor) -> Tensor:
-        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
+    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the sums of values over all processes: of as many as there are, in one meeting."""
         return values
 
-    def concat(self, values: Tensor) -> Tensor:
-        """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...]."""
+    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; of several in one meeting."""
+        return values
+
+    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...].
+
+        Several, of any lengths, come in one meeting.
+        """
         return values
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
@@ -126,6 +131,14 @@ class SharedTransport(Transport):
     def here(self, node: Tensor) -> Tensor:
         """Tell which of some nodes [M] are owned, a mask [M]."""
         return self.owner[node] == self.process
+
+    def wanted(self, edge_index: Tensor) -> list[Tensor]:
+        """Return for every process the nodes of others that it hears along edges [2, E], ascending, [r] each."""
+        sender, receiver = self.owner[edge_index]
+        crossing, count = sender != receiver, len(self.owner)
+        pairs = (receiver[crossing] * count + edge_index[0, crossing]).unique()
+        many = torch.bincount(pairs // count, minlength=int(self.owner.max()) + 1)
+        return [*(pairs % count).split(many.tolist())]
 
 
 @dataclass(frozen=True)
