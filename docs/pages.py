@@ -140,6 +140,7 @@ def state(known: Iterable[type[Piece]]) -> str:
     ]
     about = (
         "What the `Data` holds. A field is forgotten when the round, the phase or the run ends. It may be known to all "
-        "(`public`), to a node alone (`owner`), or to the receiver or both ends of an edge.\n\n"
+        "(`public`), to a node alone (`owner`), or to the receiver or both ends of an edge; or every process has "
+        "counted what it knows of, and the value is the sum (`parts`).\n\n"
     )
     return about + table(("field", "kept by", "kind", "lives for a", "known to", "meaning"), rows)

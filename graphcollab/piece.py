@@ -33,7 +33,7 @@ __all__ = [
 
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
-Audience: TypeAlias = Literal["public", "owner", "receiver", "ends"]
+Audience: TypeAlias = Literal["public", "owner", "receiver", "ends", "parts"]
 Origin: TypeAlias = Literal["computed", "learned", "kept"]
 WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
 """Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
@@ -53,7 +53,8 @@ class Field:
         lifetime: ``"round"``: it can be looked at until the next round begins (rows of models, which are large, until
             their own round ends); ``"phase"``: it is forgotten when a phase ends, unless the pieces of the next one
             declare it too; ``"run"``: it stays.
-        known_to: ``"public"``; or only the ``"owner"`` of a node, the ``"receiver"`` of an edge, or both ``"ends"``.
+        known_to: ``"public"``; or only the ``"owner"`` of a node, the ``"receiver"`` of an edge, or both ``"ends"``; or
+            in ``"parts"``: every process has counted what it knows of, and the value is the sum.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Field:
 
 
 TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is told all of them", "round")
-ALONE = Field("alone", "per_node", "mask: who also trains a model that hears nobody, to compare with")
+ALONE = Field("alone", "per_node", "mask: who also trains a model that hears nobody, to compare with", known_to="owner")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
@@ -44,8 +44,7 @@ class Plane:
 
     Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
     knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
-    of nodes. Six operators are the transport's own: `mine`, `gather`, `reduce`, `tell`,
-    `everyone` and `where`.
+    of nodes. Four operators are the transport's own: `mine`, `tell`, `everyone` and `where`.
 
     Args:
         count: K. One process need not know it.
@@ -62,8 +61,7 @@ class Plane:
         self.count, self.kind = count, kind
         self.transport = transport or Transport()
         self.own = self.transport.own(count)
-        self.mine, self.gather = self.transport.mine, self.transport.gather
-        self.reduce, self.tell = self.transport.reduce, self.transport.tell
+        self.mine, self.tell = self.transport.mine, self.transport.tell
         self.everyone, self.where = self.transport.everyone, self.transport.where
 
     @property
@@ -105,6 +103,30 @@ class Plane:
         for stack in range(len(models.specs)):
             yield stack, (self.kind[nodes] == stack).nonzero().flatten()
 
+    @overload
+    def reduce(self, value: Tensor, /) -> Tensor: ...
+    @overload
+    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]: ...
+    def reduce(self, *values: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return the sum of a value over all processes, or those of several."""
+        found = self.transport.reduce(*values)
+        return found[0] if len(found) == 1 else found
+
+    @overload
+    def gather(self, values: Tensor, /) -> Tensor: ...
+    @overload
+    def gather(self, *values: Tensor) -> tuple[Tensor, ...]: ...
+    def gather(self, *values: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return the values [K, ...] of all nodes, or several such, given those of owned ones, [k, ...]."""
+        found = self.transport.gather(*values)
+        return found[0] if len(found) == 1 else found
+
+    def part(self, values: Tensor) -> Tensor:
+        """Return values [K, ...] with 0 at nodes that are not owned, so that the sum over processes has all of them."""
+        if self.alone:
+            return values
+        return torch.zeros_like(values).index_copy(0, self.own, values[self.own])
+
     def publish(self, values: Tensor) -> Tensor:
         """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
         return self.gather(self.mine(values))
@@ -113,9 +135,9 @@ class Plane:
         """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...]."""
         if self.transport.here(nodes) is None:
             return values
-        every = self.transport.concat(own)
-        place = torch.empty(self.count, dtype=torch.int64).index_copy(0, every, torch.arange(len(every)))
-        return self.transport.concat(values)[place[nodes]]
+        every, found = self.transport.concat(beside(own, values), values)
+        place = torch.empty(self.count, dtype=torch.int64).index_copy(0, every.cpu(), torch.arange(len(every)))
+        return found[beside(place[nodes], found)]
 
     def together(self, relation: Relation) -> Relation:
         """Return the edges that processes have found for their own receivers, put together and sorted by receiver."""
@@ -128,8 +150,8 @@ class Plane:
         """Return the edges that processes have found for their own receivers, in the order in which each has them."""
         if self.transport.here(relation.edge_index[1]) is None:
             return relation
-        edge_index = self.transport.concat(relation.edge_index.T.contiguous()).T
-        return replace(relation, edge_index=edge_index, values=self.transport.concat(relation.values))
+        pairs, values = self.transport.concat(relation.edge_index.T.contiguous(), relation.values)
+        return replace(relation, edge_index=pairs.T, values=values)
 
     def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
         """Return what owned receivers know, with what the senders that they hear along edges [2, E] know."""
@@ -146,7 +168,7 @@ class Plane:
             return dict(texts)
         written = [f"{node}\t{text}".encode() for node, text in texts.items()]
         numbers = torch.tensor(list(b"\n".join([*written, b""])), dtype=torch.uint8)
-        lines = bytes(self.transport.concat(numbers).tolist()).decode().splitlines()
+        lines = bytes(self.transport.concat(numbers)[0].tolist()).decode().splitlines()
         found = {int(node): text for node, _, text in (line.partition("\t") for line in lines if line)}
         return dict(sorted(found.items()))
 
@@ -184,7 +206,7 @@ class Plane:
         known = self.transport.here(wanted)
         remote = wanted[:0] if known is None else wanted[~known].unique()
         nodes = torch.cat([self.own, remote])
-        both = torch.cat([rows, self.transport.fetch(rows, self.own, remote)])
+        both = torch.cat([rows, self.transport.fetch(rows, self.own, edge_index)])
         place = torch.empty(self.count, dtype=torch.int64)
         place[nodes] = torch.arange(len(nodes))
         return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
@@ -237,12 +259,13 @@ class Plane:
         if here is None:
             return answer(rows)
         place = here.nonzero().flatten()
-        index = rows.index[place]
+        index = rows.index.view(len(rows), -1)
+        edges = torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])
         some = replace(
             rows,
-            source=self.models(rows.source, index.flatten()),
+            source=self.models(rows.source, edges),
             node=rows.node[place],
-            index=index,
+            index=rows.index[place],
             coefficient=None if rows.coefficient is None else rows.coefficient[place],
         )
         found = answer(some)
@@ -274,22 +297,25 @@ class Plane:
             return models
         tensors, members = [], []
         for tensor, known in zip(models.tensors, models.members, strict=True):
-            every = self.transport.concat(known)
-            tensors.append(self.transport.concat(tensor)[every.argsort()])
-            members.append(every.sort().values)
+            every, found = self.transport.concat(beside(known, tensor), tensor)
+            tensors.append(found[every.argsort()])
+            members.append(every.sort().values.cpu())
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
-    def models(self, models: Stacks, nodes: Tensor) -> Stacks:
-        """Return the models of owned nodes, and of some others, each fetched once."""
-        here = self.transport.here(nodes)
+    def models(self, models: Stacks, edge_index: Tensor) -> Stacks:
+        """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once."""
+        here = self.transport.here(edge_index[1])
         if here is None:
             return models
-        wanted = nodes[~here].unique()
+        heard = edge_index[0, here].unique()
+        wanted = heard[~self.known(heard)]
         tensors, members = [], []
         for s, (tensor, known) in enumerate(zip(models.tensors, models.members, strict=True)):
-            remote = wanted if self.kind is None else wanted[self.kind[wanted] == s]
+            remote, edges = wanted, edge_index
+            if self.kind is not None:
+                remote, edges = wanted[self.kind[wanted] == s], edge_index[:, self.kind[edge_index[0]] == s]
             both, order = torch.cat([known, remote]).sort()
-            tensors.append(torch.cat([tensor, self.transport.fetch(tensor, known, remote)])[order])
+            tensors.append(torch.cat([tensor, self.transport.fetch(tensor, known, edges)])[order])
             members.append(both)
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
@@ -297,13 +323,14 @@ class Plane:
         """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.
 
         ``at`` says where it is known that each message was sent, for example its receiver, [M]; by default everywhere.
+        Every process counts what it knows of: of what is known everywhere, what its own nodes sent.
         """
-        here = None if at is None else self.transport.here(at)
+        here = self.transport.here(senders if at is None else at)
         if here is not None:
             senders = senders[here]
             floats = floats[here] if isinstance(floats, Tensor) else floats
         sent = torch.zeros_like(data.bytes_sent)
         sent.index_add_(0, senders, torch.ones_like(senders, dtype=sent.dtype) * (BYTES_PER_FLOAT * floats))
         data = copy.copy(data)
-        data.bytes_sent = data.bytes_sent + (sent if at is None else self.reduce(sent))
+        data.bytes_sent = data.bytes_sent + sent
         return data

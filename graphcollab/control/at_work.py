@@ -164,15 +164,14 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
     A message is an edge j -> i between different nodes that is in use and whose weight is not 0, however much travels
     along it. Through a server every node that sends one up (``at_server`` [K], where models do not travel along edges)
     is sent one down, and both are counted as its own. What is only measured, and not merged, is no message; bytes count
-    it.
+    it. Every process counts what its receivers got.
     """
     if at_server is None:
         sender, receiver = data.edge_index
         used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.known(receiver)
         sent = torch.bincount(sender[used], minlength=data.num_nodes)
-        sent = env.plane.reduce(sent)
     else:
-        sent = 2 * at_server.long()
+        sent = env.plane.part(2 * at_server.long())
     data = copy.copy(data)
     data.messages_sent = data.messages_sent + sent
     return data

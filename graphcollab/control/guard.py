@@ -74,12 +74,13 @@ def sift(data: Data, local: Local, env: Env) -> Data:
 def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Data:
     """Stop at a loss that is not finite after the local update, or isolate nodes that have diverged if the run does.
 
+    Who owns such a node raises the error, and all others at their next meeting.
     ``serves_start`` says whether others hear the models that the round began with.
     """
     if env.isolate:
         data, why = find_diverged(data, env, serves_start, alone=not local.crosses, held=_trained_models(local))
         return isolate(data, why) if why else data
-    bad = (data.bad_step >= 0).nonzero().flatten()
+    bad = env.plane.at_home((data.bad_step >= 0).nonzero().flatten())
     if not len(bad):
         return data
     node, step = int(bad[0]), int(data.bad_step[bad[0]])
@@ -92,8 +93,12 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
 
 
 def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
-    """Stop at a validation loss [K] of the mixed models that is not finite, or isolate such nodes."""
+    """Stop at a validation loss [K] of the mixed models that is not finite, or isolate such nodes.
+
+    All must know the losses where nodes are isolated, and else their owners.
+    """
     bad = (~torch.isfinite(losses) & ~data.isolated).nonzero().flatten()
+    bad = bad if env.isolate else env.plane.at_home(bad)
     if not len(bad):
         return data
     if env.isolate:

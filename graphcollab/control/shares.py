@@ -28,6 +28,8 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
     def told(field: Field, value: Any, values: Values) -> Any:
         if field.known_to == "public" or field.kind in ROWS:
             return value
+        if field.known_to == "parts":
+            return plane.reduce(value)
         if field.kind == "per_node":
             return plane.publish(value)
         if field.kind == "per_edge":
@@ -40,7 +42,7 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
 
 
 def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
-    """Return the data with the rows of owned nodes only, and the relations that they know, given those of all."""
+    """Return the data with what is known here, given that of all: own nodes' rows, own relations, a share of sums."""
 
     def own(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -50,6 +52,8 @@ def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
     def kept(field: Field, value: Any, values: Values) -> Any:
         if field.kind == "relation" and field.known_to == "receiver" and field.name not in SHARED_EDGES:
             return value.select(plane.known(value.edge_index[1]))
+        if field.known_to == "parts":
+            return plane.part(value)
         return own(value) if field.kind in ROWS else value
 
     return data if plane.alone else Data(**_each(data.to_dict(), fields, kept))

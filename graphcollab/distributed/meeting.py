@@ -69,11 +69,11 @@ class Meeting:
         return [json.loads(bytes(one.tolist())) for one in shared]
 
     def _meet(
-        self, verb: str, length: int = 0, values: Tensor | None = None, error: Exception | None = None
+        self, verb: str, length: int = 0, values: Sequence[Tensor] = (), error: Exception | None = None
     ) -> list[int]:
-        """Say which verb this process begins, with which kind of values, and return how much all have to tell."""
+        """Say which verb this process begins, with which kinds of values, and return how much all have to tell."""
         text = b"" if error is None else written(error)
-        kind = 0 if values is None else zlib.crc32(f"{values.dtype} {list(values.shape[1:])}".encode())
+        kind = zlib.crc32(" ".join(f"{one.dtype} {list(one.shape[1:])}" for one in values).encode())
         word = torch.tensor([VERBS.index(verb), length, len(text), kind])
         words = [torch.empty_like(word) for _ in range(self.size)]
         self._call(lambda: dist.all_gather(words, word))
@@ -88,7 +88,8 @@ class Meeting:
                 told.add_note(f"It was raised in {self.who(first)}.")
             raise told
         if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
-            about = verb if values is None else f"{verb} of {values.dtype} {list(values.shape)}"
+            kinds = ", ".join(f"{one.dtype} {list(one.shape)}" for one in values)
+            about = f"{verb} of {kinds}" if values else verb
             line = torch.tensor([*about.encode().ljust(LONG)[:LONG]], dtype=torch.uint8)
             said = self._share(line, [LONG] * self.size)
             shown = [bytes(one.tolist()).decode().rstrip() for one in said]

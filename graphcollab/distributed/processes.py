@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,44 +77,60 @@ class Processes(Meeting, SharedTransport):
         """Say in which process a node is that is not owned here."""
         return f"in process {int(self.owner[node])} of {self.size}"
 
-    def _of_all(self, values: Tensor, counts: Sequence[int]) -> list[Tensor]:
-        """Return values [n, ...] of all processes, whose numbers of entries are known."""
-        shape, each = values.shape[1:], values[:0].new_empty(values.shape[1:]).numel() * values.element_size()
-        shared = self._share(_bytes(values), [count * each for count in counts])
-        return [one.clone().view(values.dtype).view(count, *shape) for one, count in zip(shared, counts, strict=True)]
+    def _of_all(self, values: Sequence[Tensor], counts: Sequence[Sequence[int]]) -> list[list[Tensor]]:
+        """Return what all processes have of some values, [n, ...] each, whose numbers of entries are known."""
+        sizes = [sum(count * _size(one) for one, count in zip(values, many, strict=True)) for many in counts]
+        shared = self._share(_bytes(*values), sizes)
+        return [_split(one, values, many) for one, many in zip(shared, counts, strict=True)]
 
-    def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
-        """Return rows of other processes' nodes, [r, P], each sent once to a process that wants it."""
+    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the rows of others that owned receivers hear, [r, P], each sent once to a process that wants it."""
+        wanted = self.wanted(edge_index)
+        if not any(map(len, wanted)):
+            return rows[:0]
         fetched: Tensor = _Fetch.apply(rows, nodes, wanted, self)
         return fetched
 
-    def reduce(self, value: Tensor) -> Tensor:
-        """Return the sum of a value over all processes."""
-        self._meet("reduce", values=value[None])
-        total = value.detach().clone()
-        self._call(lambda: dist.all_reduce(total))
-        self.bytes_moved += total.numel() * total.element_size()
-        return total
+    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the sums of values over all processes; those of one type are sent together."""
+        self._meet("reduce", values=[value[None] for value in values])
+        found: dict[int, Tensor] = {}
+        for dtype, device in dict.fromkeys((value.dtype, value.device) for value in values):
+            places = [n for n, value in enumerate(values) if (value.dtype, value.device) == (dtype, device)]
+            flat = [values[n].detach().reshape(-1) for n in places]
+            total = torch.cat(flat).to(torch.uint8 if dtype == torch.bool else dtype)
+            self._call(functools.partial(dist.all_reduce, total))
+            self.bytes_moved += total.numel() * total.element_size()
+            for n, some in zip(places, total.to(dtype).split([*map(len, flat)]), strict=True):
+                found[n] = some.view(values[n].shape)
+        return tuple(found[n] for n in range(len(values)))
 
-    def gather(self, values: Tensor) -> Tensor:
+    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes."""
         self._meet("gather", values=values)
-        out = values.new_empty(len(self.owner), *values.shape[1:])
-        for nodes, some in zip(self.shares, self._of_all(values, self.counts), strict=True):
-            out[nodes] = some
-        return out
+        told = self._of_all(values, [[count] * len(values) for count in self.counts])
+        out = [one.new_empty(len(self.owner), *one.shape[1:]) for one in values]
+        for nodes, many in zip(self.shares, told, strict=True):
+            for one, some in zip(out, many, strict=True):
+                one[nodes] = some
+        return tuple(out)
 
-    def concat(self, values: Tensor) -> Tensor:
+    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all processes, one process's after the other's."""
-        return torch.cat(self._of_all(values, self._meet("concat", len(values), values)))
+        content = _bytes(torch.tensor([*map(len, values)], device=values[0].device), *values)
+        told, head = self._share(content, self._meet("concat", len(content), values)), 8 * len(values)
+        counts = [one[:head].clone().view(torch.int64).tolist() for one in told]
+        every = [_split(one[head:], values, many) for one, many in zip(told, counts, strict=True)]
+        return tuple(torch.cat(many) for many in zip(*every, strict=True))
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values with what their owners have filled in; everybody gets to know them, whatever ``to`` says."""
-        self._meet("tell", values=values)
+        self._meet("tell", values=[values])
         by = self.owner[owner]
         places = [(by == p).nonzero().flatten() for p in range(self.size)]
         out = values.clone()
-        for place, some in zip(places, self._of_all(values[places[self.process]], [*map(len, places)]), strict=True):
+        told = self._of_all([values[places[self.process]]], [[len(place)] for place in places])
+        for place, (some,) in zip(places, told, strict=True):
             out[place] = some
         return out
 
@@ -129,14 +147,15 @@ class _Fetch(torch.autograd.Function):
     """Rows of remote nodes; their gradients go back to the owners."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: Tensor, meeting: Processes) -> Tensor:
-        asked = meeting._of_all(wanted, meeting._meet("fetch", len(wanted), rows))
-        give = [torch.searchsorted(nodes, one[meeting.here(one)]) for one in asked]
-        places = [(meeting.owner[wanted] == p).nonzero().flatten() for p in range(meeting.size)]
+    def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: list[Tensor], meeting: Processes) -> Tensor:
+        meeting._meet("fetch", values=[rows])
+        give = [torch.searchsorted(nodes, one[meeting.here(one)]) for one in wanted]
+        own = wanted[meeting.process]
+        places = [(meeting.owner[own] == p).nonzero().flatten() for p in range(meeting.size)]
         taken = [rows.new_empty(len(place), *rows.shape[1:]) for place in places]
         meeting._swap([rows.detach()[one.to(rows.device)] for one in give], taken)
-        meeting.rows_moved += len(wanted)
-        out = rows.new_empty(len(wanted), *rows.shape[1:])
+        meeting.rows_moved += len(own)
+        out = rows.new_empty(len(own), *rows.shape[1:])
         for place, some in zip(places, taken, strict=True):
             out[place.to(rows.device)] = some
         ctx.meeting, ctx.give, ctx.places, ctx.count = meeting, give, places, len(nodes)
@@ -145,7 +164,7 @@ class _Fetch(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         meeting, gradient = ctx.meeting, gradients[0]
-        meeting._meet("fetch back", values=gradient)
+        meeting._meet("fetch back", values=[gradient])
         own = gradient.new_zeros(ctx.count, *gradient.shape[1:])
         back = [own.new_empty(len(one), *own.shape[1:]) for one in ctx.give]
         meeting._swap([gradient[place.to(gradient.device)].contiguous() for place in ctx.places], back)
@@ -154,9 +173,21 @@ class _Fetch(torch.autograd.Function):
         return own, None, None, None
 
 
-def _bytes(values: Tensor) -> Tensor:
-    return (
-        values.detach().contiguous().reshape(-1).view(torch.uint8)
-        if values.numel()
-        else torch.empty(0, dtype=torch.uint8)
-    )
+def _bytes(*values: Tensor) -> Tensor:
+    """Return the bytes of values, one after the other."""
+    flat = [value.detach().contiguous().reshape(-1).view(torch.uint8) for value in values if value.numel()]
+    return torch.cat([torch.empty(0, dtype=torch.uint8, device=values[0].device), *flat])
+
+
+def _size(values: Tensor) -> int:
+    """Return how many bytes an entry has, of values [n, ...]."""
+    return math.prod(values.shape[1:]) * values.element_size()
+
+
+def _split(content: Tensor, like: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
+    """Return values from their bytes, given others of their types and shapes, and how many entries each has."""
+    parts = content.split([_size(one) * count for one, count in zip(like, counts, strict=True)])
+    return [
+        part.clone().view(one.dtype).view(count, *one.shape[1:])
+        for part, one, count in zip(parts, like, counts, strict=True)
+    ]

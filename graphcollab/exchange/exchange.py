@@ -141,8 +141,8 @@ class Exchange(Exchanger):
         sent.x = data.x_local
         gradient = env.plane.products(cotangent, _term(sent, self.message, self.part), data.edge_index)
         if self.against is not None:
-            own = env.plane.gather((cotangent * _term(sent, self.against, self.part)).sum(1).cpu())
-            gradient = gradient - own[data.edge_index[1]]
+            own = (cotangent * _term(sent, self.against, self.part)).sum(1).cpu()
+            gradient = gradient - env.plane.here(own, data.num_nodes)[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)
         given.edge_weight = data.edge_weight.detach().requires_grad_()

@@ -103,8 +103,8 @@ class CrossGradients(Local):
         """Ask the neighbours, and take the round's step."""
         taken, gradients = self._own_gradients(data, env)
         own = gradients.part(self.part)
-        finite = env.plane.gather(torch.isfinite(_squares(own)).cpu())
-        taken.bad_step = taken.bad_step.masked_fill((taken.bad_step < 0) & ~finite, 0)
+        lost = data.x.nodes[~torch.isfinite(_squares(own)).cpu()]
+        taken.bad_step = env.plane.publish(taken.bad_step.index_copy(0, lost, taken.bad_step[lost].clamp(min=0)))
         direction, weight = own.clone(), data.edge_weight.to(own.dtype)
         share = torch.ones(data.num_nodes, dtype=own.dtype)
         sender, receiver = data.edge_index
@@ -162,7 +162,6 @@ class CrossGradients(Local):
             loss = loss.cpu()
             taken.train_loss[mine] = loss.to(data.train_loss.dtype)
             taken.bad_step[mine[~torch.isfinite(loss)]] = 0
-        taken.bad_step = env.plane.publish(taken.bad_step)
         taken.x, taken.fit_step = data.x.like(models), data.fit_step + data.trains.long()
         return taken, data.x.like(gradients)
 
@@ -210,7 +209,6 @@ class CrossGradients(Local):
             lost = members[rows[~torch.isfinite(new.sum(1)).cpu()]]
             lost = lost[taken.bad_step[lost] < 0]
             taken.bad_step = taken.bad_step.index_fill(0, lost, 1)
-        taken.bad_step = env.plane.publish(taken.bad_step)
         taken.x = data.x.like(models)
         taken.fit_state = {slot: data.x.like(many) for slot, many in state.items()}
         return taken

@@ -68,7 +68,7 @@ class Fit(LocalSteps, Local):
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("train_loss", "per_node", "mean loss of a node's last local steps", "run", "owner"),
-        Field("bad_step", "per_node", "first local step whose loss was not finite, -1 if none", "run"),
+        Field("bad_step", "per_node", "first local step whose loss was not finite, -1 if none", "run", "owner"),
         Field("fit_state", "rows", "the optimiser's state, by slot, where it is kept", "phase", "owner"),
         Field("fit_step", "per_node", "optimiser steps taken", "phase", "owner"),
     )
@@ -123,7 +123,6 @@ class Fit(LocalSteps, Local):
         data.bad_step = torch.full_like(data.node_id, -1)
         if len(nodes):
             data = self._fit(data, env, nodes)
-        data.bad_step = env.plane.publish(data.bad_step)
         return data
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:

@@ -47,7 +47,7 @@ class FitWithReference(Local):
         Field("x_alone", "rows", "models that hear nobody, one of every node", "phase", "owner"),
         Field("alone_state", "rows", "their optimiser's state, by slot, where it is kept", "phase", "owner"),
         Field("alone_step", "per_node", "their optimiser's steps", "phase", "owner"),
-        Field("alone_loss", "per_node", "validation loss of the models that hear nobody", "round"),
+        Field("alone_loss", "per_node", "validation loss of the models that hear nobody", "round", "owner"),
     )
     needs: ClassVar[tuple[str, ...]] = ("val",)
     purpose: ClassVar[str] = "to compare models with those that hear nobody"
@@ -88,7 +88,6 @@ class FitWithReference(Local):
                 trained.alone_state, trained.alone_step = after.fit_state, after.fit_step
             nodes = env.plane.at_home((own.trains & good).nonzero().flatten())
             loss[nodes] = env.engine.loss(Rows.own(trained.x_alone, nodes), "val").double()
-            loss = env.plane.publish(loss)
             trained.alone = data.alone & (torch.isfinite(loss) | ~own.trains)
         trained.alone_loss = loss
         return trained

@@ -68,7 +68,7 @@ class EarlyStopping(Stop):
         """Validate what came of merging, keep it where it is the best, and stop who has waited too long."""
         data, better = self._keep_best(data, self._validate(data, env))
         data.stale = data.stale.masked_fill(better, 0)
-        stops = data.trains & (data.stale >= self.patience)
+        stops = env.plane.publish(data.trains & (data.stale >= self.patience))
         if bool(stops.any()):
             data.x = data.x.where(stops, data.best_x)
             data.stopped = data.stopped | stops
@@ -76,12 +76,12 @@ class EarlyStopping(Stop):
         return data
 
     def _validate(self, data: Data, env: Env) -> Tensor:
-        """Return the validation losses of the nodes that train, [K]; infinite where a model has diverged."""
+        """Return the validation losses of own nodes that train, [K]; infinite where a model has diverged."""
         loss = torch.full_like(data.best_loss, torch.nan)
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
         if len(nodes):
             loss[nodes] = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))[0]
-        return env.plane.publish(loss)
+        return loss
 
     def _keep_best(self, data: Data, loss: Tensor) -> tuple[Data, Tensor]:
         """Keep the models that are better than any before; return which these are, [K]."""

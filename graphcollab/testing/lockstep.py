@@ -87,31 +87,35 @@ class Lockstep(SharedTransport):
         if error is None or error is not self.meeting.told:
             self.meeting.exchange(self.process, "status" if error is None else "failed", error)
 
-    def fetch(self, rows: Tensor, nodes: Tensor, wanted: Tensor) -> Tensor:
-        """Return rows of other processes' nodes, [r, P]."""
+    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the rows of others that owned receivers hear, [r, P]."""
         if len(rows) != len(nodes) or not bool(self.here(nodes).all()):
             raise ValueError(f"process {self.process} owns {self.nodes.tolist()} and has rows of {nodes.tolist()}")
-        if bool(self.here(wanted).any()) or len(wanted.unique()) < len(wanted):
-            raise ValueError(f"process {self.process} asks for {wanted.tolist()} and owns {self.nodes.tolist()}")
-        self.meeting.moved[self.process].append(wanted)
+        wanted = self.wanted(edge_index)
+        if not any(map(len, wanted)):
+            return rows[:0]
+        self.meeting.moved[self.process].append(wanted[self.process])
         fetched: Tensor = _Fetch.apply(rows, nodes, wanted, self)
         return fetched
 
-    def reduce(self, value: Tensor) -> Tensor:
-        """Return the sum of a value over all processes, in their order."""
-        return reduce(torch.add, self.meeting.exchange(self.process, "reduce", value))
+    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the sums of values over all processes, in their order."""
+        many = self.meeting.exchange(self.process, "reduce", values)
+        return tuple(reduce(torch.add, same) for same in zip(*many, strict=True))
 
-    def gather(self, values: Tensor) -> Tensor:
+    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes."""
         many = self.meeting.exchange(self.process, "gather", values)
-        out = values.new_empty(len(self.owner), *values.shape[1:])
-        for nodes, some in zip(self.meeting.owners, many, strict=True):
-            out[nodes] = some
-        return out
+        out = [one.new_empty(len(self.owner), *one.shape[1:]) for one in values]
+        for nodes, told in zip(self.meeting.owners, many, strict=True):
+            for one, some in zip(out, told, strict=True):
+                one[nodes] = some
+        return tuple(out)
 
-    def concat(self, values: Tensor) -> Tensor:
+    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all processes, one process's after the other's."""
-        return torch.cat(self.meeting.exchange(self.process, "concat", values))
+        many = self.meeting.exchange(self.process, "concat", values)
+        return tuple(torch.cat(same) for same in zip(*many, strict=True))
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values with what others have filled in; what this process may not know is poisoned."""
@@ -128,23 +132,26 @@ class _Fetch(torch.autograd.Function):
     """Rows of remote nodes; their gradients go back to the owners."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: Tensor, lockstep: Lockstep) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: list[Tensor], lockstep: Lockstep) -> Tensor:
         ctx.lockstep, ctx.nodes, ctx.wanted = lockstep, nodes, wanted
-        meeting = lockstep.meeting
-        posted = meeting.exchange(lockstep.process, "fetch", (rows.detach(), nodes, wanted))
-        out = rows.new_empty(len(wanted), *rows.shape[1:])
-        for p, (some, known, _) in enumerate(posted):
-            taken = lockstep.owner[wanted] == p
-            out[taken] = some[torch.searchsorted(known, wanted[taken])]
+        give = [rows.detach()[torch.searchsorted(nodes, one[lockstep.here(one)])] for one in wanted]
+        posted = lockstep.meeting.exchange(lockstep.process, "fetch", give)
+        by = lockstep.owner[wanted[lockstep.process]]
+        out = rows.new_empty(len(by), *rows.shape[1:])
+        for p, given in enumerate(posted):
+            out[by == p] = given[lockstep.process]
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        lockstep: Lockstep = ctx.lockstep
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        lockstep, gradient = ctx.lockstep, gradients[0]
+        by = lockstep.owner[ctx.wanted[lockstep.process]]
+        give = [gradient[by == p] for p in range(len(ctx.wanted))]
         own = gradient.new_zeros(len(ctx.nodes), *gradient.shape[1:])
-        for wanted, given in lockstep.meeting.exchange(lockstep.process, "fetch back", (ctx.wanted, gradient)):
-            mine = lockstep.here(wanted)
-            own.index_add_(0, torch.searchsorted(ctx.nodes, wanted[mine]), given[mine])
+        posted = lockstep.meeting.exchange(lockstep.process, "fetch back", give)
+        for wanted, given in zip(ctx.wanted, posted, strict=True):
+            mine = wanted[lockstep.here(wanted)]
+            own.index_add_(0, torch.searchsorted(ctx.nodes, mine), given[lockstep.process])
         return own, None, None, None
 
 

@@ -75,8 +75,11 @@ def check_planes(
         close(alone.edge_weight[here], data.edge_weight[here], "edge weights at receivers", tolerance)
         one, many = (d.train_loss[nodes].double().nan_to_num(-1.0) for d in (alone, data))
         close(one, many, "train_loss", tolerance)
-        for name in ("bytes_sent", "messages_sent", "bad_step", "trains", "serves", "isolated"):
+        close(alone.bad_step[nodes].double(), data.bad_step[nodes].double(), "bad_step", tolerance)
+        for name in ("trains", "serves", "isolated"):
             close(alone[name].double(), data[name].double(), name, tolerance)
+    for name in ("bytes_sent", "messages_sent"):
+        close(alone[name].double(), sum(data[name].double() for data, _ in found), name, tolerance)
 
 
 def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
@@ -96,7 +99,7 @@ def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
         require(len(declared) == 1, f"the declarations of {name!r} differ, or there is none: {sorted(declared)}")
         ((kind, known_to),) = declared
         value = data[name]
-        if known_to == "public":
+        if known_to in ("public", "parts"):
             continue
         if kind in ("models", "rows"):
             _only_rows_of(value, nodes, name)

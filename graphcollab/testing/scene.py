@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
+from graphcollab.control.shares import keep_own
+from graphcollab.control.state import LOOP
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.models import MLP, SplitModel
@@ -128,7 +130,7 @@ class Scene:
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
         if transport is not None:
             engine.tasks = only_own(self.tasks, plane.own)
-            data.x = data.x_init = data.x.held(plane.own)
+            data = keep_own(data, LOOP, plane)
         return method.start(data, env), env
 
     def play(self, method: AnyMethod, rounds: int = 2) -> tuple[Data, Env]:

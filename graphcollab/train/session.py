@@ -247,7 +247,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
     """
     values: dict[str, Tensor] = {
         "train_loss": env.plane.publish(data.train_loss),
-        **{name: data[name] for name in SENT},
+        **{name: env.plane.reduce(data[name]) for name in SENT},
     }
     models, tasks, attend = method.models(data, env), env.engine.tasks, env.attend
     member = torch.ones_like(data.isolated) if attend is None else attend.members(data, max(data.round - 1, 0))

@@ -24,7 +24,7 @@ from graphcollab.piece import ALONE, Field, Origin, Weigher, WeighNew
 from graphcollab.settings import Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
-from graphcollab.weigh.gates import against_alone, in_sparse, moved_gates
+from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, moved_gates
 
 __all__ = ["ChannelAttention"]
 
@@ -218,11 +218,14 @@ class ChannelAttention(Weigher):
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
         gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
-        gated, alone = moved_gates(data, group, members, self.optimizer.lr)
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
         known = env.plane.known(data.edge_index[1])
-        grads = [env.plane.reduce(g) for g in torch.autograd.grad(weight[known], params, gradient[known])]
+        losses = torch.zeros(2, data.mixer.num_groups, dtype=torch.float64)
+        if data.mixer.gate is not None:
+            losses = losses_of_groups(data, group, env.plane.at_home(members))
+        *grads, losses = env.plane.reduce(*torch.autograd.grad(weight[known], params, gradient[known]), losses)
+        moved, alone = moved_gates(data, group, losses, self.optimizer.lr)
         params = [param.detach() for param in params]
         pull, size = (torch.stack(torch._foreach_norm(some)).norm() for some in (grads, params))
         state = {s: [t.clone() for t in data[f"mixer_{s}"].tensors.values()] for s in self.optimizer.slots}
@@ -232,7 +235,7 @@ class ChannelAttention(Weigher):
         share = 2 * (at_work[members].double() - 1) / at_work[members]
         data = env.plane.charge(data, members, share * (data.mixer.num_parameters + self.compares))
         for name, tensors in (("mixer", params), *((f"mixer_{slot}", many) for slot, many in state.items())):
-            data[name] = gated.with_tensors(dict(zip(names, tensors, strict=True)))
+            data[name] = moved.with_tensors(dict(zip(names, tensors, strict=True)))
         data.mixer_step = data.mixer_step + 1
         if alone is not None:
             data.alone = alone

@@ -12,19 +12,28 @@ from graphcollab.control.allowed import components
 from graphcollab.nn import Mixer
 from graphcollab.nn.mixer import ODDS
 
-__all__ = ["against_alone", "in_sparse", "moved_gates"]
+__all__ = ["against_alone", "in_sparse", "losses_of_groups", "moved_gates"]
 
 LARGEST = 3.0  # logarithm of a ratio of losses that counts
 FAST = 0.5  # by which log-odds move in a round at most, so that no single round opens or closes a gate
 
 
-def moved_gates(data: Data, group: Tensor, members: Tensor, lr: float) -> tuple[Mixer, Tensor | None]:
+def losses_of_groups(data: Data, group: Tensor, members: Tensor) -> Tensor:
+    """Return the sums of both kinds of validation losses of some nodes, by whose encoders they use, [2, G], float64."""
+    mine = members[torch.isfinite(data.alone_loss[members])]
+    nothing = torch.zeros(data.mixer.num_groups, dtype=torch.float64)
+    return torch.stack(
+        [nothing.index_add(0, group[mine], data[name][mine].double()) for name in ("val_loss", "alone_loss")]
+    )
+
+
+def moved_gates(data: Data, group: Tensor, losses: Tensor, lr: float) -> tuple[Mixer, Tensor | None]:
     """Move gates by how mixed models compare with models that hear nobody.
 
     Args:
-        data: The graph, with its ``mixer`` and both kinds of validation losses.
+        data: The graph, with its ``mixer``.
         group: Whose encoders every node uses, [K].
-        members: Nodes at work.
+        losses: What `losses_of_groups` found of all nodes at work, [2, G].
         lr: The step of the optimiser.
 
     Returns:
@@ -32,10 +41,7 @@ def moved_gates(data: Data, group: Tensor, members: Tensor, lr: float) -> tuple[
     """
     if data.mixer.gate is None:
         return data.mixer, None
-    mine = members[torch.isfinite(data.alone_loss[members])]
-    nothing = torch.zeros(data.mixer.num_groups, dtype=torch.float64)
-    mixed, alone = (nothing.index_add(0, group[mine], data[name][mine].double()) for name in ("val_loss", "alone_loss"))
-    shift = lr * (data.mixer_step + 1) * against_alone(mixed, alone)
+    shift = lr * (data.mixer_step + 1) * against_alone(*losses)
     gates = (data.mixer.gate + shift.clamp(-FAST, FAST)).clamp(*ODDS)
     return replace(data.mixer, gate=gates), data.alone & (group >= 0) & (gates > ODDS[0])[group]
 

@@ -172,9 +172,9 @@ def test_who_hears_others_than_those_drawn_is_found(edge_index):
 class Generous(Lockstep):
     """Brings a row that nobody asked for."""
 
-    def fetch(self, rows, nodes, wanted):
-        others = (~self.here(torch.arange(len(self.owner)))).nonzero().flatten()
-        return super().fetch(rows, nodes, others)[: len(wanted)]
+    def fetch(self, rows, nodes, edge_index):
+        every, asked = torch.arange(len(self.owner)), len(self.wanted(edge_index)[self.process])
+        return super().fetch(rows, nodes, torch.cartesian_prod(every, every).T)[:asked]
 
 
 def test_who_is_given_more_rows_than_its_nodes_hear_is_found(monkeypatch):
