@@ -81,13 +81,14 @@ class Connection:
         resting: Those of them that have just come back, and only listen in this round.
         unsure: Whether something was sent from site to site since all have told something.
         wanted: Whether somebody wanted to come back when they did.
+        exchanges: How often this site has waited for others so far.
         sent: Bytes that have left this site so far, by what they were and to whom.
     """
 
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0) -> None:
         self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
         self.present, self.resting = self.sites, tuple[str, ...]()
-        self.epoch = self.step = 0
+        self.epoch = self.step = self.exchanges = 0
         self.unsure = self.wanted = False
         self.sent: dict[tuple[str, str], int] = {}
         self.mailbox = Mailbox(set(self.sites) - {self.name})
@@ -113,6 +114,7 @@ class Connection:
         """
         about = {"verb": "meet", "what": what, "value": value, "sum": add, **said}
         reply = self._until(about, tensors, what)
+        self.exchanges += 1
         self.unsure, self.wanted = False, bool(reply.about["wanting"])
         self._turn(self.step + 1)
         names = self.present
@@ -148,6 +150,7 @@ class Connection:
                 found[sender] = tuple(frame.require(*kinds).tensors)
             except FrameError as error:
                 raise FrameError(f"a message of {sender} is not as it should be: {error}") from error
+        self.exchanges += 1
         self._turn(self.step + 1)
         return found
 
