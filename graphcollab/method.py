@@ -158,7 +158,8 @@ class Method(Playable):
         if env.attend is not None:
             env.attend.check(data)
             data.present = env.attend.members(data, data.round)
-        data.trains = data.serves = ~data.isolated
+        there = env.plane.there
+        data.trains = data.serves = ~data.isolated & there
         data.phase_start = data.round
         if self.weigh.learns:
             data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
@@ -166,6 +167,8 @@ class Method(Playable):
             data = allowed_only(self.prepare(data))
         for piece in self._slots():
             data = piece.init(data, env)
+        if not bool(there.all()):  # those that are lost now may come back
+            data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
         return allowed_only(data)
 
     @in_step

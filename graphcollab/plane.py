@@ -74,6 +74,11 @@ class Plane:
         """Whether this process shows progress, warns and writes files, as one of all does."""
         return self.transport.speaks
 
+    @property
+    def there(self) -> Tensor:
+        """Which nodes belong to processes that are there, a mask [K]: all, but where sites may be lost."""
+        return self.transport.there(self.count)
+
     def agreed(self) -> AbstractContextManager[None]:
         """Let what fails in one process fail in all of them, with the same error."""
         return agreed(self.transport)
@@ -213,6 +218,11 @@ class Plane:
 
     def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
+        there = self.there[edge_index[0]]
+        if not bool(there.all()):
+            if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
+                raise RuntimeError("models of nodes that are not there would be mixed")
+            weight, edge_index = weight[there], edge_index[:, there]
         halo = self.halo(rows, edge_index)
         return mix(halo.rows, halo.take(weight), halo.edge_index, len(rows))
 

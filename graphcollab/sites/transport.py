@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
-from graphcollab.sites.connection import Connection, LeftBehind, RoundLost
+from graphcollab.sites.connection import Connection, LeftBehind, RoundLost, SiteLostError
 from graphcollab.transport import SharedTransport
 from graphcollab.typing import Env
 
@@ -22,8 +22,8 @@ class Sites(SharedTransport):
     """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
 
     Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
-    coordinator. Where a site is lost the round is played again without it (`play`). Of nodes that are not there, rows
-    are 0 here, and other values NaN, -1 or False.
+    coordinator. Where a site is lost the round is played again without it (`play`). What nodes have that are not there is
+    NaN, -1 or False here, so that nobody goes on with it unnoticed.
 
     Args:
         connection: How this site takes part.
@@ -43,6 +43,10 @@ class Sites(SharedTransport):
         """Which nodes belong to sites that take part in full, [K]."""
         there = [site in self.connection.present and site not in self.connection.resting for site in self._sites]
         return torch.tensor(there)[self.owner]
+
+    def there(self, count: int) -> Tensor:
+        """Return which of K nodes belong to sites that are there, a mask [K]."""
+        return torch.tensor([site in self.connection.present for site in self._sites])[self.owner]
 
     @property
     def _sites(self) -> tuple[str, ...]:
@@ -173,6 +177,8 @@ class Sites(SharedTransport):
                 return restore(self.connection.take())
             except RoundLost:
                 continue  # somebody else was lost in the meantime
+            except ValueError as error:
+                raise SiteLostError(f"{self.connection.name} was left behind: {error}") from error
 
     @property
     def _eldest(self) -> str:
@@ -215,7 +221,7 @@ class _Fetch(torch.autograd.Function):
         asked = {name: torch.searchsorted(nodes, heard[p][sites.here(heard[p])]) for p, name in sites._others}
         give = {name: [rows[place.to(rows.device)]] for name, place in asked.items() if len(place)}
         take = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in places.items() if len(at)}
-        out = rows.new_zeros(len(wanted), *rows.shape[1:])
+        out = _unknown(rows, len(wanted))
         for name, (some,) in sites.connection.swap(f"models, {_kinds([rows])}", give, take).items():
             out[places[name].to(rows.device)] = some.to(rows.device)
         ctx.sites, ctx.asked, ctx.places, ctx.count = sites, asked, places, len(nodes)

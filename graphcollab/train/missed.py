@@ -49,12 +49,10 @@ def take_over(content: bytes, data: Data, fields: Collection[Field]) -> tuple[Da
         edge_index = told["edge_index"]
     except (struct.error, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"what another site has handed over cannot be read ({error})") from error
-    lasting = {name for name in told if _declared(name, fields).lifetime != "round"}
-    own = {name for name in data.keys() if _is_public(name, fields) and _declared(name, fields).lifetime != "round"}
-    if lasting != own:
+    if told["phase_start"] != data.phase_start:
         raise ValueError(
-            f"this site cannot come back into the run, which has come to another phase since: {sorted(lasting ^ own)} "
-            "are kept at one time and not at the other"
+            "the run has come to another phase of its method since, in which nodes keep something else: this site "
+            "cannot come back"
         )
     back = Data()
     for name in data.keys():
