@@ -15,7 +15,7 @@ from graphcollab.sites.frame import Frame, FrameError
 __all__ = ["Coordinator"]
 
 LOG = logging.getLogger(__name__)
-REPLAYS = 10  # how often lost messages may let sites begin again before they have met once
+REPLAYS = 10  # how often one and the same message may be lost
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Coordinator:
         self._stuck: dict[str, tuple[int, float]] = {}
         self._meetings: dict[tuple[int, int], _Meeting] = {}
         self._state: Frame | None = None
-        self._replayed = 0
+        self._lost_at: dict[tuple[int, str], int] = {}
         self._wanting: list[str] = []
         self._catching_up: set[str] = set()
         self._done: set[str] = set()
@@ -139,7 +139,6 @@ class Coordinator:
             about["values"] = [frame.about.get("value") for frame in frames]
             about["counts"] = [len(some) for some in tensors]
             flat = [one for some in tensors for one in some]
-        self._replayed = 0
         if frames[0].about.get("commit"):
             about |= self._agree()
         if said_rounds := [frame.about["round"] for frame in frames if type(frame.about.get("round")) is int]:
@@ -218,8 +217,8 @@ class Coordinator:
         passed = isinstance(names, list) and [one for one in names if self._at.get(one, (0, 0)) > (epoch, step)]
         if passed and now - since[1] > self.deadline / 4:
             LOG.warning("a message from %s to %s was lost: the round is played again", few(passed), site)
-            self._replayed += 1
-            if self._replayed > REPLAYS:
+            self._lost_at[step, site] = self._lost_at.get((step, site), 0) + 1
+            if self._lost_at[step, site] > REPLAYS:
                 self._stop(site, "SiteLostError", f"messages from {few(passed)} do not come to {site}, again and again")
             self._begin()
         return self._news(site, epoch) or Frame({"status": "ok"})
