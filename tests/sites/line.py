@@ -59,7 +59,7 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way:
     try:
         while data:
             data = await reader.read(CHUNK)
-            sent = way.send(len(data))
+            sent = max(way.send(len(data)), time.monotonic())
             await until(sent, 0.002)
             queue.put_nowait((data, sent + Way.delay))
         await arriving
@@ -86,20 +86,24 @@ async def serve(listen: int, target: int) -> asyncio.Server:
     return await asyncio.start_server(accept, "127.0.0.1", listen, limit=CHUNK)
 
 
-def change() -> None:
-    """Take a rate and a delay from the standard input, and say "set"; its end is the end."""
+def change(over: asyncio.Event) -> None:
+    """Take a rate and a delay from the standard input, and say "set"; where it ends, all is over."""
     told = sys.stdin.readline().split()
-    if not told:
-        sys.exit()
-    Way.rate, Way.delay = float(told[0]) * 1e6 / 8, float(told[1]) / 1e3
-    print("set", flush=True)
+    if told:
+        Way.rate, Way.delay = float(told[0]) * 1e6 / 8, float(told[1]) / 1e3
+        print("set", flush=True)
+    else:
+        over.set()
 
 
 async def main(pairs: list[str]) -> None:
     servers = [await serve(*map(int, pair.split(":"))) for pair in pairs]
-    asyncio.get_running_loop().add_reader(sys.stdin, change)
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, change, over)
     print("ready", flush=True)
-    await asyncio.gather(*(server.serve_forever() for server in servers))
+    await over.wait()
+    for server in servers:
+        server.close()
 
 
 if __name__ == "__main__":

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.sites.deployment import Deployment, deployment, wait_for
+from tests.sites import deployment as module
+from tests.sites.deployment import Deployment, deployment, lacking, wait_for
 from tests.sites.job import write_job
-
-pytestmark = [pytest.mark.slow]
+from tests.sites.simulator import simulate
 
 SITES = ("Cleveland", "Hungary", "Switzerland")
 PARTS = {
@@ -35,6 +34,7 @@ def heard(deployed: Deployment, job: str) -> list[dict]:
     return [json.loads(line) for line in (deployed.result(job) / "heard.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_site_reads_its_own_files_only_and_nothing_is_left(tmp_path):
     with deployment(SITES, **PARTS, line=True) as deployed:
         folder, users = deployed.folder, {str(one.user) for one in deployed.everyone.values()}
@@ -53,6 +53,7 @@ def test_a_site_reads_its_own_files_only_and_nothing_is_left(tmp_path):
     assert not users & set(running)
 
 
+@pytest.mark.slow
 def test_a_site_of_another_project_is_not_connected():
     with (
         deployment(SITES[:1], **PARTS) as deployed,
@@ -64,6 +65,7 @@ def test_a_site_of_another_project_is_not_connected():
         assert deployed.ask("clients") == ["Cleveland"]
 
 
+@pytest.mark.slow
 def test_calls_to_a_site_that_is_killed_fail_and_the_job_goes_on(tmp_path):
     with deployment(SITES[:2], **PARTS) as deployed:
         site = deployed.sites["Hungary"]
@@ -76,3 +78,26 @@ def test_calls_to_a_site_that_is_killed_fail_and_the_job_goes_on(tmp_path):
         site.start()
         deployed.connected(["Cleveland", "Hungary"])
         assert deployed.status(job) == "RUNNING"
+
+
+@pytest.mark.slow
+def test_a_job_plays_in_the_simulator(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRIVATE", str(tmp_path))
+    (tmp_path / "own.txt").write_text("of all")
+    parts = "tests.sites.parts."
+    job = write_job(tmp_path / "job", parts + "Server", parts + "Site", question="own.txt", seconds=0.0)
+    done = simulate(job, SITES[:2], tmp_path / "simulated", allowed=[parts])
+    assert done.returncode == 0, done.stdout[-5000:]
+    (written,) = (tmp_path / "simulated").rglob("heard.jsonl")
+    said = json.loads(written.read_text().splitlines()[-1])
+    assert {name: answer["text"] for name, answer in said.items()} == dict.fromkeys(SITES[:2], "of all")
+
+
+def test_what_a_deployment_lacks_is_said(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: object())
+    assert lacking() == "needs root: every site runs as a user of its own"
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    assert "graphcollab[nvflare]" in lacking()
+    with pytest.raises(pytest.skip.Exception, match="NVIDIA FLARE"), deployment(SITES):
+        pass
