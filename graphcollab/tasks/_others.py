@@ -197,9 +197,7 @@ class Party(Together):
             index = torch.full((int(ptr[-1]),), ELSEWHERE)
             index[ptr[place] : ptr[place + 1]] = split.index
             splits[name] = Split(split.pool, index, ptr)
-        tasks = replace(own, splits=splits, names=self._names, node_id=name_ids(self._names))
-        vars(tasks)["classes"] = self._classes  # what is known of the others, besides how many samples they have
-        return tasks
+        return replace(own, splits=splits, names=self._names, node_id=name_ids(self._names), told=self._classes)
 
     def _warn_of_bare(self, own: Counts) -> None:
         """Warn of sums of so few values that they say nearly what these are."""
