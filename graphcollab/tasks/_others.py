@@ -151,13 +151,8 @@ class Party(Together):
         return told
 
     def add_up(self, own: Counts) -> Counts:
-        bare = [repr(name) for name in own.sums if 0 < own.known[name][0] < _FEW]
-        if bare:
-            warn(
-                f"columns {few(bare)} have fewer than {_FEW} values in training rows of site {str(self)!r}, so the sums "
-                "that other sites are told say nearly what these are: leave such columns out, or give pooled='per_site'",
-                UserWarning,
-            )
+        with self.telling():
+            self._warn_of_bare(own)
         value = {
             "rows": int(own.rows[0]),
             "known": _plain(own.known),
@@ -202,9 +197,18 @@ class Party(Together):
             index = torch.full((int(ptr[-1]),), ELSEWHERE)
             index[ptr[place] : ptr[place + 1]] = split.index
             splits[name] = Split(split.pool, index, ptr)
-        tasks = replace(own, splits=splits, names=self._names, node_id=name_ids(self._names))
-        vars(tasks)["classes"] = self._classes  # what is known of the others, besides how many samples they have
-        return tasks
+        return replace(own, splits=splits, names=self._names, node_id=name_ids(self._names), told=self._classes)
+
+    def _warn_of_bare(self, own: Counts) -> None:
+        """Warn of sums of so few values that they say nearly what these are."""
+        bare = [repr(name) for name in own.sums if 0 < own.known[name][0] < _FEW]
+        if bare:
+            warn(
+                f"columns {few(bare)} have fewer than {_FEW} values in training rows of site {str(self)!r}, so the "
+                "sums that other sites are told say nearly what these are: leave such columns out, or give "
+                "pooled='per_site'",
+                UserWarning,
+            )
 
     def _meet(self, about: str, value: Mapping[str, Any], failed: str | None = None) -> list[Mapping[str, Any]]:
         """Tell a value, and return those of all sites, in the order of their names; raise what any has failed by."""
