@@ -22,7 +22,11 @@ from graphcollab.distributed.processes import Processes
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
+<<<<<<< HEAD
 __all__ = ["Party", "agreed", "among", "deal", "launched", "meet", "one_voice", "speaks"]
+=======
+__all__ = ["agreed", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
+>>>>>>> main
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
 
@@ -109,6 +113,12 @@ def agreed() -> Iterator[None]:
         return
     with transport.agreed(_meeting()):
         yield
+
+
+def meeting() -> Meeting:
+    """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples."""
+    _join()
+    return Meeting()
 
 
 def deal(work: Tensor, processes: int) -> Tensor:
