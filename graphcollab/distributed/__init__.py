@@ -5,8 +5,7 @@ processes together: docs/scaling.md says how. Without such a launcher nothing of
 """
 
 from graphcollab.distributed.errors import ProcessLostError
-<<<<<<< HEAD
-from graphcollab.distributed.launch import Party, agreed, among, deal, launched, meet, one_voice, speaks
+from graphcollab.distributed.launch import Party, agreed, among, deal, launched, meet, meeting, one_voice, speaks
 from graphcollab.distributed.processes import Processes
 
 __all__ = [
@@ -18,12 +17,7 @@ __all__ = [
     "deal",
     "launched",
     "meet",
+    "meeting",
     "one_voice",
     "speaks",
 ]
-=======
-from graphcollab.distributed.launch import agreed, deal, launched, meet, meeting, one_voice, speaks
-from graphcollab.distributed.processes import Processes
-
-__all__ = ["ProcessLostError", "Processes", "agreed", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
->>>>>>> main

@@ -22,11 +22,7 @@ from graphcollab.distributed.processes import Processes
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
-<<<<<<< HEAD
-__all__ = ["Party", "agreed", "among", "deal", "launched", "meet", "one_voice", "speaks"]
-=======
-__all__ = ["agreed", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
->>>>>>> main
+__all__ = ["Party", "agreed", "among", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
 
@@ -111,12 +107,14 @@ def agreed() -> Iterator[None]:
     if not launched():
         yield
         return
-    with transport.agreed(_meeting()):
+    with transport.agreed(meeting()):
         yield
 
 
-def meeting() -> Meeting:
+def meeting() -> Party | Meeting:
     """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples."""
+    if (party := _PARTY.get()) is not None:
+        return party
     _join()
     return Meeting()
 
@@ -171,12 +169,11 @@ def meet(
         if owner is not None and bool(torch.as_tensor(owner).any()):
             raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
         return Transport()
-    meeting = _meeting()
     if owner is None:
         whole = away is None or not bool(away.any())
-        held = meeting.everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
+        held = meeting().everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
         if held == [None] * len(held):  # the first deals: where work differs, so do tasks, which is found out later
-            owner = meeting.everyone(deal(work(), len(held)).tolist())[0]
+            owner = meeting().everyone(deal(work(), len(held)).tolist())[0]
         else:
             owner = _by_samples(names, held)
     given = torch.as_tensor(owner)
@@ -185,16 +182,10 @@ def meet(
             f"owner must hold the number of a process for every node, [{len(names)}] whole numbers, got "
             f"{list(given.shape)} of {given.dtype}"
         )
-    party = _PARTY.get()
-    return Processes(names, given.long()) if party is None else party.transport(names, given.long())
-
-
-def _meeting() -> Party | Meeting:
-    """Return where the processes meet that are there."""
-    if (party := _PARTY.get()) is None:
-        _join()
-        return Meeting()
-    return party
+    if (party := _PARTY.get()) is not None:
+        return party.transport(names, given.long())
+    _join()
+    return Processes(names, given.long())
 
 
 def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[int]:
