@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast, overload
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.arrivals import Arrivals
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
@@ -29,12 +30,18 @@ BYTES_PER_FLOAT = 4
 
 
 def in_step(compute: F) -> F:
-    """Let what fails in one process while a method computes fail in all of them, with the same error."""
+    """Let what fails in one process while a method computes fail in all of them, with the same error.
+
+    What others have sent is forgotten after it.
+    """
 
     @functools.wraps(compute)
     def met(self: Any, data: Data, env: Env) -> Any:
-        with env.plane.agreed():
-            return compute(self, data, env)
+        try:
+            with env.plane.agreed():
+                return compute(self, data, env)
+        finally:
+            env.plane.forget()
 
     return cast(F, met)
 
@@ -58,11 +65,23 @@ class Plane:
     """
 
     def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:
-        self.count, self.kind = count, kind
+        self.count = count
         self.transport = transport or Transport()
         self.own = self.transport.own(count)
         self.mine, self.tell = self.transport.mine, self.transport.tell
         self.everyone, self.where = self.transport.everyone, self.transport.where
+        self._arrivals = Arrivals(self.transport, self.own)
+        self.kind = kind
+        self.change, self.forget = self._arrivals.change, self._arrivals.forget
+
+    @property
+    def kind(self) -> Tensor | None:
+        """Architecture of every node, [K]; None if there is one."""
+        return self._arrivals.kind
+
+    @kind.setter
+    def kind(self, kind: Tensor | None) -> None:
+        self._arrivals.kind = kind
 
     @property
     def alone(self) -> bool:
@@ -203,13 +222,18 @@ class Plane:
             return Halo(rows, edge_index, None, self.own)
         edges = here.nonzero().flatten()
         wanted = sender[edges]
-        known = self.transport.here(wanted)
-        remote = wanted[:0] if known is None else wanted[~known].unique()
-        nodes = torch.cat([self.own, remote])
-        both = torch.cat([rows, self.transport.fetch(rows, self.own, edge_index)])
+        remote, others = self._arrivals.fetch(rows, edge_index)
+        nodes, both = torch.cat([self.own, remote]), torch.cat([rows, others])
         place = torch.empty(self.count, dtype=torch.int64)
         place[nodes] = torch.arange(len(nodes))
         return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
+
+    def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
+        """Fetch several kinds of rows, [k, P] each, along the same edges [2, E] in one meeting, for what comes next.
+
+        They are asked for only where rows travel.
+        """
+        self._arrivals.bring(edge_index, rows)
 
     def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
@@ -261,9 +285,10 @@ class Plane:
         place = here.nonzero().flatten()
         index = rows.index.view(len(rows), -1)
         edges = torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])
+        own = bool((index[:, 0] == rows.node).all())  # of whose models only a part is not from others
         some = replace(
             rows,
-            source=self.models(rows.source, edges),
+            source=self.models(rows.source, edges, rows.part if own and not rows.buffers else None),
             node=rows.node[place],
             index=rows.index[place],
             coefficient=None if rows.coefficient is None else rows.coefficient[place],
@@ -302,22 +327,14 @@ class Plane:
             members.append(every.sort().values.cpu())
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
-    def models(self, models: Stacks, edge_index: Tensor) -> Stacks:
-        """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once."""
-        here = self.transport.here(edge_index[1])
-        if here is None:
+    def models(self, models: Stacks, edge_index: Tensor, part: str | None = None) -> Stacks:
+        """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once.
+
+        With a ``part`` that of others is fetched alone, and the rest of their models is NaN.
+        """
+        if self.alone:
             return models
-        heard = edge_index[0, here].unique()
-        wanted = heard[~self.known(heard)]
-        tensors, members = [], []
-        for s, (tensor, known) in enumerate(zip(models.tensors, models.members, strict=True)):
-            remote, edges = wanted, edge_index
-            if self.kind is not None:
-                remote, edges = wanted[self.kind[wanted] == s], edge_index[:, self.kind[edge_index[0]] == s]
-            both, order = torch.cat([known, remote]).sort()
-            tensors.append(torch.cat([tensor, self.transport.fetch(tensor, known, edges)])[order])
-            members.append(both)
-        return Stacks(models.specs, tuple(tensors), tuple(members))
+        return self._arrivals.models(models, edge_index, part)
 
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
         """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.

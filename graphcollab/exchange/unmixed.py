@@ -98,6 +98,10 @@ class Receive(Exchanger):
         data.own_share = torch.ones(data.num_nodes, dtype=own.dtype)
         return self._receive(data, env)[0]
 
+    def hears(self, data: Data, env: Env) -> list[Tensor]:
+        """Return what is sent."""
+        return [data.x.part(self.part)]
+
     def __call__(self, data: Data, env: Env) -> Data:
         """Receive the models of this round, and count them."""
         data, ways = self._receive(data, env)
