@@ -48,20 +48,16 @@ class Arrivals:
     """What others have sent in a round, so that no row comes twice: several pieces read the same models.
 
     Rows are known by their place in memory, which is kept as long as they are remembered. All processes must remember
-    alike, or they would meet in different verbs: so what is new in one of them is new in all.
+    alike, or they would meet in different verbs: so what is new in one of them is new in all. With several
+    architectures nothing is remembered: parts of models are copies then, and a process may have no model of one.
 
     Args:
         transport: How rows travel.
         own: The nodes that are owned, ascending, [k].
-
-    Attributes:
-        kind: Architecture of every node, [K]; None if there is one. With several nothing is remembered: parts of models
-            are copies then, and a process may have no model of an architecture.
     """
 
     def __init__(self, transport: Transport, own: Tensor) -> None:
         self.transport, self.own = transport, own
-        self.kind: Tensor | None = None
         self.alone = transport.here(own) is None
         self.forget()
 
@@ -84,7 +80,7 @@ class Arrivals:
 
     def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
         """Fetch several kinds of rows, [k, P] each, along the same edges [2, E] in one meeting."""
-        if self.alone or self.kind is not None:
+        if self.alone:
             return
         kinds = {_place(one): one for one in rows()}
         new = [one for place, one in kinds.items() if place not in self._heard]
@@ -95,13 +91,13 @@ class Arrivals:
             for one, others in zip(some, found.split([one.shape[1] for one in some], 1), strict=True):
                 self._heard[_place(one)] = _Heard(one, edge_index, self._remote(edge_index), others)
 
-    def fetch(self, rows: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+    def fetch(self, rows: Tensor, edge_index: Tensor, kept: bool = True) -> tuple[Tensor, Tensor]:
         """Return which nodes of others owned receivers hear along edges [2, E], ascending, [r], and their rows, [r, P].
 
-        Rows that gradients go back to are fetched in any case.
+        Rows that gradients go back to are fetched in any case, and so are those that are not to be ``kept``.
         """
         nodes = self._remote(edge_index)
-        if rows.requires_grad or self.kind is not None:
+        if rows.requires_grad or not kept:
             return nodes, self.transport.fetch(rows, self.own, edge_index)
         if _place(rows) not in self._heard:
             self.bring(edge_index, lambda: [rows])
@@ -112,18 +108,19 @@ class Arrivals:
                 heard.add(more, self._remote(more), self.transport.fetch(rows, self.own, more))
         return nodes, heard.of(nodes)
 
-    def models(self, models: Stacks, edge_index: Tensor, part: str | None = None) -> Stacks:
+    def models(self, models: Stacks, edge_index: Tensor, part: str | None, kind: Tensor | None) -> Stacks:
         """Return the models of owned nodes, and of those that they hear along edges [2, E].
 
-        With a ``part`` that of others is fetched alone, and the rest of their models is NaN.
+        With a ``part`` that of others is fetched alone, and the rest of their models is NaN. ``kind`` is the
+        architecture of every node, [K]; None if there is one.
         """
         tensors, members = [], []
         for s, (spec, tensor, known) in enumerate(zip(models.specs, models.tensors, models.members, strict=True)):
             columns = slice(0, spec.num_columns) if part is None else spec.columns(part)
-            if self.kind is None:
+            if kind is None:
                 remote, others = self.fetch(tensor[:, columns], edge_index)
             else:
-                edges = edge_index[:, self.kind[edge_index[0]] == s]
+                edges = edge_index[:, kind[edge_index[0]] == s]
                 remote, others = self._remote(edges), self.transport.fetch(tensor[:, columns], known, edges)
             if others.shape[1] < spec.num_columns:
                 whole = others.new_full((len(others), spec.num_columns), torch.nan)
@@ -132,6 +129,17 @@ class Arrivals:
             both, order = torch.cat([known, remote]).sort()
             tensors.append(torch.cat([tensor, others])[beside(order, tensor)])
             members.append(both)
+        return Stacks(models.specs, tuple(tensors), tuple(members))
+
+    def whole(self, models: Stacks) -> Stacks:
+        """Return the models of all nodes, told to everybody."""
+        if self.alone:
+            return models
+        tensors, members = [], []
+        for tensor, known in zip(models.tensors, models.members, strict=True):
+            every, found = self.transport.concat(beside(known, tensor), tensor)
+            tensors.append(found[every.argsort()])
+            members.append(every.sort().values.cpu())
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def _remote(self, edge_index: Tensor) -> Tensor:

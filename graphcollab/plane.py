@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast, overload
@@ -65,23 +65,13 @@ class Plane:
     """
 
     def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:
-        self.count = count
+        self.count, self.kind = count, kind
         self.transport = transport or Transport()
         self.own = self.transport.own(count)
         self.mine, self.tell = self.transport.mine, self.transport.tell
         self.everyone, self.where = self.transport.everyone, self.transport.where
         self._arrivals = Arrivals(self.transport, self.own)
-        self.kind = kind
-        self.change, self.forget = self._arrivals.change, self._arrivals.forget
-
-    @property
-    def kind(self) -> Tensor | None:
-        """Architecture of every node, [K]; None if there is one."""
-        return self._arrivals.kind
-
-    @kind.setter
-    def kind(self, kind: Tensor | None) -> None:
-        self._arrivals.kind = kind
+        self.change, self.whole, self.forget = self._arrivals.change, self._arrivals.whole, self._arrivals.forget
 
     @property
     def alone(self) -> bool:
@@ -222,7 +212,7 @@ class Plane:
             return Halo(rows, edge_index, None, self.own)
         edges = here.nonzero().flatten()
         wanted = sender[edges]
-        remote, others = self._arrivals.fetch(rows, edge_index)
+        remote, others = self._arrivals.fetch(rows, edge_index, kept=self.kind is None)
         nodes, both = torch.cat([self.own, remote]), torch.cat([rows, others])
         place = torch.empty(self.count, dtype=torch.int64)
         place[nodes] = torch.arange(len(nodes))
@@ -233,7 +223,8 @@ class Plane:
 
         They are asked for only where rows travel.
         """
-        self._arrivals.bring(edge_index, rows)
+        if self.kind is None:
+            self._arrivals.bring(edge_index, rows)
 
     def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
@@ -245,28 +236,46 @@ class Plane:
         halo = self.halo(b, edge_index)
         return halo.put(edge_products(a, halo.rows, halo.edge_index), edge_index.shape[1])
 
-    def cosines(self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None) -> Tensor:
-        r"""Return :math:`\cos(a_i, b_j)` of every edge j → i, float64 [E], known at the receiver."""
-        return self._compare(edge_cosines, a, b, edge_index, group)
+    def cosines(
+        self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None, origin: Tensor | None = None
+    ) -> Tensor:
+        r"""Return :math:`\cos(a_i, b_j)` of every edge j → i, float64 [E], known at the receiver.
+
+        With an ``origin``, a row [1, P] that all know, angles are those seen from there.
+        """
+        return self._compare(edge_cosines, a, b, edge_index, group, origin)
 
     def distances(self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None) -> Tensor:
         r"""Return :math:`\lVert a_i - b_j \rVert` of every edge j → i, float64 [E], known at the receiver."""
         return self._compare(edge_distances, a, b, edge_index, group)
 
     def _compare(
-        self, compare: Callable[..., Tensor], a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None
+        self,
+        compare: Callable[..., Tensor],
+        a: Tensor,
+        b: Tensor,
+        edge_index: Tensor,
+        group: Tensor | None,
+        origin: Tensor | None = None,
     ) -> Tensor:
         halo = self.halo(b, edge_index)
         groups: Any = group if group is None or halo.edges is None else (self.mine(group), group[halo.nodes])
-        return halo.put(compare(a, halo.rows, halo.edge_index, groups), edge_index.shape[1])
+        rows = halo.rows
+        if origin is not None:
+            a, rows = (a - origin,) * 2 if rows is a else (a - origin, rows - origin)
+        return halo.put(compare(a, rows, halo.edge_index, groups), edge_index.shape[1])
 
-    def total(self, rows: Tensor, weight: Tensor, edge_index: Tensor, count: int) -> Tensor:
-        """Return weighted sums of owned nodes' rows, [G, P], along links from nodes to sums, [2, L], for everybody."""
-        here = self.transport.here(edge_index[0])
+    def totals(self, rows: Sequence[Tensor], weights: Sequence[Tensor], links: Tensor, count: int) -> Sequence[Tensor]:
+        """Return weighted sums of rows of owned nodes, [G, P] each, for everybody, in one meeting.
+
+        Several kinds of rows, [k, P] each, go along links from nodes to sums, [2, L], each with its weights, [L].
+        """
+        here = self.transport.here(links[0])
         if here is not None:
-            weight, edge_index = weight[here], edge_index[:, here]
-            edge_index = torch.stack([torch.searchsorted(self.own, edge_index[0]), edge_index[1]])
-        return self.reduce(mix(rows, weight, edge_index, count))
+            weights, links = [weight[here] for weight in weights], links[:, here]
+            links = torch.stack([torch.searchsorted(self.own, links[0]), links[1]])
+        sums = (mix(one, weight, links, count) for one, weight in zip(rows, weights, strict=True))
+        return self.transport.reduce(*sums)
 
     def at_data(
         self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
@@ -316,25 +325,12 @@ class Plane:
         """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""
         return values if self.alone else self.gather(values.movedim(-1, 0).contiguous()).movedim(0, -1)
 
-    def whole(self, models: Stacks) -> Stacks:
-        """Return the models of all nodes, told to everybody."""
-        if self.alone:
-            return models
-        tensors, members = [], []
-        for tensor, known in zip(models.tensors, models.members, strict=True):
-            every, found = self.transport.concat(beside(known, tensor), tensor)
-            tensors.append(found[every.argsort()])
-            members.append(every.sort().values.cpu())
-        return Stacks(models.specs, tuple(tensors), tuple(members))
-
     def models(self, models: Stacks, edge_index: Tensor, part: str | None = None) -> Stacks:
         """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once.
 
         With a ``part`` that of others is fetched alone, and the rest of their models is NaN.
         """
-        if self.alone:
-            return models
-        return self._arrivals.models(models, edge_index, part)
+        return models if self.alone else self._arrivals.models(models, edge_index, part, self.kind)
 
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
         """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -116,7 +117,9 @@ class Exchange(Exchanger):
         """Exchange and mix."""
         ways = self.route.ways(data, self.against is not None)
         before, parts = data.x, self._parts(data)
-        data, sums = self.route.land(data, {part: self._sum(data, env, ways, part) for part in parts})
+        sent = [self._sent(data, env, part) for part in parts]
+        sums: Mapping[str, Tensor] = dict(zip(parts, ways.sums(env, *zip(*sent, strict=True)), strict=True))
+        data, sums = self.route.land(data, sums)
         new, width = before, 0
         for part, total in sums.items():
             mixed = self._with_base(data, env, ways, part, ways.gather(env, total))
@@ -166,16 +169,16 @@ class Exchange(Exchanger):
             return self.base, self.message, self.against, self.scale
         return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
 
-    def _sum(self, data: Data, env: Env, ways: Ways, part: str) -> Tensor:
-        """Return s Σ w m at every place, [places, P_part]; of b + s (m − a) through servers."""
+    def _sent(self, data: Data, env: Env, part: str) -> tuple[Tensor, float]:
+        """Return what is summed, [k, P_part], times which number: m times s, or b + s (m − a) through servers."""
         base, message, against, scale = self._formula(part)
         sent = _term(data, env, message, part)
         if self.along_edges:
-            return ways.sum(env, sent, scale)
+            return sent, scale
         if against is not None:
             sent = sent - _term(data, env, against, part)
         sent = sent if scale == 1 else scale * sent
-        return ways.sum(env, sent if base == "zero" else _term(data, env, base, part) + sent)
+        return (sent if base == "zero" else _term(data, env, base, part) + sent), 1.0
 
     def _with_base(self, data: Data, env: Env, ways: Ways, part: str, mixed: Tensor) -> Tensor:
         """Return b_i + s Σ w (m − a_i), [K, P_part], given s Σ w m; through servers base and a are in it."""

@@ -118,7 +118,7 @@ class Receive(Exchanger):
         ways = ways._replace(weight=ways.weight.to(sent.dtype))
         given = torch.zeros_like(data.own_share).index_add_(0, ways.edge_index[1], ways.weight)
         data = copy.copy(data)
-        data.received = ways.unless_kept(env, ways.sum(env, sent), data.received)
+        data.received = ways.unless_kept(env, ways.sums(env, [sent], [1.0])[0], data.received)
         data.own_share = 1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given)
         return data, ways
 
