@@ -7,6 +7,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -183,6 +184,7 @@ class Method(Playable):
         for observer in env.observers:
             observer.before_mixing(copy.copy(data), env)
         data = self.stop.before(data, env)
+        env.plane.bring(data.edge_index, partial(self._hears, data, env))
         data = self.weigh(data, env)
         data = self.exchange(count_messages(data, env, self.exchange.at_server(data)), env)
         edge_index, edge_weight = data.edge_index, data.edge_weight
@@ -243,6 +245,10 @@ class Method(Playable):
     def _slots(self) -> tuple[Piece, ...]:
         """Return the slots' pieces, in the order in which they begin."""
         return self.local, self.weigh, self.exchange, self.stop, self.rewire, self.judge
+
+    def _hears(self, data: Data, env: Env) -> list[Tensor]:
+        """Return the rows of owned nodes that are read along all edges in this round, [k, P] each."""
+        return [*self.exchange.hears(data, env), *self.weigh.hears(data, env)]
 
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""

@@ -185,6 +185,10 @@ class Weigher(Piece, ABC):
         """Whether it weighs by ``edge_score``, the round's similarities, which something else must have measured."""
         return False
 
+    def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
+        """Return rows of owned nodes, [k, P] each, that it reads along all edges: they come with the exchange's."""
+        return ()
+
     @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data with the round's ``edge_weight`` [E]."""
@@ -229,6 +233,10 @@ class Exchanger(Piece, ABC):
     def serves_rest(self) -> bool:
         """Whether nodes at rest are given models too, as those are that have stopped."""
         return False
+
+    def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
+        """Return the rows of owned nodes, [k, P] each, that it is going to mix along all edges."""
+        return ()
 
     @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast, overload
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.arrivals import Arrivals
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
@@ -29,12 +30,18 @@ BYTES_PER_FLOAT = 4
 
 
 def in_step(compute: F) -> F:
-    """Let what fails in one process while a method computes fail in all of them, with the same error."""
+    """Let what fails in one process while a method computes fail in all of them, with the same error.
+
+    What others have sent is forgotten after it.
+    """
 
     @functools.wraps(compute)
     def met(self: Any, data: Data, env: Env) -> Any:
-        with env.plane.agreed():
-            return compute(self, data, env)
+        try:
+            with env.plane.agreed():
+                return compute(self, data, env)
+        finally:
+            env.plane.forget()
 
     return cast(F, met)
 
@@ -63,6 +70,8 @@ class Plane:
         self.own = self.transport.own(count)
         self.mine, self.tell = self.transport.mine, self.transport.tell
         self.everyone, self.where = self.transport.everyone, self.transport.where
+        self._arrivals = Arrivals(self.transport, self.own)
+        self.change, self.whole, self.forget = self._arrivals.change, self._arrivals.whole, self._arrivals.forget
 
     @property
     def alone(self) -> bool:
@@ -208,13 +217,19 @@ class Plane:
             return Halo(rows, edge_index, None, self.own)
         edges = here.nonzero().flatten()
         wanted = sender[edges]
-        known = self.transport.here(wanted)
-        remote = wanted[:0] if known is None else wanted[~known].unique()
-        nodes = torch.cat([self.own, remote])
-        both = torch.cat([rows, self.transport.fetch(rows, self.own, edge_index)])
+        remote, others = self._arrivals.fetch(rows, edge_index, kept=self.kind is None)
+        nodes, both = torch.cat([self.own, remote]), torch.cat([rows, others])
         place = torch.empty(self.count, dtype=torch.int64)
         place[nodes] = torch.arange(len(nodes))
         return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
+
+    def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
+        """Fetch several kinds of rows, [k, P] each, along the same edges [2, E] in one meeting, for what comes next.
+
+        They are asked for only where rows travel.
+        """
+        if self.kind is None:
+            self._arrivals.bring(edge_index, rows)
 
     def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
@@ -231,28 +246,46 @@ class Plane:
         halo = self.halo(b, edge_index)
         return halo.put(edge_products(a, halo.rows, halo.edge_index), edge_index.shape[1])
 
-    def cosines(self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None) -> Tensor:
-        r"""Return :math:`\cos(a_i, b_j)` of every edge j → i, float64 [E], known at the receiver."""
-        return self._compare(edge_cosines, a, b, edge_index, group)
+    def cosines(
+        self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None, origin: Tensor | None = None
+    ) -> Tensor:
+        r"""Return :math:`\cos(a_i, b_j)` of every edge j → i, float64 [E], known at the receiver.
+
+        With an ``origin``, a row [1, P] that all know, angles are those seen from there.
+        """
+        return self._compare(edge_cosines, a, b, edge_index, group, origin)
 
     def distances(self, a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None = None) -> Tensor:
         r"""Return :math:`\lVert a_i - b_j \rVert` of every edge j → i, float64 [E], known at the receiver."""
         return self._compare(edge_distances, a, b, edge_index, group)
 
     def _compare(
-        self, compare: Callable[..., Tensor], a: Tensor, b: Tensor, edge_index: Tensor, group: Tensor | None
+        self,
+        compare: Callable[..., Tensor],
+        a: Tensor,
+        b: Tensor,
+        edge_index: Tensor,
+        group: Tensor | None,
+        origin: Tensor | None = None,
     ) -> Tensor:
         halo = self.halo(b, edge_index)
         groups: Any = group if group is None or halo.edges is None else (self.mine(group), group[halo.nodes])
-        return halo.put(compare(a, halo.rows, halo.edge_index, groups), edge_index.shape[1])
+        rows = halo.rows
+        if origin is not None:
+            a, rows = (a - origin,) * 2 if rows is a else (a - origin, rows - origin)
+        return halo.put(compare(a, rows, halo.edge_index, groups), edge_index.shape[1])
 
-    def total(self, rows: Tensor, weight: Tensor, edge_index: Tensor, count: int) -> Tensor:
-        """Return weighted sums of owned nodes' rows, [G, P], along links from nodes to sums, [2, L], for everybody."""
-        here = self.transport.here(edge_index[0])
+    def totals(self, rows: Sequence[Tensor], weights: Sequence[Tensor], links: Tensor, count: int) -> Sequence[Tensor]:
+        """Return weighted sums of rows of owned nodes, [G, P] each, for everybody, in one meeting.
+
+        Several kinds of rows, [k, P] each, go along links from nodes to sums, [2, L], each with its weights, [L].
+        """
+        here = self.transport.here(links[0])
         if here is not None:
-            weight, edge_index = weight[here], edge_index[:, here]
-            edge_index = torch.stack([torch.searchsorted(self.own, edge_index[0]), edge_index[1]])
-        return self.reduce(mix(rows, weight, edge_index, count))
+            weights, links = [weight[here] for weight in weights], links[:, here]
+            links = torch.stack([torch.searchsorted(self.own, links[0]), links[1]])
+        sums = (mix(one, weight, links, count) for one, weight in zip(rows, weights, strict=True))
+        return self.transport.reduce(*sums)
 
     def at_data(
         self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
@@ -271,9 +304,10 @@ class Plane:
         place = here.nonzero().flatten()
         index = rows.index.view(len(rows), -1)
         edges = torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])
+        own = bool((index[:, 0] == rows.node).all())  # of whose models only a part is not from others
         some = replace(
             rows,
-            source=self.models(rows.source, edges),
+            source=self.models(rows.source, edges, rows.part if own and not rows.buffers else None),
             node=rows.node[place],
             index=rows.index[place],
             coefficient=None if rows.coefficient is None else rows.coefficient[place],
@@ -301,33 +335,12 @@ class Plane:
         """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""
         return values if self.alone else self.gather(values.movedim(-1, 0).contiguous()).movedim(0, -1)
 
-    def whole(self, models: Stacks) -> Stacks:
-        """Return the models of all nodes, told to everybody."""
-        if self.alone:
-            return models
-        tensors, members = [], []
-        for tensor, known in zip(models.tensors, models.members, strict=True):
-            every, found = self.transport.concat(beside(known, tensor), tensor)
-            tensors.append(found[every.argsort()])
-            members.append(every.sort().values.cpu())
-        return Stacks(models.specs, tuple(tensors), tuple(members))
+    def models(self, models: Stacks, edge_index: Tensor, part: str | None = None) -> Stacks:
+        """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once.
 
-    def models(self, models: Stacks, edge_index: Tensor) -> Stacks:
-        """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once."""
-        here = self.transport.here(edge_index[1])
-        if here is None:
-            return models
-        heard = edge_index[0, here].unique()
-        wanted = heard[~self.known(heard)]
-        tensors, members = [], []
-        for s, (tensor, known) in enumerate(zip(models.tensors, models.members, strict=True)):
-            remote, edges = wanted, edge_index
-            if self.kind is not None:
-                remote, edges = wanted[self.kind[wanted] == s], edge_index[:, self.kind[edge_index[0]] == s]
-            both, order = torch.cat([known, remote]).sort()
-            tensors.append(torch.cat([tensor, self.transport.fetch(tensor, known, edges)])[order])
-            members.append(both)
-        return Stacks(models.specs, tuple(tensors), tuple(members))
+        With a ``part`` that of others is fetched alone, and the rest of their models is NaN.
+        """
+        return models if self.alone else self._arrivals.models(models, edge_index, part, self.kind)
 
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
         """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.

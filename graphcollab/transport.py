@@ -105,6 +105,14 @@ class Transport:
         """
         return rows[:0]
 
+    def missing(self, edge_index: Tensor, before: Tensor) -> Tensor:
+        """Return those of some edges [2, E] whose rows are not where they are heard, after those that others brought.
+
+        ``before`` are edges, [2, M], along which the same rows have come; an edge is missing if its row has to go to a
+        process that none of these led to.
+        """
+        return edge_index[:, :0]
+
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes: of as many as there are, in one meeting."""
         return values
@@ -162,6 +170,12 @@ class SharedTransport(Transport):
         pairs = (receiver[crossing] * count + edge_index[0, crossing]).unique()
         many = torch.bincount(pairs // count, minlength=int(self.owner.max()) + 1)
         return [*(pairs % count).split(many.tolist())]
+
+    def missing(self, edge_index: Tensor, before: Tensor) -> Tensor:
+        """Return those of some edges [2, E] whose rows are not yet where they are heard, [2, M]."""
+        want, had = (self.owner[edges[1]] * len(self.owner) + edges[0] for edges in (edge_index, before))
+        elsewhere = self.owner[edge_index[0]] != self.owner[edge_index[1]]
+        return edge_index[:, elsewhere & ~torch.isin(want, had)]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ PACKAGE = "graphcollab"
 TIERS: tuple[tuple[str, ...], ...] = (
     ("typing", "settings", "checks", "device", "files", "naming", "threads", "_torchvision", "_version", "param_spec"),
     ("stack", "relation", "transport", "keyed", "documentation"),
-    ("distributed",),
+    ("distributed", "arrivals"),
     ("piece",),
     ("tasks",),
     ("datasets", "models", "engine", "ops"),
@@ -51,6 +51,7 @@ SOLE_IMPORTER = {
 KNOWS_TRANSPORT = (
     "graphcollab/plane.py",
     "graphcollab/transport.py",
+    "graphcollab/arrivals.py",
     "graphcollab/distributed.py",
     "graphcollab/testing/",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -107,13 +108,18 @@ class Exchange(Exchanger):
             data.x.part(part)
         return self.route.init(data, env)
 
+    def hears(self, data: Data, env: Env) -> list[Tensor]:
+        """Return the messages, part by part, where they travel along edges."""
+        parts = self._parts(data) if self.at_server(data) is None else []
+        return [_term(data, env, self._formula(part)[1], part) for part in parts]
+
     def __call__(self, data: Data, env: Env) -> Data:
         """Exchange and mix."""
         ways = self.route.ways(data, self.against is not None)
-        before, parts = data.x, self.route.parts(self.part)
-        if buffers_travel(before, self.buffers):
-            parts.append("buffers")
-        data, sums = self.route.land(data, {part: self._sum(data, env, ways, part) for part in parts})
+        before, parts = data.x, self._parts(data)
+        sent = [self._sent(data, env, part) for part in parts]
+        sums: Mapping[str, Tensor] = dict(zip(parts, ways.sums(env, *zip(*sent, strict=True)), strict=True))
+        data, sums = self.route.land(data, sums)
         new, width = before, 0
         for part, total in sums.items():
             mixed = self._with_base(data, env, ways, part, ways.gather(env, total))
@@ -139,9 +145,9 @@ class Exchange(Exchanger):
             return super().weight_gradient(data, env, cotangent)
         sent = copy.copy(data)
         sent.x = data.x_local
-        gradient = env.plane.products(cotangent, _term(sent, self.message, self.part), data.edge_index)
+        gradient = env.plane.products(cotangent, _term(sent, env, self.message, self.part), data.edge_index)
         if self.against is not None:
-            own = (cotangent * _term(sent, self.against, self.part)).sum(1).cpu()
+            own = (cotangent * _term(sent, env, self.against, self.part)).sum(1).cpu()
             gradient = gradient - env.plane.here(own, data.num_nodes)[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)
@@ -153,22 +159,26 @@ class Exchange(Exchanger):
             (gradient,) = torch.autograd.grad(share, given.edge_weight, gradient)
         return gradient
 
+    def _parts(self, data: Data) -> list[str]:
+        """List the parts that travel one by one, with the buffers where these do."""
+        return [*self.route.parts(self.part), *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
+
     def _formula(self, part: str) -> tuple[str, str, str | None, float]:
         """Return base, message, a and scale of a part: buffers are averaged, or pulled as they are now."""
         if part != "buffers":
             return self.base, self.message, self.against, self.scale
         return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
 
-    def _sum(self, data: Data, env: Env, ways: Ways, part: str) -> Tensor:
-        """Return s Σ w m at every place, [places, P_part]; of b + s (m − a) through servers."""
+    def _sent(self, data: Data, env: Env, part: str) -> tuple[Tensor, float]:
+        """Return what is summed, [k, P_part], times which number: m times s, or b + s (m − a) through servers."""
         base, message, against, scale = self._formula(part)
-        sent = _term(data, message, part)
+        sent = _term(data, env, message, part)
         if self.along_edges:
-            return ways.sum(env, sent, scale)
+            return sent, scale
         if against is not None:
-            sent = sent - _term(data, against, part)
+            sent = sent - _term(data, env, against, part)
         sent = sent if scale == 1 else scale * sent
-        return ways.sum(env, sent if base == "zero" else _term(data, base, part) + sent)
+        return (sent if base == "zero" else _term(data, env, base, part) + sent), 1.0
 
     def _with_base(self, data: Data, env: Env, ways: Ways, part: str, mixed: Tensor) -> Tensor:
         """Return b_i + s Σ w (m − a_i), [K, P_part], given s Σ w m; through servers base and a are in it."""
@@ -179,8 +189,8 @@ class Exchange(Exchanger):
             total = scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
             total = env.plane.mine(total if ways.home is None else total[ways.home])
             total = beside(total[:, None].to(mixed.dtype), mixed)
-            mixed = torch.addcmul(mixed, _term(data, against, part), total, value=-1)
-        return mixed if base == "zero" else mixed + _term(data, base, part)
+            mixed = torch.addcmul(mixed, _term(data, env, against, part), total, value=-1)
+        return mixed if base == "zero" else mixed + _term(data, env, base, part)
 
 
 @dataclass(frozen=True)
@@ -236,7 +246,9 @@ class LaplacianPull(Exchange):
             return data
         sender, receiver = data.edge_index
         data = copy.copy(data)
-        data.edge_told = known = env.plane.tell(data.edge_weight, receiver)
+        if "edge_told" not in data:
+            data.edge_told = env.plane.tell(data.edge_weight, receiver)
+        known = data.edge_told
         if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
             return data
         weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0)
@@ -255,9 +267,9 @@ class LaplacianPull(Exchange):
         return data
 
 
-def _term(data: Data, name: str, part: str) -> Tensor:
-    """Return one of the terms of an exchange, [K, P_part]."""
+def _term(data: Data, env: Env, name: str, part: str) -> Tensor:
+    """Return one of the terms of an exchange, [k, P_part]."""
     if name == "update":
-        return data.x.part(part) - data.x_start.part(part)
+        return env.plane.change(data.x.part(part), data.x_start.part(part))
     rows: Tensor = data[name].part(part)
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -36,12 +36,15 @@ class Ways(NamedTuple):
     home: Tensor | None = None
     keeps: Tensor | None = None
 
-    def sum(self, env: Env, rows: Tensor, scale: float = 1.0) -> Tensor:
-        """Add up rows of nodes, [k, P], at every place: at owned nodes, [k, P], or at all places, [places, P]."""
-        weight = self.weight if scale == 1 else scale * self.weight
+    def sums(self, env: Env, rows: Sequence[Tensor], scales: Sequence[float]) -> Sequence[Tensor]:
+        """Add up rows of nodes, [k, P], times a number at every place: at owned nodes, [k, P], or at all, [places, P].
+
+        There may be several kinds of rows, each with its number.
+        """
+        weights = [self.weight if scale == 1 else scale * self.weight for scale in scales]
         if self.home is None:
-            return env.plane.mix(rows, weight, self.edge_index)
-        return env.plane.total(rows, weight, self.edge_index, self.places)
+            return [env.plane.mix(*pair, self.edge_index) for pair in zip(rows, weights, strict=True)]
+        return env.plane.totals(rows, weights, self.edge_index, self.places)
 
     def gather(self, env: Env, sums: Tensor) -> Tensor:
         """Return what every node gets of the places' sums, [k, P]; what is one for all is stored once."""

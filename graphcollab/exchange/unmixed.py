@@ -98,6 +98,10 @@ class Receive(Exchanger):
         data.own_share = torch.ones(data.num_nodes, dtype=own.dtype)
         return self._receive(data, env)[0]
 
+    def hears(self, data: Data, env: Env) -> list[Tensor]:
+        """Return what is sent."""
+        return [data.x.part(self.part)]
+
     def __call__(self, data: Data, env: Env) -> Data:
         """Receive the models of this round, and count them."""
         data, ways = self._receive(data, env)
@@ -114,7 +118,7 @@ class Receive(Exchanger):
         ways = ways._replace(weight=ways.weight.to(sent.dtype))
         given = torch.zeros_like(data.own_share).index_add_(0, ways.edge_index[1], ways.weight)
         data = copy.copy(data)
-        data.received = ways.unless_kept(env, ways.sum(env, sent), data.received)
+        data.received = ways.unless_kept(env, ways.sums(env, [sent], [1.0])[0], data.received)
         data.own_share = 1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given)
         return data, ways
 

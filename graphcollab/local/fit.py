@@ -123,6 +123,8 @@ class Fit(LocalSteps, Local):
         data.bad_step = torch.full_like(data.node_id, -1)
         if len(nodes):
             data = self._fit(data, env, nodes)
+        elif not env.plane.alone:
+            data.x = data.x.clone()  # new models in all processes, or in none: rows that travelled are told apart by it
         return data
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:

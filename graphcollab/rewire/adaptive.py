@@ -85,15 +85,14 @@ class AdaptivePeers(PeerSampler):
             raise ValueError(
                 "adaptive sampling needs similarities, and the weigher measures none: use PeerWeights(metric)"
             )
-        met = data.scores
+        met, told = data.scores, data.memory
         if self.two_step is not None:
-            entries = torch.bincount(_shared(data.memory, self.share).edge_index[1], minlength=data.num_nodes)
-            entries = env.plane.publish(entries)
+            told = env.plane.told_by(data.memory, data.edge_index)
+            entries = torch.bincount(_shared(told, self.share).edge_index[1], minlength=data.num_nodes)
             sender, receiver = met.edge_index
             data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
         data = copy.copy(data)
         rank = Candidates.of(data).rank
-        told = data.memory if self.two_step is None else env.plane.told_by(data.memory, data.edge_index)
         known = update_memory(told, met.edge_index, met.values, rank, self.two_step, self.share)
         data.memory = known.select(env.plane.known(known.edge_index[1]))
         if self.limit is not None:

@@ -35,6 +35,7 @@ class Meeting:
     def __init__(self, owners: Sequence[Tensor]) -> None:
         self.owners = owners
         self.moved: list[list[Tensor]] = [[] for _ in owners]  # per process and fetch, the remote nodes it got rows of
+        self.verbs: list[str] = []  # what the processes have met for
         self.told: Exception | None = None  # what all processes have raised where they met
         self.failure: BaseException | None = None  # the first; all processes raise it
         self.barrier = threading.Barrier(len(owners))
@@ -43,6 +44,8 @@ class Meeting:
     def exchange(self, process: int, verb: str, value: T) -> list[T]:
         """Post a value and return those of all processes, once all have posted one for the same verb."""
         self.posted[process] = (verb, value)
+        if process == 0:
+            self.verbs.append(verb)
         self._wait()
         posted = list(self.posted)
         self._wait()

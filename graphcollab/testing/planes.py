@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -157,7 +157,7 @@ def watch(method: AnyMethod) -> AnyMethod:
 
 
 class Watched(Plane):
-    """A plane of `Lockstep` that lets pieces ask for rows along the round's edges only, and for each row once."""
+    """A plane of `Lockstep` that lets pieces ask for rows along the round's edges only, and gives them no others."""
 
     edges: Tensor  # the round's, [2, E], as `Watching` says
 
@@ -165,6 +165,11 @@ class Watched(Plane):
         """Return what owned receivers hear, and require that it is that."""
         with self._asked(edge_index):
             return super().halo(rows, edge_index)
+
+    def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
+        """Fetch rows for what comes next, and require that they are those of the edges."""
+        with self._asked(edge_index):
+            super().bring(edge_index, rows)
 
     def at_data(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
         """Send models to the nodes whose data they meet, and require that no others come."""
@@ -182,9 +187,10 @@ class Watched(Plane):
         require(not strange, f"rows were asked for along {strange}, which are no edges of the round")
         before = len(moved)
         yield
-        given = torch.cat([sender[:0], *moved[before:]]).sort().values.tolist()
         heard = sender[transport.here(receiver) & ~transport.here(sender)].unique().tolist()
-        require(given == heard, f"the owner of {nodes} was given rows of {given}, and its nodes hear {heard}")
+        for given in (one.sort().values.tolist() for one in moved[before:]):
+            what = f"the owner of {nodes} was given rows of {given}, and its nodes hear {heard}"
+            require(len({*given}) == len(given) and {*given} <= {*heard}, what)
 
 
 def _same_models(alone: Stacks, own: Stacks, nodes: Tensor, what: str, tolerance: float) -> None:

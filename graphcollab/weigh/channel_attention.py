@@ -184,6 +184,10 @@ class ChannelAttention(Weigher):
         data.mixer_step = 0
         return data
 
+    def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
+        """Return how far models are from the start."""
+        return (self._change(data, env),)
+
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
         with torch.no_grad():
@@ -286,10 +290,13 @@ class ChannelAttention(Weigher):
         weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use, in_sparse(data))
         return halo.put(weight, data.edge_index.shape[1]), code.shape[1]
 
+    def _change(self, data: Data, env: Env) -> Tensor:
+        """Return how far every model is from the start, [k, P_part]."""
+        return env.plane.change(data.x.part(self.part), data.x_init.part(self.part))
+
     def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
         """Return the changes that travel, and their codes, encoded where they arrive."""
-        change = data.x.part(self.part) - data.x_init.part(self.part)
-        halo = env.plane.halo(change, data.edge_index)
+        halo = env.plane.halo(self._change(data, env), data.edge_index)
         return halo, mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
 
 

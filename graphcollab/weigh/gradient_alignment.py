@@ -17,7 +17,7 @@ from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import Field, Origin, Weigher
+from graphcollab.piece import TOLD, Field, Origin, Weigher
 from graphcollab.settings import Count, Fraction, Natural, Positive
 from graphcollab.typing import Env
 
@@ -89,6 +89,7 @@ class GradientAlignment(Weigher):
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_alignment", "per_edge", "weights that have been learned", "run", "ends"),
         Field("pairs_compared", "scalar", "pairs whose gradients were compared so far", "run"),
+        TOLD,
     )
     origin: ClassVar[Origin] = "learned"
     settling: ClassVar[int] = 200  # a round is one step, and compares few pairs
@@ -146,8 +147,14 @@ class GradientAlignment(Weigher):
         pairs, pair = data.edge_index[:, edges].sort(0).values.unique(dim=1, return_inverse=True)
         low, high = data.node_id[pairs]
         pairs = torch.where(low > high, pairs.flip(0), pairs)  # the smaller node_id sends its gradient
-        product = self._products(data, env, pairs)[pair].to(data.x.dtype)
-        data.edge_weight = data.edge_alignment = self._step(data, env, edges, product)
+        product = self._products(data, env, pairs)
+        if self.domain == "simplex":
+            product = env.plane.tell(product, pairs[1], pairs[0])
+        weight = self._step(data, env, edges, product[pair].to(data.x.dtype))
+        if self.domain == "box":  # an end that knows a product knows what comes of it: all are told the weights
+            knows = receiver.index_copy(0, edges, pairs[1, pair])
+            weight = data.edge_told = env.plane.tell(weight, knows)
+        data.edge_weight = data.edge_alignment = weight
         data.pairs_compared = data.pairs_compared + pairs.shape[1]
         return self._charge(data, env, pairs)
 
@@ -169,7 +176,7 @@ class GradientAlignment(Weigher):
         return keyed_uniform(env.seed, _PAIR_STREAM, low, high, data.round) < probability
 
     def _products(self, data: Data, env: Env, pairs: Tensor) -> Tensor:
-        """Return the inner products of pairs [2, M], float64 [M], at both ends; 0 for those that are not finite."""
+        """Return the inner products of pairs [2, M], float64 [M], at the second ends; 0 for those not finite."""
         chunk = max(min(plan.chunk for plan in env.engine.plans) // 2, 1)
         seed = keyed_seed(env.seed, _BATCH_STREAM)
 
@@ -187,7 +194,7 @@ class GradientAlignment(Weigher):
             one = env.plane.tell(one, some[0], some[1])
             products.append((one * other).sum(1, dtype=torch.float64))
         product = torch.cat(products).cpu().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        return env.plane.tell(product, pairs[1], pairs[0])
+        return product.masked_fill(~env.plane.known(pairs[1]), torch.nan)
 
     def _step(self, data: Data, env: Env, edges: Tensor, product: Tensor) -> Tensor:
         """Return the weights after the step on some edges, [E]; on the simplex known at receivers alone."""

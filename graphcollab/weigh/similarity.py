@@ -122,14 +122,20 @@ class CosineUpdates(Similarity):
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         total = torch.zeros_like(edge_index[0], dtype=torch.float64)
-        for share, since in ((self.alpha, "x_start"), (1 - self.alpha, "x_init")):
-            if share:
-                change = data.x.part(self.part) - data[since].part(self.part)
-                if since == "x_start" and "stopped" in data:  # a node that rests has learned nothing in this round
-                    last = data.best_x.part(self.part) - data.best_start.part(self.part)
-                    change = torch.where(beside(env.plane.mine(data.stopped)[:, None], change), last, change)
-                cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
-                total = total + share * cosine.nan_to_num(0.0)
+        if self.alpha:
+            change = env.plane.change(data.x.part(self.part), data.x_start.part(self.part))
+            if "stopped" in data:  # a node that rests has learned nothing in this round
+                last = data.best_x.part(self.part) - data.best_start.part(self.part)
+                change = torch.where(beside(env.plane.mine(data.stopped)[:, None], change), last, change)
+            cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
+            total = total + self.alpha * cosine.nan_to_num(0.0)
+        if self.alpha < 1:
+            rows, start = data.x.part(self.part), data.x_init.part(self.part)
+            if len(data.x.specs) == 1:  # all start from one row, so that models tell how they have changed
+                cosine = env.plane.cosines(rows, rows, edge_index, parts_apart(data), start[:1])
+            else:
+                cosine = env.plane.cosines(rows - start, rows - start, edge_index, parts_apart(data))
+            total = total + (1 - self.alpha) * cosine.nan_to_num(0.0)
         return total
 
 

@@ -1,0 +1,155 @@
+"""`Arrivals`: rows of other processes' nodes, each of which comes once in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphcollab.device import beside
+from graphcollab.stack import Stacks
+from graphcollab.transport import Transport
+
+__all__ = ["Arrivals"]
+
+
+@dataclass
+class _Heard:
+    """Rows of others that have come here, so that none comes twice.
+
+    Args:
+        rows: The owned nodes' rows, [k, P], which are kept where they are, so that no others take their place.
+        edge_index: The edges along which rows have travelled, of all processes, [2, E].
+        nodes: The nodes whose rows have come, ascending, [r].
+        others: Their rows, [r, P].
+    """
+
+    rows: Tensor
+    edge_index: Tensor
+    nodes: Tensor
+    others: Tensor
+
+    def add(self, edge_index: Tensor, nodes: Tensor, others: Tensor) -> None:
+        """Remember rows of further nodes, [m]."""
+        every, order = torch.cat([self.nodes, nodes]).sort()
+        self.edge_index = torch.cat([self.edge_index, edge_index], 1)
+        self.nodes, self.others = every, torch.cat([self.others, others])[beside(order, others)]
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the rows of some nodes, ascending, that have come, [m, P]."""
+        if len(nodes) == len(self.nodes):
+            return self.others
+        return self.others[beside(torch.searchsorted(self.nodes, nodes), self.others)]
+
+
+class Arrivals:
+    """What others have sent in a round, so that no row comes twice: several pieces read the same models.
+
+    Rows are known by their place in memory, which is kept as long as they are remembered. All processes must remember
+    alike, or they would meet in different verbs: so what is new in one of them is new in all. With several
+    architectures nothing is remembered: parts of models are copies then, and a process may have no model of one.
+
+    Args:
+        transport: How rows travel.
+        own: The nodes that are owned, ascending, [k].
+    """
+
+    def __init__(self, transport: Transport, own: Tensor) -> None:
+        self.transport, self.own = transport, own
+        self.alone = transport.here(own) is None
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the rows that have come, at the end of a round: nothing of others is kept."""
+        self._heard: dict[object, _Heard] = {}
+        self._changes: dict[object, tuple[Tensor, Tensor, Tensor]] = {}
+
+    def change(self, new: Tensor, old: Tensor) -> Tensor:
+        """Return new rows less old ones, [k, P]; in several processes, when asked again in the round, the same tensor.
+
+        So it is known by its place, too, and travels once.
+        """
+        if self.alone:
+            return new - old
+        key = (_place(new), _place(old))
+        if key not in self._changes:
+            self._changes[key] = new - old, new, old
+        return self._changes[key][0]
+
+    def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
+        """Fetch several kinds of rows, [k, P] each, along the same edges [2, E] in one meeting."""
+        if self.alone:
+            return
+        kinds = {_place(one): one for one in rows()}
+        new = [one for place, one in kinds.items() if place not in self._heard]
+        for dtype in dict.fromkeys(one.dtype for one in new):
+            some = [one for one in new if one.dtype == dtype]
+            every = some[0] if len(some) == 1 else torch.cat(some, 1)
+            found = self.transport.fetch(every, self.own, edge_index)
+            for one, others in zip(some, found.split([one.shape[1] for one in some], 1), strict=True):
+                self._heard[_place(one)] = _Heard(one, edge_index, self._remote(edge_index), others)
+
+    def fetch(self, rows: Tensor, edge_index: Tensor, kept: bool = True) -> tuple[Tensor, Tensor]:
+        """Return which nodes of others owned receivers hear along edges [2, E], ascending, [r], and their rows, [r, P].
+
+        Rows that gradients go back to are fetched in any case, and so are those that are not to be ``kept``.
+        """
+        nodes = self._remote(edge_index)
+        if rows.requires_grad or not kept:
+            return nodes, self.transport.fetch(rows, self.own, edge_index)
+        if _place(rows) not in self._heard:
+            self.bring(edge_index, lambda: [rows])
+        heard = self._heard[_place(rows)]
+        if heard.edge_index is not edge_index:
+            more = self.transport.missing(edge_index, heard.edge_index)
+            if more.shape[1]:
+                heard.add(more, self._remote(more), self.transport.fetch(rows, self.own, more))
+        return nodes, heard.of(nodes)
+
+    def models(self, models: Stacks, edge_index: Tensor, part: str | None, kind: Tensor | None) -> Stacks:
+        """Return the models of owned nodes, and of those that they hear along edges [2, E].
+
+        With a ``part`` that of others is fetched alone, and the rest of their models is NaN. ``kind`` is the
+        architecture of every node, [K]; None if there is one.
+        """
+        tensors, members = [], []
+        for s, (spec, tensor, known) in enumerate(zip(models.specs, models.tensors, models.members, strict=True)):
+            columns = slice(0, spec.num_columns) if part is None else spec.columns(part)
+            if kind is None:
+                remote, others = self.fetch(tensor[:, columns], edge_index)
+            else:
+                edges = edge_index[:, kind[edge_index[0]] == s]
+                remote, others = self._remote(edges), self.transport.fetch(tensor[:, columns], known, edges)
+            if others.shape[1] < spec.num_columns:
+                whole = others.new_full((len(others), spec.num_columns), torch.nan)
+                whole[:, columns] = others
+                others = whole
+            both, order = torch.cat([known, remote]).sort()
+            tensors.append(torch.cat([tensor, others])[beside(order, tensor)])
+            members.append(both)
+        return Stacks(models.specs, tuple(tensors), tuple(members))
+
+    def whole(self, models: Stacks) -> Stacks:
+        """Return the models of all nodes, told to everybody."""
+        if self.alone:
+            return models
+        tensors, members = [], []
+        for tensor, known in zip(models.tensors, models.members, strict=True):
+            every, found = self.transport.concat(beside(known, tensor), tensor)
+            tensors.append(found[every.argsort()])
+            members.append(every.sort().values.cpu())
+        return Stacks(models.specs, tuple(tensors), tuple(members))
+
+    def _remote(self, edge_index: Tensor) -> Tensor:
+        """Return the nodes of others that owned receivers hear, ascending, [r]."""
+        here = self.transport.here(edge_index[1])
+        heard = edge_index[0, here].unique()
+        known = self.transport.here(heard)
+        return heard[:0] if known is None else heard[~known]
+
+
+def _place(rows: Tensor) -> tuple[object, ...]:
+    """Return what tells rows from all others that exist at the same time; views of the same numbers are the same."""
+    return rows.data_ptr(), rows.shape, rows.stride(), rows.dtype, rows.device, rows._version
