@@ -52,6 +52,9 @@ class Transport:
     private = False
     """Whether processes are of parties who tell each other no more than what is declared to be public."""
 
+    attendance: Any = None
+    """Who takes part in which round (`graphcollab.control.Attendance`), where that is for the transport to say."""
+
     def there(self, count: int) -> Tensor:
         """Return which of K nodes belong to processes that are there, a mask [K]."""
         return torch.ones(count, dtype=torch.bool)

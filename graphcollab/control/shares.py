@@ -23,7 +23,10 @@ Values = Mapping[str, Any]
 
 
 def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
-    """Return the data with all of the control plane, also what only a node or a receiver knew, told to everybody."""
+    """Return the data with all of the control plane, also what only a node or a receiver knew, told to everybody.
+
+    Between sites nobody is told what is not public: each goes on with what it knows itself.
+    """
 
     def told(field: Field, value: Any, values: Values) -> Any:
         if field.known_to == "public" or field.kind in ROWS:
@@ -38,7 +41,7 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
             return replace(value, values=plane.tell(value.values, value.edge_index[1]))
         return plane.one_after_the_other(value.select(plane.known(value.edge_index[1])))
 
-    return data if plane.alone else Data(**_each(data.to_dict(), fields, told))
+    return data if plane.alone or plane.private else Data(**_each(data.to_dict(), fields, told))
 
 
 def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:

@@ -18,6 +18,16 @@ from graphcollab.typing import Env
 __all__ = ["Presence", "Sites"]
 
 
+@dataclass(frozen=True)
+class Presence(Attendance):
+    """Who takes part in a round between sites: whoever is there."""
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
+        there = env.plane.transport.working
+        return there, there
+
+
 class Sites(SharedTransport):
     """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
 
@@ -32,6 +42,7 @@ class Sites(SharedTransport):
 
     speaks = True
     private = True
+    attendance = Presence()
 
     def __init__(self, connection: Connection, owner: Tensor) -> None:
         self.connection = connection
@@ -198,16 +209,6 @@ class Sites(SharedTransport):
             self._come_back(snapshot, restore)
         except RoundLost as lost:
             here.enter(lost.told)
-
-
-@dataclass(frozen=True)
-class Presence(Attendance):
-    """Who takes part in a round between sites: whoever is there."""
-
-    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
-        there = env.plane.transport.working
-        return there, there
 
 
 class _Fetch(torch.autograd.Function):

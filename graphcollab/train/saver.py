@@ -44,7 +44,7 @@ class Saver:
     saving takes as long in the ten-thousandth round as in the tenth. Whoever uses it holds the folder.
 
     Where a run has several processes, each writes the rows of its own nodes, and the first one all else. They need a
-    disk that all of them share.
+    disk that all of them share. Between sites each has a folder of its own, and writes what it knows.
 
     Args:
         folder: The folder of the run's checkpoints.
@@ -65,7 +65,7 @@ class Saver:
     def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
         found = newest(self.folder)
-        if len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
+        if not self.plane.private and len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
             raise ValueError(
                 f"processes see other checkpoints in {self.folder}: it must be on a disk that all of them share"
             )
@@ -83,11 +83,10 @@ class Saver:
         self._clean([] if afresh else list_checkpoints(self.folder))
 
     def due(self, round_: int) -> bool:
-        """Tell whether it is time to save."""
+        """Tell whether it is time to save after a round, as this process sees it."""
         if self.every is not None:
-            return round_ % self.every == 0
-        over = time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
-        return bool(self.plane.everyone(over)[0])
+            return round_ > 0 and round_ % self.every == 0
+        return round_ > 0 and time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
 
     def save(self, data: Data, history: History) -> Path:
         """Write a checkpoint, and return where it is."""
@@ -104,14 +103,16 @@ class Saver:
         names = (f"round-{data.round:06d}{f'-{again}' if again else ''}" for again in itertools.count())
         path = next(path for path in map(self.folder.joinpath, names) if not os.path.lexists(path))
         part = own_name(path)
-        path, part = map(self.folder.joinpath, plane.everyone([path.name, part.name])[0])
+        if not plane.private:
+            path, part = map(self.folder.joinpath, plane.everyone([path.name, part.name])[0])
         try:
             if plane.speaks:
                 part.mkdir(parents=True)
             state, rows = data.to_dict(), []
             if not plane.alone:
                 state, own = split_rows(tell_all(data, self.fields, plane).to_dict(), self.fields)
-                rows = plane.everyone(write_rows(part, plane.own, own))
+                written = write_rows(part, plane.own, own)
+                rows = [written] if plane.private else plane.everyone(written)
             if plane.speaks:
                 self._finish_part(part, path, state, rows, history)
         except BaseException:

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from graphcollab.train.callbacks import Callback
 from graphcollab.train.collapse import note_dropped, report_collapse
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
+from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.undefined import Undefined, told_by_table
@@ -64,7 +65,8 @@ class Session:
     saver: Saver | None = None
 
     def __post_init__(self) -> None:
-        self.over = self._told = False
+        self.over = self._told = self._asked = self._due = False
+        self._interrupt = threading.Event()
         self._shown: Data | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
         if self.data.round % self.every and not self._finished() and "best" not in self.data:
@@ -72,39 +74,51 @@ class Session:
 
     def play(self) -> Result:
         """Play the rounds that are left, and return what came of them."""
-        with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as interrupt:
+        plane = self.env.plane
+        with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as self._interrupt:
             try:
-                with self.env.plane.agreed():
+                with plane.agreed():
+                    plane.begin(self.data.round, self._told_to_others, self._take_over)
                     for callback in self.callbacks:
                         callback.on_start(self.shown, self.history, self.rounds)
-                self._close_round()
-                asked = False
-                while not self.over and not (asked := any(self.env.plane.everyone(interrupt.is_set()))):
+                self._play(self._close_round, again=True)
+                while not (self.over or self._asked):
                     self._play_round()
-                self._stop(asked)
+                self._play(self._stop, again=True)
             finally:
                 for callback in self.callbacks:
                     callback.on_end(self.data, self.history)
         env = self.env._replace(observers=())
-        return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, asked)
+        return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, self._asked)
+
+    def _play(self, act: Callable[[], None], again: bool = False) -> None:
+        """Do something in all processes, again where one was lost in the middle of it."""
+        self.env.plane.play(act, self._told_to_others, self._take_over, again)
 
     def _play_round(self) -> None:
-        plane = self.env.plane
         try:
-            with plane.agreed():
-                self.data = self.method.play(self.data, self.env)
+            with self.env.plane.agreed():
+                self._play(self._take_round)
         except Exception:
             self._fail()
             raise
-        with plane.agreed():
+        self._shown = None
+        self._play(self._end_round, again=True)
+        if self._due and self.saver:
+            self.saver.save(self.data, self.history)
+
+    def _take_round(self) -> None:
+        data = self.method.play(self.data, self.env)
+        self.env.plane.commit()
+        self.data = data
+
+    def _end_round(self) -> None:
+        with self.env.plane.agreed():
             _report_isolated(self.data, self.history)
-            self._shown = None
             note_dropped(self.method, self.shown, self.env, self.history)
             for callback in self.callbacks:
                 callback.on_round(self.shown, self.history)
         self._close_round()
-        if self.saver and self.saver.due(self.data.round):
-            self.saver.save(self.data, self.history)
 
     def _close_round(self) -> None:
         # decided once after every round: a callback that looks at the clock would otherwise end a run between two
@@ -119,9 +133,32 @@ class Session:
             or any(callback.ends(self.shown, self.history) for callback in self.callbacks)
             or (self.patience is not None and out_of_patience(self.data, self.history, self.patience))
         )
-        self.over = self.env.plane.everyone(over)[0]
+        due = self.saver is not None and self.saver.due(round_)
+        self._asked, self.over, self._due = self._decided(self._interrupt.is_set(), over, due)
         if missing and self.over:
             self._evaluate()
+
+    def _decided(self, asked: bool, over: bool, due: bool) -> tuple[bool, bool, bool]:
+        """Return what is decided for all: whether an interrupt was asked for, the run is over, and it is to be saved.
+
+        Between sites each saves, and is interrupted, by itself; and they know alike when a run is over, unless
+        something looks on that may end it.
+        """
+        plane = self.env.plane
+        if plane.private:
+            looks = any(type(callback).ends is not Callback.ends for callback in self.callbacks)
+            return asked, plane.everyone(over)[0] if looks else over, due
+        told = plane.everyone([asked, over, due])
+        return any(one[0] for one in told), told[0][1], told[0][2]
+
+    def _told_to_others(self) -> bytes:
+        return hand_over(self.data, self.history, (*LOOP, *self.method.fields))
+
+    def _take_over(self, content: bytes) -> None:
+        """Go on from where others are, who have played rounds without this site."""
+        self.data, history = take_over(content, self.data, (*LOOP, *self.method.fields))
+        vars(self.history).update(vars(history))
+        self._shown = None
 
     @property
     def shown(self) -> Data:
@@ -156,11 +193,11 @@ class Session:
         if self.saver:
             self.saver.finish(self.data, self.history)
 
-    def _stop(self, interrupted: bool) -> None:
+    def _stop(self) -> None:
         """Save the last state; what is done after it a resumed run knows nothing of."""
         if self.saver:
             self.saver.finish(self.data, self.history)
-        if interrupted and not len(self.history):
+        if self._asked and not len(self.history):
             self._evaluate()
         if self.patience is not None and "best" in self.data:
             self.history.returned = self.data.best["evaluation"]
