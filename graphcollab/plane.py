@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -20,30 +19,10 @@ from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo, Transport, agreed
-from graphcollab.typing import Env
 
-__all__ = ["Plane", "in_step"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["Plane"]
 
 BYTES_PER_FLOAT = 4
-
-
-def in_step(compute: F) -> F:
-    """Let what fails in one process while a method computes fail in all of them, with the same error.
-
-    What others have sent is forgotten after it.
-    """
-
-    @functools.wraps(compute)
-    def met(self: Any, data: Data, env: Env) -> Any:
-        try:
-            with env.plane.agreed():
-                return compute(self, data, env)
-        finally:
-            env.plane.forget()
-
-    return cast(F, met)
 
 
 class Plane:
@@ -51,8 +30,7 @@ class Plane:
 
     Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
     knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
-    of nodes. These are the transport's own: `mine`, `tell`, `everyone`,
-    `where`, `begin`, `play`, `commit` and `private`.
+    of nodes. These are the transport's own: `mine`, `tell`, `everyone`, `where`, `begin`, `play`, `commit`, `private`.
 
     Args:
         count: K. One process need not know it.

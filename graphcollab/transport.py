@@ -66,7 +66,7 @@ class Transport:
         restore: Callable[[bytes], None],
         again: bool = False,
     ) -> None:
-        """Play a round, or what follows one: again where somebody was lost in the middle of it, see `graphcollab.sites`."""
+        """Play a round, or what follows it: again where somebody was lost in the middle, see `graphcollab.sites`."""
         act()
 
     def commit(self) -> None:

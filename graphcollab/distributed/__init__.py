@@ -5,11 +5,11 @@ processes together: docs/scaling.md says how. Without such a launcher nothing of
 """
 
 from graphcollab.distributed.errors import ProcessLostError
-from graphcollab.distributed.launch import Party, agreed, among, deal, launched, meet, meeting, one_voice, speaks
+from graphcollab.distributed.launch import Company, agreed, among, deal, launched, meet, meeting, one_voice, speaks
 from graphcollab.distributed.processes import Processes
 
 __all__ = [
-    "Party",
+    "Company",
     "ProcessLostError",
     "Processes",
     "agreed",

@@ -22,12 +22,12 @@ from graphcollab.distributed.processes import Processes
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
-__all__ = ["Party", "agreed", "among", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
+__all__ = ["Company", "agreed", "among", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
 
 
-class Party(Protocol):
+class Company(Protocol):
     """Processes that something else than `torch.distributed` has brought together; each speaks for itself."""
 
     def status(self, error: Exception | None = None) -> None:
@@ -36,21 +36,21 @@ class Party(Protocol):
     def everyone(self, value: Any) -> list[Any]:
         """Return the plain values that all have to tell."""
 
-    def transport(self, names: Sequence[str], owner: Tensor) -> Transport:
+    def join(self, names: Sequence[str], owner: Tensor) -> Transport:
         """Return how rows and numbers of nodes travel, given the names of nodes and the process of each, [K]."""
 
 
-_PARTY: ContextVar[Party | None] = ContextVar("party", default=None)
+_COMPANY: ContextVar[Company | None] = ContextVar("company", default=None)
 
 
 @contextlib.contextmanager
-def among(party: Party) -> Iterator[None]:
+def among(company: Company) -> Iterator[None]:
     """Let runs in this context be played together with others that have been brought together already."""
-    token = _PARTY.set(party)
+    token = _COMPANY.set(company)
     try:
         yield
     finally:
-        _PARTY.reset(token)
+        _COMPANY.reset(token)
 
 
 def launched() -> bool:
@@ -63,7 +63,7 @@ def launched() -> bool:
         >>> launched()
         False
     """
-    if _PARTY.get() is not None:
+    if _COMPANY.get() is not None:
         return True
     if not dist.is_available():
         return False
@@ -74,7 +74,7 @@ def launched() -> bool:
 
 def speaks() -> bool:
     """Tell whether this is the first process, or the only one: the one to print, to draw and to write files."""
-    if not launched() or _PARTY.get() is not None:
+    if not launched() or _COMPANY.get() is not None:
         return True
     return (dist.get_rank() if dist.is_initialized() else int(os.environ["RANK"])) == 0
 
@@ -111,10 +111,10 @@ def agreed() -> Iterator[None]:
         yield
 
 
-def meeting() -> Party | Meeting:
+def meeting() -> Company | Meeting:
     """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples."""
-    if (party := _PARTY.get()) is not None:
-        return party
+    if (company := _COMPANY.get()) is not None:
+        return company
     _join()
     return Meeting()
 
@@ -182,8 +182,8 @@ def meet(
             f"owner must hold the number of a process for every node, [{len(names)}] whole numbers, got "
             f"{list(given.shape)} of {given.dtype}"
         )
-    if (party := _PARTY.get()) is not None:
-        return party.transport(names, given.long())
+    if (company := _COMPANY.get()) is not None:
+        return company.join(names, given.long())
     _join()
     return Processes(names, given.long())
 

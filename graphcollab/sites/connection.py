@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import torch
@@ -52,8 +52,8 @@ ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, Va
 """Errors that are raised again as what they are at other sites; others come as a RuntimeError that names them."""
 
 
-class RoundLost(BaseException):  # noqa: N818 - no error: nobody but the loop over rounds may catch it
-    """Somebody was lost, or has come back: the round at hand is played again.
+class RoundLost(BaseException):
+    """Somebody was lost, or has come back: the round at hand is played again. No error: for the loop over rounds only.
 
     Args:
         told: What the coordinator says of the new epoch.
@@ -89,7 +89,7 @@ class Connection:
         self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
         self.present, self.resting = self.sites, tuple[str, ...]()
         self.epoch = self.step = self.exchanges = 0
-        self.unsure = self.wanted = False
+        self.unsure = self.wanted = self.greeted = False
         self.sent: dict[tuple[str, str], int] = {}
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
@@ -154,6 +154,12 @@ class Connection:
         self._turn(self.step + 1)
         return found
 
+    def clocks(self, now: float) -> dict[str, float]:
+        """Return by how many seconds every site's clock differs from the coordinator's, given the time here."""
+        reply = self._until({"verb": "meet", "what": "clocks", "clock": now}, (), "clocks")
+        self._turn(self.step + 1)
+        return {site: float(off) for site, off in reply.about["off"].items()}
+
     # ------------------------------------------------------------------------------------- coming and going
 
     def enter(self, told: Mapping[str, Any]) -> None:
@@ -175,14 +181,18 @@ class Connection:
         reply = self._until({"verb": "back"})
         if reply.about["status"] == "over":
             raise SiteLostError(
-                f"the run has ended while {self.name} was left behind: its last checkpoint, where it keeps one, is what "
-                "it has"
+                f"the run has ended while {self.name} was left behind: its last checkpoint, where it keeps one, is "
+                "what it has"
             )
         self.enter(reply.about)
 
     def give(self, content: bytes) -> None:
         """Hand what everybody may know of the run to those that come back."""
-        self._until({"verb": "give"}, [torch.frombuffer(bytearray(content), dtype=torch.uint8)], "state for a site that comes back")
+        self._until(
+            {"verb": "give"},
+            [torch.frombuffer(bytearray(content), dtype=torch.uint8)],
+            "state for a site that comes back",
+        )
 
     def take(self) -> bytes:
         """Return what another site has handed over."""
@@ -295,7 +305,5 @@ class Connection:
 
     @contextmanager
     def _quietly(self) -> Iterator[None]:
-        try:
+        with suppress(ConnectionError, SiteLostError, FrameError):
             yield
-        except (ConnectionError, SiteLostError, FrameError):
-            pass

@@ -24,6 +24,7 @@ class _Meeting:
 
     frames: dict[str, Frame] = field(default_factory=dict)
     reply: Frame | None = None
+    off: dict[str, float] = field(default_factory=dict)  # by how much clocks differ from that here
 
 
 class Coordinator:
@@ -114,6 +115,8 @@ class Coordinator:
             self._catching_up.discard(site)
             meeting = self._meetings.setdefault((epoch, step), _Meeting())
             meeting.frames.setdefault(site, asked)
+            if isinstance(clock := asked.about.get("clock"), float):
+                meeting.off.setdefault(site, clock - time.time())
             self._stuck.pop(site, None)
             if set(meeting.frames) >= set(self.present):
                 self._conclude(meeting, (epoch, step))
@@ -126,7 +129,7 @@ class Coordinator:
         if len({str(what) for what in said.values()}) > 1:
             told = ", ".join(f"{site}: {what}" for site, what in said.items())
             return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
-        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting)}
+        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off}
         tensors = [list(frame.tensors) for frame in frames]
         if frames[0].about.get("sum"):
             kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
@@ -286,7 +289,7 @@ class Coordinator:
     def _reasons(self) -> str:
         return "; ".join(f"{site} {why}" for site, why in self.lost.items())
 
-    _verbs = {
+    _verbs: ClassVar[dict[str, Callable[..., Frame]]] = {
         "meet": _meet,
         "beat": _beat,
         "missing": _missing,

@@ -20,7 +20,7 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.site import connected
-from graphcollab.tasks import in_order
+from graphcollab.tasks._sites import in_order
 
 __all__ = ["Client", "Server"]
 

@@ -91,7 +91,9 @@ class Frame:
         """Check that the tensors have these number types and shapes, where None is any size; return the frame."""
         got = [(one.dtype, tuple(one.shape)) for one in self.tensors]
         fits = len(got) == len(wanted) and all(
-            kind is other and len(shape) == len(sizes) and all(w in (None, s) for s, w in zip(sizes, shape, strict=True))
+            kind is other
+            and len(shape) == len(sizes)
+            and all(w in (None, s) for s, w in zip(sizes, shape, strict=True))
             for (kind, shape), (other, sizes) in zip(wanted, got, strict=True)
         )
         if not fits:

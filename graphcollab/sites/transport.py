@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ class Presence(Attendance):
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
         """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
-        there = env.plane.transport.working
+        there = cast(Sites, env.plane.transport).working
         return there, there
 
 
@@ -32,8 +32,8 @@ class Sites(SharedTransport):
     """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
 
     Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
-    coordinator. Where a site is lost the round is played again without it (`play`). What nodes have that are not there is
-    NaN, -1 or False here, so that nobody goes on with it unnoticed.
+    coordinator. Where a site is lost the round is played again without it (`play`). What nodes have that are not there
+    is NaN, -1 or False here, so that nobody goes on with it unnoticed.
 
     Args:
         connection: How this site takes part.

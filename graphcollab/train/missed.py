@@ -55,12 +55,12 @@ def take_over(content: bytes, data: Data, fields: Collection[Field]) -> tuple[Da
             "cannot come back"
         )
     back = Data()
-    for name in data.keys():
+    for name, value in data.to_dict().items():
         declared = _declared(name, fields) if any(one.covers(name) for one in fields) else None
         if declared is not None and declared.kind == "per_edge" and declared.known_to != "public":
-            back[name] = _moved(data[name], data.edge_index, edge_index, data.num_nodes)
-        elif declared is None or (declared.known_to != "public" or declared.kind in ROWS) and not _is_old(declared):
-            back[name] = copy.copy(data[name])
+            back[name] = _moved(value, data.edge_index, edge_index, data.num_nodes)
+        elif declared is None or ((declared.known_to != "public" or declared.kind in ROWS) and not _is_old(declared)):
+            back[name] = copy.copy(value)
     for name, value in told.items():
         back[name] = value
     return back, history

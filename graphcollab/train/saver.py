@@ -108,7 +108,7 @@ class Saver:
         try:
             if plane.speaks:
                 part.mkdir(parents=True)
-            state, rows = data.to_dict(), []
+            state, rows = data.to_dict(), list[Mapping[str, Any]]()
             if not plane.alone:
                 state, own = split_rows(tell_all(data, self.fields, plane).to_dict(), self.fields)
                 written = write_rows(part, plane.own, own)

@@ -64,7 +64,7 @@ class Small:
         scene = Scene.small(embeds=self.method.embeds).replace(attend=Presence())
         self.data, self.env = scene.begin(self.method, self.sites)
         self.history, self.there = History(NAMES), list[tuple[bool, ...]]()
-        self.exchanges = list[int]()
+        self.exchanges, self.why = list[int](), ""
 
     @property
     def fields(self):
@@ -91,9 +91,8 @@ class Small:
             try:
                 self.sites.play(self.once, self.snapshot, self.restore)
             except SiteLostError as error:
-                assert "another phase" in str(error)
-                assert isinstance(self.method, Phases)
-                self.connection.leave(str(error))
+                self.why = str(error)
+                self.connection.leave(self.why)
                 break
         return self
 
@@ -118,6 +117,8 @@ def check(name: str, found: dict[str, Small]) -> None:
     for k, site in enumerate(NAMES):
         own = found[site]
         if own.data.round < ROUNDS:
+            assert "another phase" in own.why
+            assert isinstance(method, Phases)
             continue
         models = own.method.models(own.data, own.env)
         for what, alone, other in (("models", data.x, own.data.x), ("judged", judged, models)):
