@@ -83,8 +83,15 @@ def agreed() -> Iterator[None]:
         yield
 
 
-def meeting() -> Meeting:
-    """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples."""
+def meeting() -> Meeting | Transport:
+    """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples.
+
+    Example:
+        >>> meeting().everyone("alone there is only one")
+        ['alone there is only one']
+    """
+    if not launched():
+        return Transport()
     _join()
     return Meeting()
 
