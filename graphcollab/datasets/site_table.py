@@ -69,7 +69,8 @@ class SiteTable:
             whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
             undivided = {name: values for name, values in self.columns.items() if name != split}
             about |= {"preparation": Tasks.from_frame(undivided, **whole).preparation, "refit": True}
-        about = {key: value for key, value in about.items() if key != "categorical"}  # the preparation has them
+        known = ("categorical", "categories")  # which the preparation has
+        about = {key: value for key, value in about.items() if key not in known}
         return Tasks.from_frame(self.columns, **about)
 
     def __len__(self) -> int:

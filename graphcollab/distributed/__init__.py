@@ -5,7 +5,7 @@ processes together: docs/scaling.md says how. Without such a launcher nothing of
 """
 
 from graphcollab.distributed.errors import ProcessLostError
-from graphcollab.distributed.launch import agreed, deal, launched, meet, one_voice, speaks
+from graphcollab.distributed.launch import agreed, deal, launched, meet, meeting, one_voice, speaks
 from graphcollab.distributed.processes import Processes
 
-__all__ = ["ProcessLostError", "Processes", "agreed", "deal", "launched", "meet", "one_voice", "speaks"]
+__all__ = ["ProcessLostError", "Processes", "agreed", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]

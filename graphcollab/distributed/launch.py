@@ -21,7 +21,7 @@ from graphcollab.distributed.processes import Processes
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
-__all__ = ["agreed", "deal", "launched", "meet", "one_voice", "speaks"]
+__all__ = ["agreed", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
 
@@ -81,6 +81,19 @@ def agreed() -> Iterator[None]:
     _join()
     with transport.agreed(Meeting()):
         yield
+
+
+def meeting() -> Meeting | Transport:
+    """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples.
+
+    Example:
+        >>> meeting().everyone("alone there is only one")
+        ['alone there is only one']
+    """
+    if not launched():
+        return Transport()
+    _join()
+    return Meeting()
 
 
 def deal(work: Tensor, processes: int) -> Tensor:

@@ -126,7 +126,8 @@ def averaging(
     splits = {name: split.select(layout.site) for name, split in tasks.splits.items()}
     ids = name_ids(layout.names(tasks.names))
     ids[layout.alone] = tasks.ids  # alone they meet the same batches as in methods
-    copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None)
+    told = None if tasks.told is None else tasks.told[layout.site]
+    copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None, told=told)
     make = partial(fedavg, **work)
     runs = runs_of(
         lambda lr: make(lr=lr), lrs, measured, tick, copies, model, layout.edge_index, callbacks=[outside], **settings

@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from graphcollab.checks import warn
-from graphcollab.distributed import speaks
+from graphcollab.distributed import agreed, speaks
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
@@ -44,6 +44,7 @@ Methods = Annotated[
 
 
 @checked
+@agreed()
 def benefit(
     tasks: Dealt,
     model: Model,
@@ -74,13 +75,15 @@ def benefit(
     part in that.
 
     What follows is judged by the differences to training alone on the same split, corrected for samples that splits
-    share and for the many comparisons (`Benefit`). It is an experiment on one machine, which sees all data: do it with
-    data that may be put together, or with a part of them.
+    share and for the many comparisons (`Benefit`). Data need not be put together: in a run of several processes each
+    may have the samples of some sites (`graphcollab.tasks.tasks_of_site`); models, and what is reported of each site,
+    then reach all of them.
 
     Args:
         tasks: Tasks, whose samples are dealt anew for every split (`resplit`), those of one group together; or a
             function from a seed to tasks, such as one that draws a split, and standardises by its training samples.
-            Tasks for which it was said which samples are for testing are not dealt anew: give a function.
+            Tasks for which it was said which samples are for testing are not dealt anew, nor are those of which some
+            samples are in other processes: give a function.
         model: See `run`; a function is initialised anew on every split. A function that takes an argument is given the
             split's tasks, for inputs whose number depends on them.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
@@ -244,8 +247,8 @@ def _mean(counts: Sequence[Tensor | None]) -> Tensor | None:
 
 def _deviation(dealt: Sequence[Tasks]) -> tuple[str, float] | None:
     """Return the name and the mean standard deviation of a target that was standardised by one for all sites."""
-    aims = [tasks.preparation.target for tasks in dealt if tasks.preparation is not None]
-    known = [aim for aim in aims if aim is not None and aim.categories is None and len(aim.deviation) == 1]
+    told = [tasks.preparation for tasks in dealt if tasks.preparation is not None and not tasks.preparation.sites]
+    known = [one.target for one in told if one.target.categories is None]
     if len(known) < len(dealt) or all(aim.deviation == (1.0,) for aim in known):
         return None
     return known[0].name, sum(aim.deviation[0] for aim in known) / len(known)

@@ -11,6 +11,7 @@ from torch.nn import functional
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context
 from graphcollab.gains.arms import Measured
+from graphcollab.gains.elsewhere import told_by_owners
 from graphcollab.tasks import Tasks
 
 __all__ = ["CONSTANTS", "constants"]
@@ -39,20 +40,22 @@ def constants(tasks: Tasks, measured: Measured, shape: Sequence[int]) -> tuple[T
     """
     if not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
         return None
-    loss, losses = as_objective(tasks.loss), []
+    loss = as_objective(tasks.loss)
+    losses = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
     scores = torch.full((len(measured.metrics), len(measured.splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
-    for node in range(tasks.num_nodes):
+    for node in (~tasks.elsewhere).nonzero().flatten().tolist():
         said = _said(tasks.loss, *_targets(tasks, "train", node), shape)
         targets, weight = _targets(tasks, "val", node)
         share = None if weight is None else weight / weight.sum()
-        losses.append(loss(said.expand(len(targets), *shape), targets, Context(share, {})).double())
+        losses[node] = loss(said.expand(len(targets), *shape), targets, Context(share, {})).double()
         for h, split in enumerate(measured.splits):
             targets, weight = _targets(tasks, split, node)
             outputs = said.expand(len(targets), *shape).float()
             weight = None if weight is None else weight[None]
             for m, metric in enumerate(measured.metrics if len(targets) else ()):
                 scores[m, h, node] = metric(outputs[None], targets[None], weight=weight)[0]
-    return torch.stack(losses), scores
+    every = told_by_owners(tasks, torch.cat([losses[:, None], scores.movedim(-1, 0).flatten(1)], 1))
+    return every[:, 0], every[:, 1:].T.reshape(scores.shape)
 
 
 def _said(loss: str, targets: Tensor, weight: Tensor | None, shape: Sequence[int]) -> Tensor:

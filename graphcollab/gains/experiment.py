@@ -110,7 +110,7 @@ class Experiment:
 def _output_shape(module: nn.Module, tasks: Tasks) -> tuple[int, ...]:
     """Return the shape of a model's output for one sample."""
     split = tasks.splits["train"]
-    inputs = tasks.pools[split.pool].inputs[split.index[:1]]
+    inputs = tasks.pools[split.pool].inputs[split.here[:1]]
     return tuple(module.eval()(inputs.to(next(module.parameters()).device)).shape[1:])
 
 

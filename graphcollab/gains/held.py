@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphcollab.gains.elsewhere import told_by_owners
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._pairs import class_labels
 
@@ -13,16 +14,22 @@ __all__ = ["groups_held", "rarer_held"]
 
 def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     """Return how many samples of a split are of each node's rarer class, [K], where there are two classes in all."""
-    held = tasks.splits[split]
-    labels = class_labels(tasks.pools[held.pool].targets.cpu())
-    if (
-        labels is None
-        or len(labels.unique()) != 2
-        or (tasks.classes is not None and int(tasks.classes.any(0).sum()) != 2)
-    ):
+    if tasks.classes is not None and int(tasks.classes.any(0).sum()) != 2:
         return None
-    ones = (labels == labels.max()).double()
-    return torch.stack([held.totals(ones), held.totals(1 - ones)]).amin(0)
+    held = tasks.splits[split]
+    targets = tasks.pools[held.pool].targets.cpu()
+    known = class_labels(targets)
+    labels = torch.zeros(len(targets)) if known is None else known.double()
+    low, high = labels.min(), labels.max()
+    odd = torch.tensor(known is None) | ((labels != low) & (labels != high)).any()
+    counts = [held.totals((labels == one).double()) for one in (low, high)]
+    own = torch.stack([low, high, odd.double()]).double().expand(tasks.num_nodes, -1)
+    low, high, odd, lows, highs = told_by_owners(tasks, torch.cat([own, torch.stack(counts, 1)], 1)).T
+    least, most = low.min(), high.max()
+    several = ((low != least) & (low != most)) | ((high != least) & (high != most))
+    if bool((several | odd.bool()).any()) or bool(least == most):
+        return None
+    return torch.minimum(lows.where(low == least, 0.0), highs.where(high == most, 0.0))
 
 
 def groups_held(tasks: Tasks, split: str = "test") -> Tensor | None:
@@ -31,4 +38,7 @@ def groups_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     group = tasks.pools[held.pool].group
     if group is None:
         return None
-    return torch.tensor([len(group.cpu()[held.of(node)].unique()) for node in range(tasks.num_nodes)]).double()
+    counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
+    for node in (~tasks.elsewhere).nonzero().flatten().tolist():
+        counts[node] = len(group.cpu()[held.of(node)].unique())
+    return told_by_owners(tasks, counts)

@@ -11,6 +11,8 @@ from torch import Tensor
 from graphcollab.keyed import keyed_seed
 from graphcollab.settings import Real, Seed, checked
 from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.tasks._pairs import class_labels
+from graphcollab.tasks.samples import hold_out
 
 __all__ = ["HALVES", "halve_tests", "resplit"]
 
@@ -40,6 +42,8 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
         >>> [dealt.sizes(split).tolist() for split in ("train", "val", "test")]
         [[12], [3], [5]]
     """
+    everybody = torch.arange(tasks.num_nodes)
+    tasks.require_here(everybody, ", which cannot deal them anew: give a function that makes the tasks of a seed")
     total = {name: int(tasks.sizes(name).sum()) for name in ("train", "val", "test")}
     every = sum(total.values())
     if test is None:
@@ -66,7 +70,11 @@ def halve_tests(tasks: Tasks, seed: int) -> Tasks:
 
     What a difference is on the one and on the other says how far it comes from the test samples.
     """
-    both = replace(tasks, splits={"train": tasks.splits["test"]})
-    both = both.hold_out(0.5, keyed_seed(_HALF_STREAM, seed, 0) % 2**63)
-    halves = dict(zip(HALVES, (both.splits["train"], both.splits["val"]), strict=True))
-    return replace(tasks, splits={**tasks.splits, **halves})
+    split = tasks.splits["test"]
+    pool, place = tasks.pools[split.pool], split.index.clamp(min=0)  # those elsewhere are only counted
+    if pool.group is not None:
+        tasks.require_here(torch.arange(tasks.num_nodes), ", so their groups cannot be halved")
+    labels = class_labels(pool.targets.cpu())
+    kinds, group = (None if one is None else one[place] for one in (labels, pool.group))
+    halves = hold_out(split, tasks.ids, 0.5, keyed_seed(_HALF_STREAM, seed, 0) % 2**63, kinds, group=group)
+    return replace(tasks, splits={**tasks.splits, **dict(zip(HALVES, halves, strict=True))})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -229,8 +228,7 @@ def site_table(
     terms = [*(unequal_terms(results) if isinstance(results, Comparison) else ()), weighted(first.tasks)]
     rarer = rarer_held(first.tasks, split)
     of_rarer = [] if rarer is None else zip(first.tasks.names, rarer.tolist(), strict=True)
-    found = [(k, f"{name} ({many:g})") for k, (name, many) in enumerate(of_rarer) if 0 < many < FEW]
-    rare = [text for _, text in sorted(itertools.chain(*first.env.plane.everyone(found)))]
+    rare = [f"{name} ({many:g})" for name, many in of_rarer if 0 < many < FEW]
     return SiteScores(scores, intervals, differences, reference, about, units, terms, rare)
 
 

@@ -5,7 +5,9 @@ the numbers of what is given do not agree; it says how many are needed.
 """
 
 from graphcollab.tasks._deal import Labelled
+from graphcollab.tasks._others import Everyone, Party
 from graphcollab.tasks._pairs import Samples
+from graphcollab.tasks.at_site import Message, tasks_of_site, told_by_site
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks
 from graphcollab.tasks.column import Column
 from graphcollab.tasks.label_shift import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIVE_PAIRS, disjoint_classes, label_shift
@@ -29,7 +31,10 @@ __all__ = [
     "CIFAR100_GROUPS",
     "FIVE_PAIRS",
     "Column",
+    "Everyone",
     "Labelled",
+    "Message",
+    "Party",
     "Pool",
     "Preparation",
     "Samples",
@@ -55,4 +60,6 @@ __all__ = [
     "rotate",
     "rotation_shift",
     "shard_tasks",
+    "tasks_of_site",
+    "told_by_site",
 ]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack, cast
 
 from torch import Tensor
 
 from graphcollab.settings import Fraction, Real, Seed, checked
-from graphcollab.tasks._frames import Fit, tasks_of_table
+from graphcollab.tasks._fit import Fit, declared_columns
+from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._groups import to_groups
-from graphcollab.tasks._pairs import Every, class_labels, gathered, to_tensors, to_weights
+from graphcollab.tasks._others import others_of, said
+from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool
@@ -24,6 +26,7 @@ AnyMetric: TypeAlias = (
     Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"] | Callable[..., Any]
 )
 Strings: TypeAlias = Annotated[Sequence[str], "a list of names of columns"]
+Declared: TypeAlias = Annotated[Mapping[str, Any], "a dict of categories, or classes, by column"]
 Part: TypeAlias = Annotated[float, Real(least=0, below=1)]
 
 
@@ -70,9 +73,18 @@ class Builders:
             cluster: True cluster of every node where it is known, [K], in the order of ``train``.
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
         """
-        pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
-        tasks = cast(Any, cls)(pools, splits, split_given=test is not None, **about)
-        return tasks if val is not None else tasks.hold_out(val_fraction, seed, stratify)
+        others, given = others_of(train), {"val": val, "test": test, "cluster": cluster, **kwargs}
+        drawn = {"val_fraction": val_fraction, "seed": seed, "stratify": stratify}
+        others.begin("samples", {**{name: said(one) for name, one in given.items()}, **drawn})
+        with others.telling():
+            pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
+        told = others.agree(facts_of_pool(pools["train"]))
+        with others.telling():
+            own = cast(Any, cls)(pools, splits, split_given=test is not None, **about)
+            if val is None:
+                own = own.hold_out(val_fraction, seed, stratify and all(one["facts"]["labelled"] for one in told))
+        others.close(own)
+        return cast(Self, others.joined(own))
 
     @classmethod
     @checked
@@ -130,25 +142,33 @@ class Builders:
             >>> tasks.names, tasks.sizes("train").tolist(), tasks.sizes("test").tolist()
             (('north', 'south'), [5, 8], [2, 2])
         """
-        x, y = to_tensors(inputs, targets)
-        sites = find_sites(node)
-        rows = len(sites.owner)
-        if not len(x) == len(y) == rows:
-            raise ValueError(
-                f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row"
-            )
-        sites.refuse_not_finite(
-            "inputs", x, "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
-        )
-        sites.refuse_not_finite("targets", y, "drop rows without a target")
-        given = None if weight is None else to_weights(weight, rows)
-        if given is not None:
-            sites.refuse_bad_weights(given)
-        groups = None if group is None else to_groups(sites, group)
-        splits = Draw(split, val_fraction, test_fraction, stratify, seed).divide(sites, class_labels(y.cpu()), groups)
-        pools = {SAMPLES: Pool(x, y, given, groups)}
-        about = (loss, metric, sites.node_id)
-        return cast(Any, cls)(pools, splits, sites.names, *about, split_given=split is not None)
+        others, draw = others_of(node), Draw(split, val_fraction, test_fraction, stratify, seed)
+        alike = {"weight": said(weight), "group": said(group), "split": said(split), **draw.settings}
+        others.begin("arrays", {**alike, "loss": said(loss), "metric": said(metric)})
+        with others.telling():
+            x, y = to_tensors(inputs, targets)
+            sites = find_sites(others.name_of(node, len(x)))
+            rows = len(sites.owner)
+            if not len(x) == len(y) == rows:
+                raise ValueError(
+                    f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row"
+                )
+            hint = "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
+            sites.refuse_not_finite("inputs", x, hint)
+            sites.refuse_not_finite("targets", y, "drop rows without a target")
+            given = None if weight is None else to_weights(weight, rows)
+            if given is not None:
+                sites.refuse_bad_weights(given)
+            pool = Pool(x, y, given, None if group is None else to_groups(sites, group))
+        facts = [one["facts"] for one in others.agree({**facts_of_pool(pool), "splits": draw.said})]
+        with others.telling():
+            draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
+            labels = class_labels(y.cpu()) if all(one["labelled"] for one in facts) else None
+            splits = draw.divide(sites, labels, pool.group)
+            about = (loss, metric, sites.node_id)
+            own = cast(Any, cls)({SAMPLES: pool}, splits, sites.names, *about, split_given=split is not None)
+        others.close(own)
+        return cast(Self, others.joined(own))
 
     @classmethod
     @checked
@@ -162,6 +182,7 @@ class Builders:
         columns: Strings | None = None,
         leave_out: Strings = (),
         categorical: Strings = (),
+        categories: Declared | None = None,
         pooled: Literal["sums", "per_site"] = "sums",
         indicator_above: Fraction = 0.0,
         standardise_target: bool = False,
@@ -193,6 +214,8 @@ class Builders:
             columns: The columns to predict from. Default: all others but those in ``leave_out``.
             leave_out: The columns not to predict from, where ``columns`` does not say from which.
             categorical: Those whose numbers are categories. Columns of text always are.
+            categories: All categories of some columns, and of the target all classes, {column: names}: then it is not
+                looked at what occurs, and no names are shared. Other values of a column count as unknown.
             pooled: ``"sums"``: means and deviations are those of all sites, from sums that they share. ``"per_site"``:
                 every site has its own. Names of categories and classes are shared in any case.
             indicator_above: A column of which a larger share of training rows lacks the value gets an indicator, a
@@ -225,12 +248,11 @@ class Builders:
             >>> tasks.preparation.features, tasks.num_nodes
             (('age', 'sex = f', 'sex = m'), 2)
         """
-        drawn = Draw(split, val_fraction, test_fraction, stratify, seed)
-        how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation)
+        drawn, declared = Draw(split, val_fraction, test_fraction, stratify, seed), declared_columns(categories or {})
+        if declared and preparation is not None:
+            raise ValueError("categories= and preparation= both say what categories there are: give only one of them")
+        how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation, declared)
         if preparation is not None and not refit:
             how = replace(preparation, floats_per_site=0)  # these sites tell nothing
-        return cast(Any, cls)(
-            **tasks_of_table(
-                frame, node, target, weight, group, columns, leave_out, categorical, drawn, how, loss, metric
-            )
-        )
+        args = (frame, node, target, weight, group, columns, leave_out, categorical, drawn, how, loss, metric)
+        return cast(Self, tasks_of_table(cast(Any, cls), *args))

@@ -24,7 +24,7 @@ from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects,
 from graphcollab.tasks._no_column import no_column
 from graphcollab.tasks._partly_text import partly_text
 
-__all__ = ["Table", "as_text", "dates", "factorised", "open_table"]
+__all__ = ["Table", "as_text", "by_size", "dates", "factorised", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
@@ -98,7 +98,7 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
         (('9', '10'), array([ 1,  0, -1]))
     """
     if values.dtype.kind == "O":
-        known = sorted({one for one in values.tolist() if one is not None}, key=_by_size)
+        known = sorted({one for one in values.tolist() if one is not None}, key=by_size)
         place = {None: -1, **dict(zip(known, range(len(known)), strict=True))}
         return tuple(known), np.fromiter(map(place.__getitem__, values.tolist()), np.int64, len(values))
     found, codes = np.unique(values, return_inverse=True)
@@ -108,7 +108,8 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping | str | os.PathLike) or hasattr(value, "columns")
+    rows = isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+    return rows or isinstance(value, Mapping | str | os.PathLike) or hasattr(value, "columns")
 
 
 def _open(frame: Any) -> Table:
@@ -313,7 +314,7 @@ def _read_parquet(path: Path) -> Any:
     raise ImportError(f"to read {path} one of polars, pyarrow and pandas is needed: pip install pyarrow")
 
 
-def _by_size(text: str) -> tuple[bool, float, str]:
+def by_size(text: str) -> tuple[bool, float, str]:
     """Return what puts numbers in order of their size, and before other text."""
     number = is_number(text) and float(text) == float(text)
     return not number, float(text) if number else 0.0, text

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from graphcollab.tasks._tellable import TellableError
+
 __all__ = ["LARGEST", "MISSING", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths", "without"]
 
 LARGEST = 2**63 - 1
@@ -63,7 +65,9 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             + _headless(names)
         )
     if not rows:
-        raise ValueError(f"{path} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}")
+        raise TellableError(
+            f"{path.name} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}"
+        )
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(names)), None)
     if wrong is not None:
         raise ValueError(

@@ -22,7 +22,7 @@ from graphcollab.settings import SettingError
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
 
-__all__ = ["Every", "Samples", "class_labels", "gathered", "to_tensors", "to_weights"]
+__all__ = ["Every", "Samples", "class_labels", "facts_of_pool", "gathered", "to_tensors", "to_weights"]
 
 Samples = (
     tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any] | DataLoader
@@ -232,3 +232,16 @@ def class_labels(targets: Tensor) -> Tensor | None:
     if not values.is_floating_point():
         return values
     return values.long() if bool(((values == 0) | (values == 1)).all()) else None
+
+
+def facts_of_pool(pool: Pool) -> dict[str, Any]:
+    """Return what sites must have alike in their samples, and how many there are."""
+    return {
+        "rows": len(pool),
+        "inputs": list(pool.inputs.shape[1:]),
+        "input_type": str(pool.inputs.dtype),
+        "targets": list(pool.targets.shape[1:]),
+        "target_type": str(pool.targets.dtype),
+        "weighted": pool.weight is not None,
+        "labelled": class_labels(pool.targets.cpu()) is not None,
+    }

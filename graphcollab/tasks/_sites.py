@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -16,13 +16,15 @@ from torch import Tensor
 from torch_geometric.utils import cumsum
 
 from graphcollab.naming import few as few_names
+from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
 
-__all__ = ["SAMPLES", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
+__all__ = ["SAMPLES", "WORDS", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
 
 SAMPLES = "samples"
 """The name of the pool that holds all rows."""
-_WORDS = ("train", "val", "test")
+WORDS = ("train", "val", "test")
+"""What a column of splits says."""
 _LAST = 2**63 - 1
 
 
@@ -88,7 +90,7 @@ def find_sites(node: Any, where: str = "") -> Sites:
     """Find the sites that rows belong to in a column of names, strings or whole numbers; errors say ``where`` it is."""
     column = _column(node, where)
     if len(column) == 0:
-        raise ValueError("tasks need at least one node, and the column node is empty")
+        raise TellableError("tasks need at least one node, and the column node is empty")
     if column.dtype.kind in "iu":
         found, inverse = np.unique(column, return_inverse=True)
         names = tuple(map(str, found.tolist()))
@@ -114,6 +116,7 @@ class Draw:
         test_fraction: Share of all rows to draw for testing, where there are no words.
         stratify: Whether some rows of every class are drawn.
         seed: Seed of the draws.
+        elsewhere: Words that rows of other sites have.
     """
 
     words: Any
@@ -121,13 +124,25 @@ class Draw:
     test_fraction: float
     stratify: bool
     seed: int
+    elsewhere: frozenset[str] = frozenset()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return what must be the same at all sites that draw by themselves."""
+        about = {"val_fraction": self.val_fraction, "test_fraction": self.test_fraction}
+        return {**about, "stratify": self.stratify, "seed": self.seed}
+
+    @property
+    def said(self) -> list[str]:
+        """Which words there are among those of rows."""
+        return [] if self.words is None else [word for word in WORDS if np.any(_words(self.words) == word)]
 
     def divide(self, sites: Sites, labels: Tensor | None, group: Tensor | None = None) -> dict[str, Split]:
         """Divide every node's rows, given the classes and the groups of all rows, [N], if they have such."""
         splits = {"train": sites.rows}
         draws = {"test": self.test_fraction, "val": self.val_fraction}
         if self.words is not None:
-            splits = _by_word(sites, self.words)
+            splits = _by_word(sites, self.words, self.elsewhere)
             draws = {} if "val" in splits else {"val": self.val_fraction}
         draws = {name: fraction for name, fraction in draws.items() if fraction}
         if group is not None:
@@ -193,12 +208,19 @@ def _is_whole(kind: type) -> bool:
     return issubclass(kind, numbers.Integral) and not issubclass(kind, bool)
 
 
-def _by_word(sites: Sites, words: Any) -> dict[str, Split]:
-    """Divide rows by the words ``"train"``, ``"val"`` and ``"test"``; those that no row has are left out."""
-    column = words if isinstance(words, np.ndarray) else np.array(list(words), object)
+def _words(words: Any) -> np.ndarray:
+    return words if isinstance(words, np.ndarray) else np.array(list(words), object)
+
+
+def _by_word(sites: Sites, words: Any, elsewhere: Collection[str] = ()) -> dict[str, Split]:
+    """Divide rows by the words ``"train"``, ``"val"`` and ``"test"``; those that no row has are left out.
+
+    Not those that rows ``elsewhere`` have.
+    """
+    column = _words(words)
     if column.shape != (len(sites.owner),):
         raise ValueError(f"split must have a word for each of the {len(sites.owner)} rows, got {list(column.shape)}")
-    masks = {word: torch.from_numpy(np.asarray(column == word, bool)) for word in _WORDS}
+    masks = {word: torch.from_numpy(np.asarray(column == word, bool)) for word in WORDS}
     unknown = ~torch.stack(list(masks.values())).any(0)
     if bool(unknown.any()):
         row = int(unknown.nonzero()[0])
@@ -208,7 +230,7 @@ def _by_word(sites: Sites, words: Any) -> dict[str, Split]:
     out = {}
     for word, mask in masks.items():
         index = sites.rows.index[mask[sites.rows.index]]
-        if word == "train" or len(index):
+        if word == "train" or len(index) or word in elsewhere:
             out[word] = Split(SAMPLES, index, cumsum(sites.owner[index].bincount(minlength=len(sites.names))))
     return out
 
@@ -252,4 +274,4 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
             " and ".join(one) for one in ([f"{name}_fraction=0" for name in drawn], [*map(uses.__getitem__, drawn)])
         )
         cure += f" ({off} would do away with {lost} at all sites, which benefit needs)"
-    raise ValueError(f"every site needs {each}, and {who}: {cure}")
+    raise TellableError(f"every site needs {each}, and {who}: {cure}")

@@ -16,7 +16,7 @@ from graphcollab.tasks._doubts import looks_like_numbers, refuse_no_categories
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks.column import Column, numbers_of
 
-__all__ = ["DROP", "is_real", "refuse_missing", "targets_of", "warn_of_one_class"]
+__all__ = ["DROP", "are_amounts", "refuse_many", "refuse_missing", "targets_of", "warn_of_many", "warn_of_one_class"]
 
 _MANY_CLASSES, _MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
 DROP = "drop the row where it is unknown"
@@ -37,32 +37,39 @@ def refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
         )
 
 
-def is_real(sites: Sites, values: np.ndarray, target: str, loss: Any) -> bool:
-    """Tell whether targets are real values, and no classes."""
+def are_amounts(sites: Sites, values: np.ndarray, target: str, loss: Any) -> tuple[bool, int]:
+    """Tell whether targets are real values, and no classes; and of how many whole numbers nobody has said so."""
     if loss == "mse":
         _refuse_words(sites, values, target)
-        return True
+        return True, 0
     if loss in ("cross_entropy", "bce"):
-        return False
+        return False, 0
     if values.dtype.kind == "O":
         if not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
             cure = "if they are classes, say so by loss='cross_entropy'"
             refuse_no_categories(target, values, sites.at, cure, DROP)
-        return False
+        return False, 0
     whole = bool((np.isfinite(values) & (values == np.round(values))).all())
-    many = len(np.unique(values)) if whole else 0
-    if many > _MOST_CLASSES:
+    return not whole, len(np.unique(values)) if whole else 0
+
+
+def refuse_many(target: str, different: int) -> None:
+    """Refuse targets of so many different whole numbers that nobody knows whether they are classes."""
+    if different > _MOST_CLASSES:
         raise ValueError(
-            f"column {target!r} has {many} different whole numbers: say whether they are amounts, loss='mse', or "
+            f"column {target!r} has {different} different whole numbers: say whether they are amounts, loss='mse', or "
             "classes, loss='cross_entropy'"
         )
-    if many > _MANY_CLASSES:
+
+
+def warn_of_many(target: str, different: int) -> None:
+    """Warn of targets of so many different whole numbers that they may be no classes."""
+    if different > _MANY_CLASSES:
         warn(
-            f"column {target!r} has {many} different whole numbers, which are taken for classes: give loss='mse' if "
-            "they are amounts, and loss='cross_entropy' if they are classes",
+            f"column {target!r} has {different} different whole numbers, which are taken for classes: give loss='mse' "
+            "if they are amounts, and loss='cross_entropy' if they are classes",
             UserWarning,
         )
-    return not whole
 
 
 def _refuse_words(sites: Sites, values: np.ndarray, target: str) -> None:
@@ -80,8 +87,8 @@ def _refuse_words(sites: Sites, values: np.ndarray, target: str) -> None:
     )
 
 
-def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarray, loss: Any) -> Tensor:
-    """Return the targets of all rows [N]: labels, int64, or float32 for loss="bce", or real values, float32."""
+def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarray) -> Tensor:
+    """Return the targets of all rows [N]: labels, int64, or real values, float32."""
     if target.categories is None:
         out = target.standardised(numbers_of(target.name, values, sites.at, DROP), place)
         return torch.from_numpy(out.astype(np.float32))
@@ -93,12 +100,7 @@ def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarr
             f"{sites.at(row)} has {values.tolist()[row]!r} in column {target.name!r}, and the classes that were "
             f"trained on are {few(target.categories)}: drop such rows, or train on some{amounts}"
         )
-    if loss == "bce" and len(target.categories) != 2:
-        raise ValueError(
-            f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}, "
-            f"{few(target.categories)}: use loss='cross_entropy', with a model of an output for each"
-        )
-    return torch.from_numpy(codes.astype(np.float32) if loss == "bce" else codes)
+    return torch.from_numpy(codes)
 
 
 def warn_of_one_class(lone: Sequence[str]) -> None:

@@ -85,9 +85,11 @@ class Pool:
         return len(self.inputs)
 
     def take(self, index: Tensor) -> Pool:
-        """Return a copy of some samples, by position."""
+        """Return a copy of some samples, by position; groups are numbered anew."""
+        group = None if self.group is None else self.group[index.cpu()].unique(return_inverse=True)[1]
         index = index.to(self.inputs.device)
-        return Pool(self.inputs[index], self.targets[index], None if self.weight is None else self.weight[index])
+        weight = None if self.weight is None else self.weight[index]
+        return Pool(self.inputs[index], self.targets[index], weight, group)
 
     def to(self, device: torch.device | str) -> Pool:
         """Move the samples to a device; groups stay on the CPU."""

@@ -40,6 +40,7 @@ class Tasks(Builders):
         preparation: What turned the rows of a table into the samples, where that is what they were.
         split_given: Whether it was said which samples are for testing, and not drawn: `graphcollab.benefit` then does
             not deal them anew.
+        told: Which classes occur among every node's training samples, [K, C], where some of these are elsewhere.
 
     Raises:
         ValueError: If a node has no training samples, or in some split none whose weight is above 0, an index is
@@ -62,6 +63,7 @@ class Tasks(Builders):
     cluster: Tensor | None = field(default=None, repr=False)
     preparation: Preparation | None = field(default=None, repr=False)
     split_given: bool = field(default=False, repr=False)
+    told: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         given = () if self.names is None else check_setting("names", Names, self.names)
@@ -153,6 +155,8 @@ class Tasks(Builders):
         """Which classes occur among every node's training samples, [K, C] bool; None unless labels are integers."""
         split = self.splits["train"]
         targets = self.pools[split.pool].targets.cpu()
+        if self.told is not None and bool(self.elsewhere.any()):
+            return self.told
         if targets.is_floating_point() or targets.dim() > 1:
             return None
         count = 1 + int(max(int(pool.targets.max()) for pool in self.pools.values() if len(pool)))
@@ -192,6 +196,7 @@ class Tasks(Builders):
         never all. Without ``stratify`` samples are drawn without regard to classes. Where samples have groups, whole
         groups are drawn.
         """
+        self.require_here(torch.arange(self.num_nodes), ": set them aside before tasks are shared")
         split = self.splits["train"]
         pool = self.pools[split.pool]
         labels = class_labels(pool.targets.cpu()) if stratify else None
@@ -226,7 +231,18 @@ class Tasks(Builders):
             names=tuple(self.names[k] for k in nodes.tolist()),
             node_id=self.ids[nodes],
             cluster=None if self.cluster is None else self.cluster[nodes],
+            told=None if self.told is None else self.told[nodes],
         )
+
+    @cached_property
+    def elsewhere(self) -> Tensor:
+        """Which nodes have samples that are not in this process (`share`), a mask [K]."""
+        return torch.stack([split.elsewhere for split in self.splits.values()]).any(0)
+
+    def require_here(self, nodes: Tensor, why: str = "") -> None:
+        """Check that all samples of nodes, [k], are in this process; else a ValueError names them, and says why."""
+        if lacking := [repr(self.names[k]) for k in nodes[self.elsewhere[nodes]].tolist()]:
+            raise ValueError(f"samples of {few(lacking)} are not in this process{why}")
 
     def share(self, nodes: Tensor, device: torch.device | str = "cpu") -> Tasks:
         """Return the tasks with the samples of some nodes only, [k], on a device.
@@ -234,8 +250,7 @@ class Tasks(Builders):
         Of the others it is known how many samples they have, and of which classes. Samples that are not here, since
         these tasks are a share already, are a ValueError.
         """
-        if lacking := [k for k in nodes.tolist() if any(bool(split.elsewhere[k]) for split in self.splits.values())]:
-            raise ValueError(f"samples of {few([repr(self.names[k]) for k in lacking])} are not in this process")
+        self.require_here(nodes)
         splits, pools = dict(self.splits), dict(self.pools)
         for name, pool in self.pools.items():
             mine = {key: split for key, split in splits.items() if split.pool == name}
@@ -247,9 +262,7 @@ class Tasks(Builders):
                 index = torch.full_like(split.index, ELSEWHERE).masked_scatter(own, place[split.index[own]])
                 splits[key] = replace(split, index=index)
             pools[name] = pool.take(kept).to(device)
-        shared = replace(self, pools=pools, splits=splits)
-        vars(shared)["classes"] = self.classes  # what is known of the others, besides how many samples they have
-        return shared
+        return replace(self, pools=pools, splits=splits, told=self.classes)
 
     def to(self, device: torch.device | str) -> Tasks:
         """Move all samples to a device; indices stay on the CPU."""

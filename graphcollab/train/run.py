@@ -158,8 +158,7 @@ def run(
         raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
     if patience is not None:
         tasks.require("val", "early stopping needs")
-    away = torch.stack([split.elsewhere for split in tasks.splits.values()]).any(0)
-    transport = meet(tasks.names, partial(_work, method, tasks), owner, away)
+    transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
     plane = Plane(tasks.num_nodes, transport)
     with ExitStack() as held, plane.agreed():
         if not plane.alone:

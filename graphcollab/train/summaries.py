@@ -23,11 +23,12 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
     """Say that errors are in standard deviations where targets were standardised, and how large one is."""
-    aim = None if tasks.preparation is None else tasks.preparation.target
+    told = tasks.preparation
+    aim = None if told is None else told.target
     named = [name for name in metrics if name in OF_VALUES and name != "r2"]
-    if aim is None or aim.categories is not None or set(aim.deviation) == {1.0} or not named:
+    if told is None or aim is None or aim.categories is not None or set(aim.deviation) == {1.0} or not named:
         return ""
-    one = f" (one is {aim.deviation[0]:.4g})" if len(aim.deviation) == 1 else " of every node's own"
+    one = f" (one is {aim.deviation[0]:.4g})" if not told.sites else " of every node's own"
     squared = "squared " if named == ["mse"] else ""
     also = ", mse in squared ones" if "mse" in named and not squared else ""
     return (

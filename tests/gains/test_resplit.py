@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+import pytest
 import torch
 
 from graphcollab import Tasks
@@ -55,3 +56,24 @@ def test_halves_of_test_samples_have_some_of_every_class_and_share_none():
         assert samples(halved[2], node) == now != samples(halved[1], node)
         for name in HALVES:
             assert set(halved[0].pools["all"].targets[halved[0].splits[name].of(node)].tolist()) == {0, 1}
+
+
+def test_samples_that_are_elsewhere_are_not_dealt_anew():
+    x, y = torch.randn(20, 3), torch.arange(20) % 2
+    tasks = Tasks.from_samples({"a": (x, y), "b": (x, y)}).share(torch.tensor([0]))
+    with pytest.raises(ValueError, match="samples of 'b' are not in this process, which cannot deal them anew: give a"):
+        resplit(tasks)
+    with pytest.raises(ValueError, match="samples of 'b' are not in this process: set them aside before"):
+        tasks.hold_out()
+
+
+def test_halves_of_test_samples_are_those_of_all_where_some_are_elsewhere():
+    x, y = torch.randn(30, 3), torch.arange(30) % 2
+    tasks = Tasks.from_samples({"a": (x, y), "b": (x[:17], y[:17])}).hold_out(0.6, into="test")
+    whole, share = halve_tests(tasks, 3), halve_tests(tasks.share(torch.tensor([1])), 3)
+    for name in HALVES:
+        one, other = whole.splits[name], share.splits[name]
+        assert torch.equal(one.ptr, other.ptr)
+        assert torch.equal(tasks.pools[one.pool].inputs[one.of(1)], share.pools[other.pool].inputs[other.of(1)])
+        assert other.elsewhere.tolist() == [True, False]
+    assert torch.equal(share.classes, tasks.classes)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphcollab import Tasks
 from tests.processes.calls import play
+from tests.processes.hospitals import ask, tables
 from tests.processes.test_equal import launch
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
@@ -37,3 +39,32 @@ def test_examples_run(example, tmp_path):
     options = re.search("^# ci: (.*)", example.read_text(), re.MULTILINE)[1].replace("$OUT", str(tmp_path))
     done = launch(2, example, *shlex.split(options), timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def close(one, other, path=""):
+    """Check that two values of JSON are the same, up to rounding."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), path
+        for key in one:
+            close(one[key], other[key], f"{path}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), path
+        for k, pair in enumerate(zip(one, other, strict=True)):
+            close(*pair, f"{path}/{k}")
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, abs=1e-5, rel=1e-4), path
+    else:
+        assert one == other, path
+
+
+def test_hospitals_that_keep_their_tables_find_the_same(tmp_path):
+    done = launch(4, Path(__file__).with_name("hospitals.py"), tmp_path, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    pooled = tables()
+    alone = json.loads(json.dumps(ask(lambda **settings: Tasks.from_frame(pooled, **settings))))
+    for rank in range(4):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert found.keys() == alone.keys()
+        for name, one in alone.items():
+            assert found[name]["answer"] == one["answer"], name
+            close(found[name]["told"], one["told"], name)

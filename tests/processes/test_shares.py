@@ -9,6 +9,7 @@ from graphcollab.control.shares import join_rows, split_rows, with_rows
 from graphcollab.control.state import LOOP
 from graphcollab.distributed import deal, launched, meet, speaks
 from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.tasks import Tasks
 from graphcollab.testing.scene import Scene
 from graphcollab.train.checksum import digests
 
@@ -95,3 +96,12 @@ def test_rows_are_put_apart_and_together():
     assert torch.equal(found["good"]["w"], rows)
     assert torch.equal(found["best"]["state"]["x"].tensors[0], rows)
     assert found["best"]["state"]["round"] == 1
+
+
+def test_a_share_keeps_which_samples_belong_together():
+    x, site = torch.arange(12.0)[:, None], ["a"] * 5 + ["b"] * 7
+    group = ["p", "q", "p", "r", "q", "p", "p", "q", "q", "r", "r", "q"]
+    tasks = Tasks.from_arrays(x, x[:, 0], site, group=group, loss="mse", metric="mse", val_fraction=0)
+    pool = tasks.share(torch.tensor([1])).pools["samples"]
+    assert pool.inputs[:, 0].tolist() == [5, 6, 7, 8, 9, 10, 11]
+    assert pool.group.tolist() == [0, 0, 1, 1, 2, 2, 1]

@@ -888,3 +888,51 @@ def test_numbers_that_are_partly_text_beside_words():
         Tasks.from_frame(codes)
     with pytest.raises(ValueError, match=r"some become text: make all of them numbers, .* errors='coerce'\)$"):
         Tasks.from_frame(changed(age=[30, "40", None, *[3] * 5]))
+
+
+def test_rows_as_dicts_for_every_site():
+    rows = {"a": [{"x": k, "y": k % 2} for k in range(6)], "b": [{"x": 9 - k, "y": k % 2} for k in range(6)]}
+    columns = {site: {name: [row[name] for row in some] for name in ("x", "y")} for site, some in rows.items()}
+    one, other = (Tasks.from_frame(given) for given in (rows, columns))
+    assert one.names == ("a", "b")
+    assert torch.equal(one.pools["samples"].inputs, other.pools["samples"].inputs)
+
+
+def test_categories_may_be_named():
+    table = {
+        "site": ["a"] * 4 + ["b"] * 4,
+        "ward": ["x", "y", None, "z"] * 2,
+        "code": [3, 1, 1, 3] * 2,
+        "y": [1, 0] * 4,
+    }
+    named = {"ward": ["y", "q", "x"], "code": [3, 1], "y": [1, 0]}
+    tasks = Tasks.from_frame(table, categories=named, val_fraction=0, test_fraction=0)
+    assert tasks.preparation.features == ("ward = y", "ward = q", "ward = x", "ward missing", "code = 3", "code = 1")
+    assert tasks.preparation.classes == (1, 0)
+    pool = tasks.pools["samples"]
+    assert pool.inputs[:4].tolist() == [[0, 0, 1, 0, 1, 0], [1, 0, 0, 0, 0, 1], [0, 0, 0, 1, 0, 1], [0, 0, 0, 1, 1, 0]]
+    assert pool.targets.tolist() == [0, 1] * 4
+    assert tasks.preparation.floats_per_site == 3  # rows, and known values of two columns
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"categories": {"age": ["x"]}}, "there is no column 'age'"),
+        ({"categories": {"ward": ["x", "x"]}}, "must name different values for column 'ward', got"),
+        ({"categories": {"ward": []}}, "must name different values for column 'ward', got"),
+        ({"categories": {"y": [0, 2]}}, "has 1 in column 'y', and the classes that were trained on are 0, 2"),
+        ({"categories": ["ward"]}, "categories must be a dict of categories, or classes, by column"),
+    ],
+)
+def test_categories_that_cannot_be_are_refused(settings, words):
+    table = {"site": ["a"] * 8, "ward": ["x", "y"] * 4, "y": [1, 0] * 4}
+    with pytest.raises(ValueError, match=words):
+        Tasks.from_frame(table, **settings)
+
+
+def test_named_categories_and_a_preparation_contradict_each_other():
+    table = {"site": ["a"] * 8, "ward": ["x", "y"] * 4, "y": [1, 0, 0, 1] * 2}
+    known = Tasks.from_frame(table).preparation
+    with pytest.raises(ValueError, match="categories= and preparation= both say what categories there are"):
+        Tasks.from_frame(table, preparation=known, categories={"ward": ["x"]})

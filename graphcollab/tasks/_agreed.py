@@ -1,0 +1,120 @@
+"""What must be alike at all sites before they tell each other anything of their samples, and what to do otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphcollab.naming import few
+from graphcollab.tasks._csv import without
+
+__all__ = ["NOTHING", "column_kinds", "require_agreed", "require_done"]
+
+NOTHING = "no values"
+"""The kind of a column that is empty at a site, which goes with every other."""
+
+_ALIKE = {
+    "inputs": "inputs of different shapes, {}: bring them to one shape first",
+    "input_type": "inputs of different types, {}: make them the same",
+    "targets": "targets of different shapes, {}: bring them to one shape first",
+    "target_type": "targets of different types, {}: make them class labels (whole numbers) at all sites, or amounts",
+    "target": "targets of different kinds, {}: make them the same at all sites",
+    "weighted": "weights at some only, {}: give weights at all sites, such as ones, or at none",
+}
+"""What is said of facts that differ."""
+
+Told = Sequence[Mapping[str, Any]]
+
+
+def require_agreed(told: Told) -> None:
+    """Check that sites can make tasks together, by what each tells of itself first.
+
+    A ValueError names the sites and what differs, in the same words at all of them: the version of graphcollab first,
+    then names, settings, sites that failed, and what kind of samples they have.
+    """
+    if which := _differing(told, [one.get("version") for one in told]):
+        raise ValueError(f"sites have different versions of graphcollab, {which}: install the same one at all of them")
+    names = [str(one["site"]) for one in told]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two sites are called {twice!r}: names tell sites apart and must differ")
+    if which := _differing(told, [one["of"] for one in told]):
+        raise ValueError(f"sites give different kinds of data, {which}: give the same kind at all of them")
+    _require_same_settings(told)
+    require_done(told, names)
+    empty = [one["site"] for one in told if not one["facts"]["rows"]]
+    if empty:
+        raise ValueError(f"{_sites(empty)} no rows: leave such sites out")
+    facts: list[Mapping[str, Any]] = [one["facts"] for one in told]
+    if "columns" in facts[0]:
+        _require_columns(told)
+        column_kinds(told)
+    for name, words in _ALIKE.items():
+        if which := _differing(told, [one.get(name) for one in facts]):
+            raise ValueError(f"sites have {words.format(which)}")
+
+
+def require_done(told: Told, names: Sequence[str]) -> None:
+    """Check that no site has failed; a ValueError names those that have, and why, unless that may quote their rows."""
+    for name, one in zip(names, told, strict=True):
+        if one["failed"] is not None:
+            why = one["failed"] or "its samples cannot be used; why is said there only, since that may quote them"
+            raise ValueError(f"site {name!r}: {why}")
+
+
+def column_kinds(told: Told) -> dict[str, str]:
+    """Return what columns hold at all sites where they are not empty, in the order of the first site.
+
+    A ValueError names a column, and the sites, if kinds differ.
+    """
+    found = {}
+    for name in told[0]["facts"]["columns"]:
+        kinds = [one["facts"]["columns"][name] for one in told]
+        some = [(one, kind) for one, kind in zip(told, kinds, strict=True) if kind != NOTHING]
+        if which := _differing(*zip(*some, strict=True)) if some else "":
+            raise ValueError(
+                f"column {name!r} holds values of different kinds, {which}: write it alike at all sites, name it in "
+                f"categorical=[{name!r}] at all of them, or {without(name)}"
+            )
+        found[name] = some[0][1] if some else NOTHING
+    return found
+
+
+def _require_same_settings(told: Told) -> None:
+    """Check that sites make tasks in the same way."""
+    settings = [one["settings"] for one in told]
+    differing = {
+        name: _differing(told, [one.get(name) for one in settings])
+        for name in dict.fromkeys(n for s in settings for n in s)
+    }
+    said = [f"{name}= is {which}" for name, which in differing.items() if which]
+    if said:
+        raise ValueError(f"sites have different settings: {few(said)}. Give the same at all of them")
+
+
+def _require_columns(told: Told) -> None:
+    """Check that sites have the same columns to predict from."""
+    columns = {one["site"]: one["facts"]["columns"] for one in told}
+    for name in dict.fromkeys(name for known in columns.values() for name in known):
+        have, lack = ([site for site, known in columns.items() if (name in known) is there] for there in (True, False))
+        if lack:
+            raise ValueError(
+                f"column {name!r} is at {few([*map(repr, have)])} and not at {few([*map(repr, lack)])}: add it there, "
+                f"with missing values where nothing is known, or {without(name)} where it is"
+            )
+
+
+def _differing(told: Told, values: Sequence[Any]) -> str:
+    """Say which sites have which of several values; nothing where all have the same."""
+    sites: dict[str, list[str]] = {}
+    for one, value in zip(told, values, strict=True):
+        shown = value if isinstance(value, str) else json.dumps(value)
+        sites.setdefault(shown, []).append(repr(one.get("site")))
+    if len(sites) < 2:
+        return ""
+    return " and ".join(f"{value} at {few(where)}" for value, where in sites.items())
+
+
+def _sites(names: Sequence[str]) -> str:
+    return f"{'site' if len(names) == 1 else 'sites'} {few([*map(repr, names)])} {'has' if len(names) == 1 else 'have'}"

@@ -1,0 +1,254 @@
+"""Columns fitted to the training rows of all sites, by what each site tells of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from graphcollab.checks import warn
+from graphcollab.tasks._columns import by_size, factorised, open_table
+from graphcollab.tasks._csv import without
+from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
+from graphcollab.tasks._others import Counts
+from graphcollab.tasks._sites import Sites
+from graphcollab.tasks._targets import DROP
+from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.samples import Split
+
+__all__ = ["Draft", "Fit", "Seen", "declared_columns", "if_categories"]
+
+_MOST_CATEGORIES = 1000
+_LETTERS = 4  # bytes of a name that count as one float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is fitted to training rows.
+
+    Args:
+        per_site: Whether every site has means and deviations of its own.
+        standardise_target: Whether real targets are standardised.
+        indicator_above: Columns of which a larger share of training rows lacks the value get an indicator.
+        like: Whose columns, categories, classes and indicators to take over.
+        declared: Columns of which all categories, or classes, were named beforehand.
+    """
+
+    per_site: bool
+    standardise_target: bool
+    indicator_above: float
+    like: Preparation | None = None
+    declared: Mapping[str, Column] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The values of a column in training rows, where they are known.
+
+    Args:
+        values: They themselves, [n].
+        owner: The site of each, [n].
+        known: How many of them every site has, [k].
+    """
+
+    values: np.ndarray
+    owner: np.ndarray
+    known: np.ndarray
+
+    def sums(self) -> np.ndarray:
+        """Add up the values of every site, [k]."""
+        return self._by_site(self.values)
+
+    def squares(self, mean: Sequence[float]) -> np.ndarray:
+        """Add up squared deviations from the mean, or from those of sites, [k]."""
+        around = np.array(mean)
+        return self._by_site((self.values - (around[self.owner] if len(mean) > 1 else around)) ** 2)
+
+    def _by_site(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.owner, values, len(self.known)).astype(np.float64, copy=False)  # int64 of no values
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A column before it is fitted, with what the k sites that are here say of it.
+
+    Args:
+        column: What is known of it already.
+        known: How many training rows have a value, [k], where that matters.
+        numbers: Their values, if they are to be standardised.
+        names: Different values in training rows, if they become categories.
+        every: Different values in all rows, if so.
+    """
+
+    column: Column
+    known: np.ndarray | None = None
+    numbers: Numbers | None = None
+    names: tuple[str, ...] | None = None
+    every: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the column."""
+        return self.column.name
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the training rows say that are here, of one site or of all.
+
+    `count` and `squares` are what sites tell; `centred` and `preparation` follow from what all have told, at every site
+    alike.
+
+    Args:
+        sites: Whose rows are here.
+        train: Their training rows.
+        fit: What is fitted.
+    """
+
+    sites: Sites
+    train: Split
+    fit: Fit
+
+    def draft(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
+        """Look at a column of inputs: of numbers, unless it holds text or is to be categorical, or as it was before."""
+        before = () if self.fit.like is None else self.fit.like.columns
+        like = next((one for one in before if one.name == name), self.fit.declared.get(name))
+        if like is not None and like.categories is not None:
+            return Draft(like, self._total(like.codes(values) >= 0) if name in self.fit.declared else None)
+        if like is not None or (values.dtype.kind != "O" and not categorical):
+            return self._of_numbers(like or Column(name), numbers_of(name, values, self.sites.at))
+        if not categorical:
+            refuse_no_categories(name, values, self.sites.at, if_categories(name))
+        return self._of_names(Column(name, categories=(), numbers=values.dtype.kind != "O"), values)
+
+    def draft_target(self, name: str, values: np.ndarray, real: bool) -> Draft:
+        """Look at the targets."""
+        if real:
+            numbers = numbers_of(name, values, self.sites.at, DROP)
+            return self._of_numbers(Column(name), numbers) if self.fit.standardise_target else Draft(Column(name))
+        if self.fit.like is not None or name in self.fit.declared:
+            return Draft(self.fit.declared[name] if self.fit.like is None else self.fit.like.target)
+        kind = values.dtype.kind
+        column = Column(name, categories=(), numbers=kind != "O", truths=kind == "b")
+        return replace(self._of_names(column, values), known=None)
+
+    def count(self, drafts: Sequence[Draft]) -> Counts:
+        """Count training rows and known values, add these up, and name the values of categories, site by site.
+
+        Where every site has means of its own nothing is added up.
+        """
+        known = {one.name: one.known for one in drafts if one.known is not None}
+        sums = {} if self.fit.per_site else {one.name: one.numbers.sums() for one in drafts if one.numbers is not None}
+        names = {one.name: one.names for one in drafts if one.names is not None}
+        return Counts(self.train.sizes.numpy(), known, sums, names)
+
+    def centred(self, drafts: Sequence[Draft], told: Counts) -> list[Column]:
+        """Return the columns with means, categories and indicators, given what all sites have told."""
+        return [self._centred(one, told) for one in drafts]
+
+    def squares(self, drafts: Sequence[Draft], columns: Sequence[Column]) -> dict[str, np.ndarray]:
+        """Add up squared deviations from the means, site by site; in a second sum these lose no digits."""
+        pairs = [] if self.fit.per_site else [*zip(drafts, columns, strict=True)]
+        return {one.name: one.numbers.squares(column.mean) for one, column in pairs if one.numbers is not None}
+
+    def preparation(
+        self,
+        drafts: Sequence[Draft],
+        columns: Sequence[Column],
+        told: Counts,
+        squares: Mapping[str, np.ndarray],
+        node: str,
+    ) -> Preparation:
+        """Return the preparation, given the squared deviations of all sites."""
+        pairs = zip(drafts, columns, strict=True)
+        *inputs, aim = (self._spread(one, column, told, squares.get(one.name)) for one, column in pairs)
+        sites = self.sites.names if self.fit.per_site else ()
+        return Preparation(tuple(inputs), aim, node, sites, self._floats(inputs, aim))
+
+    def _of_numbers(self, column: Column, values: np.ndarray) -> Draft:
+        index = self.train.index.numpy()
+        index = index[~np.isnan(values[index])]
+        numbers = Numbers(values[index], self.sites.owner.numpy()[index], self._total(~np.isnan(values)))
+        return Draft(column, numbers.known, numbers)
+
+    def _of_names(self, column: Column, values: np.ndarray) -> Draft:
+        every, codes = factorised(values)
+        seen = np.unique(codes[self.train.index.numpy()]).tolist()
+        names = _few_enough(column.name, [every[k] for k in seen if k >= 0])
+        return Draft(column, self._total(codes >= 0), None, names, every)
+
+    def _total(self, mask: np.ndarray) -> np.ndarray:
+        """Return for how many training rows of every site that is here a mask [N] holds, [k]."""
+        index = self.train.index.numpy()
+        return np.bincount(self.sites.owner.numpy()[index[mask[index]]], minlength=len(self.sites.names))
+
+    def _centred(self, draft: Draft, told: Counts) -> Column:
+        name, column = draft.name, draft.column
+        means = (0.0,) * (len(self.sites.names) if self.fit.per_site else 1)
+        if draft.numbers is not None:
+            total = draft.numbers.sums() if self.fit.per_site else told.sums[name].sum(keepdims=True)
+            means = tuple((total / self._counted(draft.numbers, told.known[name])).tolist())
+        column = replace(column, mean=means, deviation=(1.0,) * len(means))
+        if draft.names is not None:
+            names = tuple(sorted(told.names[name], key=by_size))
+            what = f"column {name!r}" if draft.known is not None else f"the target {name!r}"
+            warn_of_spellings(what, sorted({*names, *draft.every}, key=by_size))
+            column = replace(column, categories=_few_enough(name, names))
+        if draft.known is None or self.fit.like is not None:
+            return column
+        rows, known = int(told.rows.sum()), int(told.known[name].sum())
+        if draft.numbers is not None and not known:
+            warn(f"column {name!r} has no value in any training row: {without(name)}", UserWarning)
+        return replace(column, indicator=(rows - known) / rows > self.fit.indicator_above)
+
+    def _spread(self, draft: Draft, column: Column, told: Counts, squares: np.ndarray | None) -> Column:
+        if draft.numbers is None:
+            return column
+        total = draft.numbers.squares(column.mean) if squares is None else squares.sum(keepdims=True)
+        deviation = np.sqrt(total / self._counted(draft.numbers, told.known[draft.name]))
+        constant = deviation <= 1e-11 * np.abs(column.mean)  # up to rounding
+        return replace(column, deviation=tuple(np.where(constant, 0.0, deviation).tolist()))
+
+    def _counted(self, numbers: Numbers, told: np.ndarray) -> np.ndarray:
+        """Return by how many values to divide: of every site that is here, [k], or of all together, [1]."""
+        return np.maximum(numbers.known if self.fit.per_site else told.sum(keepdims=True), 1)
+
+    def _floats(self, columns: Sequence[Column], target: Column) -> int:
+        """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
+        learned = [] if self.fit.like is not None else [*columns, target]
+        words = [name for one in learned if one.name not in self.fit.declared for name in one.categories or ()]
+        names = sum(-(-len(name.encode()) // _LETTERS) for name in words)
+        if self.fit.per_site:  # its rows, and of which columns how many are known
+            return 1 + len(columns) + names
+        numbers = sum(one.categories is None for one in columns)
+        aim = 2 * (target.categories is None and self.fit.standardise_target)
+        return 1 + len(columns) + 2 * numbers + aim + names
+
+
+def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Column]:
+    """Return columns of which all categories are named, in the order given."""
+    declared = {}
+    for name, given in categories.items():
+        values = open_table({name: given}).column(name)
+        names, codes = factorised(values)
+        if not len(codes) or codes.min() < 0 or len(names) < len(codes):
+            raise ValueError(f"categories= must name different values for column {name!r}, got {[*given]}")
+        kind = values.dtype.kind
+        chosen = tuple(names[k] for k in codes.tolist())
+        declared[name] = Column(name, categories=chosen, numbers=kind != "O", truths=kind == "b")
+    return declared
+
+
+def if_categories(name: str) -> str:
+    """Say what to do where the values of a column are categories after all."""
+    return f"if they are categories, name it in categorical=[{name!r}]"
+
+
+def _few_enough(name: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of categories, unless there are too many."""
+    if len(names) > _MOST_CATEGORIES:
+        raise ValueError(f"column {name!r} has {len(names)} different values: {without(name)}, or group them first")
+    return tuple(names)

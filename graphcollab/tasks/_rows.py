@@ -1,0 +1,210 @@
+"""The rows of a table that are here, column by column, and what may be told of them before anything is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from graphcollab.checks import warn
+from graphcollab.tasks._agreed import NOTHING, column_kinds
+from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
+from graphcollab.tasks._columns import Table, as_text, open_table
+from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
+from graphcollab.tasks._fit import if_categories
+from graphcollab.tasks._groups import to_groups
+from graphcollab.tasks._pairs import to_weights
+from graphcollab.tasks._sites import Draw, Sites, find_sites
+from graphcollab.tasks._targets import are_amounts, refuse_missing
+from graphcollab.tasks._tellable import TellableError
+from graphcollab.tasks.column import numbers_of
+from graphcollab.tasks.preparation import Preparation
+
+__all__ = ["Rows", "as_agreed", "facts_of", "read_rows"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a table that are here, column by column.
+
+    Args:
+        node: The column of sites.
+        target: The column to predict.
+        sites: Whose rows they are.
+        read: The columns to predict from.
+        categorical: Those of them whose values are categories, whatever they are.
+        values: The targets.
+        classes: Whether it was declared that these are classes.
+        weights: Weights of rows, [N].
+        groups: Groups of rows, [N].
+        together: The column that names these.
+        draw: How the rows are divided.
+    """
+
+    node: str
+    target: str
+    sites: Sites
+    read: Mapping[str, np.ndarray]
+    categorical: frozenset[str]
+    values: np.ndarray
+    classes: bool
+    weights: Tensor | None
+    groups: Tensor | None
+    together: str | None
+    draw: Draw
+
+
+def read_rows(
+    frame: Any,
+    node: str,
+    target: str,
+    weight: Any,
+    group: Any,
+    columns: Sequence[str] | None,
+    leave_out: Sequence[str],
+    categorical: Sequence[str],
+    declared: Collection[str],
+    draw: Draw,
+    known: Preparation | None,
+) -> Rows:
+    """Read the columns that are needed of a table, and check what each of them holds."""
+    if known is not None:
+        require_same(known, node, target, columns, leave_out, categorical)
+        node, target = known.node, known.target.name
+    if node == target:
+        raise ValueError(f"node= and target= both name {node!r}: one is the column of sites, the other what to predict")
+    table = open_table(frame, node)
+    if known is None:
+        require_said(table, node, target)
+    taken = [node, target]
+    if isinstance(draw.words, str):
+        taken.append(draw.words)
+        draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
+    if isinstance(weight, str):
+        taken.append(weight)
+    if known is not None and group is None:
+        group = _remembered(known, table)
+    together = group if isinstance(group, str) else None
+    if isinstance(group, str):
+        taken.append(group)
+        group = table.column(group, f"group={group!r}")
+    sites = _sites_of(table, node, f"node={node!r}" if known is None else TAKEN)
+    values = table.column(target, f"target={target!r}" if known is None else TAKEN)
+    free = [name for name in table.names if name not in taken]
+    named = [*categorical, *(name for name in declared if name != target)]
+    chosen = choose(table, free, columns, leave_out, named) if known is None else read_by(known, table, free)
+    read = {name: table.column(name) for name in chosen}
+    refuse_missing(sites, values, target)
+    weights = _weights(sites, table, weight)
+    typed = [name for name in chosen if name in table.declared and name not in named]
+    if known is None:
+        for name in typed:
+            refuse_no_categories(name, as_text(read[name]), sites.at, if_categories(name), declared=True)
+    return Rows(
+        node,
+        target,
+        sites,
+        read,
+        frozenset([*named, *typed]),
+        values,
+        target in table.declared or target in declared,
+        weights,
+        None if group is None else to_groups(sites, group),
+        together,
+        draw,
+    )
+
+
+def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]:
+    """Return what may be told of rows before anything is compared: nothing of single ones."""
+    columns = {name: _kind(column, name in rows.categorical) for name, column in rows.read.items()}
+    every = {**rows.read, rows.target: rows.values}
+    classes = rows.classes and loss is None
+    amounts, different = known is not None and not known.classes, 0
+    if known is None:
+        says = "cross_entropy" if classes else loss
+        amounts, different = are_amounts(rows.sites, rows.values, rows.target, says)
+    kind = "true and false" if rows.values.dtype.kind == "b" else _kind(rows.values, classes)
+    return {
+        "rows": len(rows.values),
+        "columns": columns if known is None else dict.fromkeys(columns, "what was known"),
+        "text": [name for name, column in every.items() if column.dtype.kind == "O"],
+        "target": kind if known is None else "what was known",
+        "amounts": amounts,
+        "different": different,
+        "splits": rows.draw.said,
+    }
+
+
+def _kind(column: np.ndarray, categorical: bool) -> str:
+    """Return what a column holds."""
+    if categorical:
+        return "categories"
+    if column.dtype.kind == "O":
+        return NOTHING if all(one is None for one in column.tolist()) else "text"
+    return NOTHING if bool(np.isnan(column).all()) else "numbers"
+
+
+def as_agreed(rows: Rows, told: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:
+    """Return the rows with columns in the order of the first site, and of the kinds that they have at all sites."""
+    facts = [one["facts"] for one in told]
+    draw = replace(rows.draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
+    if known is not None:
+        return replace(rows, draw=draw)
+    kinds, text = column_kinds(told), {name for one in facts for name in one["text"]}
+    read = {name: _like_others(rows.read[name], kinds[name], name in text) for name in kinds}
+    values = _like_others(rows.values, facts[0]["target"], rows.target in text)
+    categorical = frozenset(name for name, kind in kinds.items() if kind == "categories")
+    return replace(rows, read=read, values=values, categorical=categorical, draw=draw)
+
+
+def _like_others(column: np.ndarray, kind: str, text: bool) -> np.ndarray:
+    """Return a column as text where other sites' is, and without values as numbers where theirs are."""
+    if kind == "numbers":
+        return np.full(len(column), np.nan) if column.dtype.kind == "O" else column
+    return as_text(column) if text and column.dtype.kind != "O" else column
+
+
+def _sites_of(table: Table, node: str, given: str) -> Sites:
+    """Find the sites of a table."""
+    column = table.column(node, given)
+    if not len(column):
+        raise TellableError(f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
+    sites = find_sites(column, f" in column {node!r}")
+    warn_of_spellings(f"column {node!r}, which names the sites,", sites.names)
+    if table.sizes is None:
+        return sites
+    empty = [name for name, size in table.sizes.items() if not size]
+    if empty:
+        raise ValueError(f"site {empty[0]!r} has no rows: leave it out")
+    first = dict(zip(table.sizes, np.cumsum([0, *table.sizes.values()]).tolist(), strict=False))
+    return replace(sites, first=tuple(first[name] for name in sites.names))  # rows are counted site by site
+
+
+def _remembered(known: Preparation, table: Table) -> str | None:
+    """Return the column of groups that a preparation names; a warning says where the table lacks it."""
+    if known.group is None or known.group in table.names:
+        return known.group
+    warn(
+        f"the table has no column {known.group!r}, by which rows that belong together were kept together in the tasks "
+        "of the preparation: if some do here, too, give group=, the column or a name for every row",
+        UserWarning,
+    )
+    return None
+
+
+def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
+    """Return the weights of all rows, [N], of a column or as they were given."""
+    if weight is None:
+        return None
+    where = f" in column {weight!r}" if isinstance(weight, str) else ""
+    if where:
+        weight = numbers_of(weight, table.column(weight, f"weight={weight!r}"), sites.at, "give 0 to leave the row out")
+        if np.isnan(weight).any():
+            raise ValueError(f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one")
+    weights = to_weights(weight, table.rows)
+    sites.refuse_bad_weights(weights, where)
+    return weights

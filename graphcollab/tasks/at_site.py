@@ -1,0 +1,117 @@
+"""Tasks of sites that keep their samples: each makes them of its own, and is told of the others what it must know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader, Dataset
+
+from graphcollab.tasks._others import Everyone, Party
+from graphcollab.tasks.tasks import Tasks
+
+__all__ = ["Message", "tasks_of_site", "told_by_site"]
+
+
+def tasks_of_site(meeting: Everyone, site: object, data: Any, **settings: Any) -> Tasks:
+    """Make the tasks of all sites at one of them, which gives its own samples and meets the others.
+
+    They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`): the same names,
+    ids, splits, features and classes; means and deviations from the same sums. What this site tells is what `Party`
+    says, and nothing of single rows but the names of categories and classes among its training rows, of which some may
+    be of one row only. Declare such categories, ``categories={"ward": ["A", "B"]}``, and no name is told.
+
+    What must be alike at all sites is compared first. If it differs, or a site fails, all sites raise the same
+    ``ValueError``, which names the site. What a failing site's own error says stays there, as its cause.
+
+    Args:
+        meeting: How this site meets the others.
+        site: Its name, text or a whole number.
+        data: Its table, as `Tasks.from_frame` takes one; or a pair (inputs, targets), see `Tasks.from_arrays`; or a
+            ``Dataset`` or ``DataLoader``, see `Tasks.from_samples`, by which pairs are read, too, where ``val`` or
+            ``test`` are given.
+        settings: Settings of that function; the same at all sites.
+
+    Raises:
+        ValueError: If sites differ in their versions of graphcollab, settings, columns, or kinds of samples, two have
+            one name, or one has no rows or cannot use them.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from threading import Barrier
+        >>> class Room:
+        ...     def __init__(self, sites):
+        ...         self.said, self.wait = [None] * sites, Barrier(sites).wait
+        ...
+        ...     def at(self, place):
+        ...         return type("Door", (), {"everyone": lambda _, value: self.meet(place, value)})()
+        ...
+        ...     def meet(self, place, value):
+        ...         self.wait()
+        ...         self.said[place] = value
+        ...         self.wait()
+        ...         return [*self.said]
+        >>> room, ages = Room(2), {"north": [30, 40, 50], "south": [60, 70, 80]}
+        >>> def make(place, site):
+        ...     return tasks_of_site(room.at(place), site, {"age": ages[site], "y": [0, 1, 0]})
+        >>> north, south = ThreadPoolExecutor().map(make, range(2), ages)
+        >>> north.names, north.sizes("train").tolist(), len(north.pools["samples"])
+        (('north', 'south'), [1, 1], 3)
+    """
+    party = Party(site, meeting)
+    if isinstance(data, Dataset | DataLoader) or {"val", "test"} & settings.keys():
+        given: Any = {name: {party: settings.pop(name)} for name in ("val", "test") if settings.get(name) is not None}
+        return Tasks.from_samples({party: data}, **given, **settings)
+    if isinstance(data, tuple) and len(data) == 2:
+        return Tasks.from_arrays(*data, party, **settings)
+    return Tasks.from_frame({party: data}, **settings)
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a site tells all others.
+
+    Args:
+        label: What it is about: ``"agreement"``, ``"counts"`` or ``"sizes"``.
+        value: The value itself, of JSON.
+        bytes: Its length as text.
+    """
+
+    label: str
+    value: dict[str, Any]
+    bytes: int
+
+
+def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
+    """Return what a site would tell others by `tasks_of_site`, which is played without them; nothing leaves the site.
+
+    Only the sums of squares in the last message depend on others, as they are around the mean of all sites.
+
+    Args:
+        site: See `tasks_of_site`.
+        data: See there.
+        settings: See there.
+
+    Example:
+        >>> told = told_by_site("north", {"age": [30, 40, 50, 60], "ill": [0, 1, 0, 1]}, target="ill")
+        >>> [message.label for message in told]
+        ['agreement', 'counts', 'sizes']
+        >>> told[1].value["known"], told[1].value["names"]
+        ({'age': 2}, {'ill': ['0', '1']})
+    """
+    rehearsal = _Rehearsal()
+    tasks_of_site(rehearsal, site, data, **settings)
+    return rehearsal.told
+
+
+class _Rehearsal:
+    """A meeting to which nobody else comes."""
+
+    def __init__(self) -> None:
+        self.told: list[Message] = []
+
+    def everyone(self, value: Any) -> list[Any]:
+        text = json.dumps(value)
+        self.told.append(Message(value["about"], json.loads(text), len(text.encode())))
+        return [json.loads(text)]

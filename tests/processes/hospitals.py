@@ -1,0 +1,61 @@
+"""Each process has the table of one hospital, and all ask who gains by whom: ``hospitals.py FOLDER``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphcollab import Tasks, benefit, build_model, load_dataset, methods, report
+from graphcollab.distributed import meeting
+from graphcollab.tasks import tasks_of_site
+
+CASES: dict[str, dict[str, Any]] = {
+    "mostly for testing": {"test_fraction": 0.7, "metric": "auc"},
+    "in groups": {"group": "family", "leave_out": [], "pooled": "per_site"},
+    "amounts": {"target": "age", "loss": "mse", "standardise_target": True},
+}
+
+
+def tables() -> dict[str, dict[str, np.ndarray]]:
+    columns = dict(load_dataset("heart_disease").columns)
+    columns["family"] = np.arange(920) // 2
+    where = columns.pop("hospital")
+    columns = {name: columns[name] for name in ("age", "sex", "cp", "thalach", "family", "disease")}
+    return {str(name): {key: one[where == name] for key, one in columns.items()} for name in np.unique(where)}
+
+
+def ask(make: Callable[..., Tasks]) -> dict[str, Any]:
+    """Return what each case finds, given what makes tasks of settings."""
+    return {name: found_with(make, **settings) for name, settings in CASES.items()}
+
+
+def found_with(make: Callable[..., Tasks], **settings: Any) -> dict[str, Any]:
+    settings = {"target": "disease", "categorical": ["cp"], "leave_out": ["family"], **settings}
+    outputs = 1 if settings.get("loss") == "mse" else 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = benefit(
+            lambda seed: make(**settings, seed=seed),
+            lambda split: build_model("mlp", split.input_shape, outputs, hidden=4),
+            methods={"l2c": methods.l2c},
+            metrics=["accuracy"] if outputs == 2 else [],
+            repeats=3,
+            rounds=2,
+            lrs=[0.1],
+            batch_size=64,
+        )
+    return {"answer": report.benefit_answer(found), "told": found._told()}
+
+
+if __name__ == "__main__":
+    rank = int(os.environ["RANK"])
+    site, table = list(tables().items())[3 - rank]  # in another order than names are
+    mine = ask(lambda **settings: tasks_of_site(meeting(), site, table, **settings))
+    (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(mine))
