@@ -111,10 +111,17 @@ def agreed() -> Iterator[None]:
         yield
 
 
-def meeting() -> Company | Meeting:
-    """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples."""
+def meeting() -> Company | Meeting | Transport:
+    """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples.
+
+    Example:
+        >>> meeting().everyone("alone there is only one")
+        ['alone there is only one']
+    """
     if (company := _COMPANY.get()) is not None:
         return company
+    if not launched():
+        return Transport()
     _join()
     return Meeting()
 
