@@ -24,21 +24,33 @@ Values = Mapping[str, Any]
 
 def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
     """Return the data with all of the control plane, also what only a node or a receiver knew, told to everybody."""
+    if plane.alone:
+        return data
+    parts: list[Tensor] = []  # of what is told as sums: what a process does not know is 0 there
 
-    def told(field: Field, value: Any, values: Values) -> Any:
+    def part(field: Field, value: Any, values: Values) -> Any:
         if field.known_to == "public" or field.kind in ROWS:
             return value
-        if field.known_to == "parts":
-            return plane.reduce(value)
+        if field.kind == "relation" and field.name not in SHARED_EDGES:
+            return plane.one_after_the_other(value.select(plane.known(value.edge_index[1])))
         if field.kind == "per_node":
-            return plane.publish(value)
-        if field.kind == "per_edge":
-            return plane.tell(value, values["edge_index"][1])
-        if field.name in SHARED_EDGES:
-            return replace(value, values=plane.tell(value.values, value.edge_index[1]))
-        return plane.one_after_the_other(value.select(plane.known(value.edge_index[1])))
+            parts.append(value if field.known_to == "parts" else plane.part(value))
+            return value
+        alone = value.values if field.kind == "relation" else value
+        edge_index = value.edge_index if field.kind == "relation" else values["edge_index"]
+        known = plane.known(edge_index[1])
+        parts.append(torch.zeros_like(alone).index_put((known,), alone[known]))
+        return value
 
-    return data if plane.alone else Data(**_each(data.to_dict(), fields, told))
+    def whole(field: Field, value: Any, values: Values) -> Any:
+        shared = field.kind != "relation" or field.name in SHARED_EDGES
+        if field.known_to == "public" or field.kind in ROWS or not shared:
+            return value
+        return replace(value, values=next(sums)) if field.kind == "relation" else next(sums)
+
+    found = _each(data.to_dict(), fields, part)
+    sums = iter(plane.reduce(*parts, torch.zeros(1)))
+    return Data(**_each(found, fields, whole))
 
 
 def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:

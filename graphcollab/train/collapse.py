@@ -53,9 +53,14 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
             warn(finding.text)
 
 
+def may_have_dropped(method: Method | Phases, data: Data) -> bool:
+    """Tell whether edges have changed after a round in which weights were learned."""
+    return "last_graph" in data and _played(method, data) >= 1 and learned(method, method.last(data.round))
+
+
 def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Keep a finding if neighbours were dropped after a round whose weights did not tell them apart."""
-    if "last_graph" not in data or (spread := _spread(method, data, env, 1)) is None:  # no edges have changed
+    if not may_have_dropped(method, data) or (spread := _spread(method, data, env, 1)) is None:
         return
     fewer = _heard(data, data.edge_index) < _heard(data, last_graph(data)[0])
     if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, EQUAL, history)) is not None:

@@ -26,8 +26,8 @@ from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
 from graphcollab.threads import same_threads
-from graphcollab.train.callbacks import Callback
-from graphcollab.train.collapse import note_dropped, report_collapse
+from graphcollab.train.callbacks import Callback, Progress
+from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.result import Result
@@ -64,7 +64,7 @@ class Session:
     saver: Saver | None = None
 
     def __post_init__(self) -> None:
-        self.over = self._told = False
+        self.over = self.asked = self._told = self._looked_at = False
         self._shown: Data | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
         if self.data.round % self.every and not self._finished() and "best" not in self.data:
@@ -74,41 +74,41 @@ class Session:
         """Play the rounds that are left, and return what came of them."""
         with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as interrupt:
             try:
+                looks = any(not isinstance(callback, Progress) for callback in self.callbacks)
+                self._looked_at = any(self.env.plane.everyone(looks))
                 with self.env.plane.agreed():
                     for callback in self.callbacks:
-                        callback.on_start(self.shown, self.history, self.rounds)
-                self._close_round()
-                asked = False
-                while not self.over and not (asked := any(self.env.plane.everyone(interrupt.is_set()))):
-                    self._play_round()
-                self._stop(asked)
+                        callback.on_start(self.seen, self.history, self.rounds)
+                self._close_round(interrupt)
+                while not self.over and not self.asked:
+                    self._play_round(interrupt)
+                self._stop()
             finally:
                 for callback in self.callbacks:
                     callback.on_end(self.data, self.history)
         env = self.env._replace(observers=())
-        return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, asked)
+        return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, self.asked)
 
-    def _play_round(self) -> None:
-        plane = self.env.plane
+    def _play_round(self, interrupt: threading.Event) -> None:
         try:
-            with plane.agreed():
-                self.data = self.method.play(self.data, self.env)
+            self.data = self.method.play(self.data, self.env)
         except Exception:
             self._fail()
             raise
-        with plane.agreed():
+        self._shown = None
+        with self.env.plane.agreed():
             _report_isolated(self.data, self.history)
-            self._shown = None
-            note_dropped(self.method, self.shown, self.env, self.history)
+            if may_have_dropped(self.method, self.data):
+                note_dropped(self.method, self.shown, self.env, self.history)
             for callback in self.callbacks:
-                callback.on_round(self.shown, self.history)
-        self._close_round()
-        if self.saver and self.saver.due(self.data.round):
+                callback.on_round(self.seen, self.history)
+        if self._close_round(interrupt) and self.saver:
             self.saver.save(self.data, self.history)
 
-    def _close_round(self) -> None:
-        # decided once after every round: a callback that looks at the clock would otherwise end a run between two
-        # questions, and its last round would not be evaluated
+    def _close_round(self, interrupt: threading.Event) -> bool:
+        """Evaluate, decide whether this was the last round, and tell whether it is time to save."""
+        # decided once after every round, in one meeting: a callback that looks at the clock would otherwise end a run
+        # between two questions, and its last round would not be evaluated
         round_ = self.data.round
         missing = round_ > 0 and self.history.rounds[-1:] != [round_]
         if missing and round_ % self.every == 0:
@@ -116,12 +116,16 @@ class Session:
             missing = False
         over = (
             self._finished()
-            or any(callback.ends(self.shown, self.history) for callback in self.callbacks)
+            or any(callback.ends(self.seen, self.history) for callback in self.callbacks)
             or (self.patience is not None and out_of_patience(self.data, self.history, self.patience))
         )
-        self.over = self.env.plane.everyone(over)[0]
+        due = self.saver is not None and self.saver.due(round_)
+        told = self.env.plane.everyone([over, interrupt.is_set(), due])
+        self.over, _, due = told[0]
+        self.asked = any(asked for _, asked, _ in told)
         if missing and self.over:
             self._evaluate()
+        return due
 
     @property
     def shown(self) -> Data:
@@ -129,6 +133,11 @@ class Session:
         if self._shown is None:
             self._shown = tell_all(self.data, (*LOOP, *self.method.fields), self.env.plane)
         return self._shown
+
+    @property
+    def seen(self) -> Data:
+        """The state that callbacks are given: what only some know is told to all if one of them may look at it."""
+        return self.shown if self._looked_at else self.data
 
     def _finished(self) -> bool:
         return self.data.round >= self.rounds or self.method.ends(self.data)
@@ -142,7 +151,7 @@ class Session:
                 history.add(data.round, seconds, evaluate(self.method, data, self.env, self.metric))
                 self._warn_of_undefined()
                 for callback in self.callbacks:
-                    callback.on_evaluate(self.shown, history)
+                    callback.on_evaluate(self.seen, history)
             if self.patience is not None:
                 self.data = remember_best(data, history)
         except Exception:
@@ -156,11 +165,11 @@ class Session:
         if self.saver:
             self.saver.finish(self.data, self.history)
 
-    def _stop(self, interrupted: bool) -> None:
+    def _stop(self) -> None:
         """Save the last state; what is done after it a resumed run knows nothing of."""
         if self.saver:
             self.saver.finish(self.data, self.history)
-        if interrupted and not len(self.history):
+        if self.asked and not len(self.history):
             self._evaluate()
         if self.patience is not None and "best" in self.data:
             self.history.returned = self.data.best["evaluation"]
@@ -245,26 +254,26 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
             case that it was not found in training: an infinite validation or test loss, and no metric.
         ValueError: If a callback observed something other than one value per node, or under a name that is taken.
     """
-    values: dict[str, Tensor] = {
-        "train_loss": env.plane.publish(data.train_loss),
-        **{name: env.plane.reduce(data[name]) for name in SENT},
-    }
     models, tasks, attend = method.models(data, env), env.engine.tasks, env.attend
     member = torch.ones_like(data.isolated) if attend is None else attend.members(data, max(data.round - 1, 0))
     judged = unseen = member & ~data.isolated
+    parts = {"train_loss": env.plane.part(data.train_loss), **{name: data[name] for name in SENT}}
     for split in ("val", "test"):
         if int(tasks.sizes(split).sum()) == 0:
             continue
-        loss, score = map(env.plane.scored, score_rows(env.engine, Rows.own(models), split, metric))
-        _require_finite(loss, judged, data, env, split)
-        values[f"{split}_loss"], values[f"{split}_metric"] = loss, score
+        scored = score_rows(env.engine, Rows.own(models), split, metric)
+        for what, value in zip(("loss", "metric"), scored, strict=True):
+            parts[f"{split}_{what}"] = env.plane.part(env.plane.here(value, data.num_nodes))
         unseen = unseen & (tasks.sizes(split) == 0)
-    nodes = unseen.nonzero().flatten()
-    if len(nodes):
-        loss, own = torch.zeros(len(unseen), dtype=torch.float64), env.plane.at_home(nodes)
+    if bool(unseen.any()):
+        loss, own = torch.zeros(len(unseen), dtype=torch.float64), env.plane.at_home(unseen.nonzero().flatten())
         loss[own] = score_rows(env.engine, Rows.own(models, own), "train", metric)[0]
-        loss = env.plane.publish(loss)
-        _require_finite(loss, unseen, data, env, "train")
+        parts["loss"] = loss
+    values = dict(zip(parts, env.plane.reduce(*parts.values()), strict=True))  # all that is told, in one meeting
+    for split, whose in (("val", judged), ("test", judged), ("train", unseen)):
+        if (name := f"{split}_loss" if split != "train" else "loss") in values:
+            _require_finite(values[name], whose, data, env, split)
+    values.pop("loss", None)
     for observer in env.observers:
         observer.before_evaluate(models, env)
         for name, value in observer.values().items():
