@@ -253,7 +253,7 @@ class Plane:
         groups: Any = group if group is None or halo.edges is None else (self.mine(group), group[halo.nodes])
         rows = halo.rows
         if origin is not None:
-            a, rows = (a - origin,) * 2 if rows is a else (a - origin, rows - origin)
+            a, rows = a - origin, rows - origin
         return halo.put(compare(a, rows, halo.edge_index, groups), edge_index.shape[1])
 
     def totals(self, rows: Sequence[Tensor], weights: Sequence[Tensor], links: Tensor, count: int) -> Sequence[Tensor]:

@@ -60,6 +60,29 @@ def test_mixing_is_the_same_at_every_receiver(owners):
         assert moved.tolist() == heard[~torch.isin(heard, nodes)].tolist(), "each remote sender once, and nobody else"
 
 
+def test_rows_that_several_read_come_once(owners):
+    """Along some edges first and all then, beside others in one fetch; what is forgotten comes anew."""
+    rows, edges, weight = numbers(NODES, WIDTH), some_edges(), numbers(20)
+
+    def several(plane):
+        own = plane.mine(rows).clone()
+        change = plane.change(own, 2 * own)
+        plane.bring(edges[:, :8], lambda: [own[:, :3], change])
+        found = [plane.mix(own[:, :3], weight[:8], edges[:, :8]), plane.mix(change, weight[:8], edges[:, :8])]
+        found += [plane.mix(own[:, :3], weight, edges), plane.mix(own[:, :3], weight[5:], edges[:, 5:])]
+        plane.forget()
+        return [*found, plane.mix(own[:, :3], weight[:8], edges[:, :8])]
+
+    alone, many, meeting = spread(owners, several)
+    for nodes, found in zip(owners, many, strict=True):
+        for one, whole in zip(found, alone, strict=True):
+            torch.testing.assert_close(one, whole[nodes], rtol=1e-12, atol=1e-12)
+    for nodes, (first, more, anew) in zip(owners, meeting.moved, strict=True):
+        some, every = ({*e[0, torch.isin(e[1], nodes)].tolist()} - {*nodes.tolist()} for e in (edges[:, :8], edges))
+        assert (sorted(some), sorted(every - some)) == (first.tolist(), more.tolist())
+        assert anew.tolist() == first.tolist()
+
+
 @pytest.mark.parametrize("operator", ["products", "cosines", "distances"])
 def test_comparisons_are_known_at_receivers(owners, operator):
     a, b, edges = numbers(NODES, WIDTH), numbers(NODES, WIDTH).flip(0), some_edges()

@@ -11,8 +11,8 @@ from torch.nn import functional
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context
 from graphcollab.gains.arms import Measured
-from graphcollab.gains.elsewhere import told_by_owners
 from graphcollab.tasks import Tasks
+from graphcollab.train.elsewhere import told_by_owners
 
 __all__ = ["CONSTANTS", "constants"]
 

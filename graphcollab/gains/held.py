@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcollab.gains.elsewhere import told_by_owners
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._pairs import class_labels
+from graphcollab.train.elsewhere import told_by_owners
 
 __all__ = ["groups_held", "rarer_held"]
 

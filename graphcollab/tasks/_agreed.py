@@ -33,6 +33,8 @@ def require_agreed(told: Told) -> None:
     A ValueError names the sites and what differs, in the same words at all of them: the version of graphcollab first,
     then names, settings, sites that failed, and what kind of samples they have.
     """
+    if not all(isinstance(one, Mapping) for one in told):
+        raise ValueError("a site tells something that is no description of its samples")
     if which := _differing(told, [one.get("version") for one in told]):
         raise ValueError(f"sites have different versions of graphcollab, {which}: install the same one at all of them")
     names = [str(one["site"]) for one in told]

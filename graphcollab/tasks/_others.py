@@ -147,7 +147,7 @@ class Party(Together):
 
     def agree(self, facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         told = self._meet("agreement", {"facts": dict(facts)})
-        warn_of_spellings("a list of all sites", self._names)
+        warn_of_spellings("the meeting of sites", self._names)
         return told
 
     def add_up(self, own: Counts) -> Counts:
@@ -183,7 +183,10 @@ class Party(Together):
             most = int(self._numbers(told, "labels", {"": one})[""].max())
             self._classes = torch.zeros(len(told), most, dtype=torch.bool)
             for k, site in enumerate(told):
-                self._classes[k, torch.tensor(site["classes"], dtype=torch.int64)] = True
+                known = site["classes"]
+                if not isinstance(known, list) or not set(known) <= {*range(most)}:
+                    raise ValueError(f"site {self._names[k]!r} tells {known!r} as its classes, which cannot be")
+                self._classes[k, torch.tensor(known, dtype=torch.int64)] = True
         return self._numbers(told, "squares", squares or {})
 
     def joined(self, own: Tasks) -> Tasks:
@@ -262,7 +265,9 @@ def said(value: Any) -> Any:
         return value
     if isinstance(value, Preparation):
         return hashlib.sha256(json.dumps(value.to_json(), sort_keys=True).encode()).hexdigest()[:16]
-    name = None if isinstance(value, Tensor) else getattr(value, "name", None) or getattr(value, "__qualname__", None)
+    if hasattr(value, "__len__"):
+        return "one for each"
+    name = getattr(value, "name", None) or getattr(value, "__qualname__", None)
     return name if isinstance(name, str) else f"a {type(value).__name__}"
 
 

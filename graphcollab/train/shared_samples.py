@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphcollab.tasks import Tasks
 from graphcollab.train.checksum import checksum
+from graphcollab.train.elsewhere import plane_of
 from graphcollab.train.fingerprint import fingerprint
 
 __all__ = ["Over", "Samples", "correction", "identify_samples"]
@@ -45,8 +46,18 @@ def identify_samples(tasks: Tasks) -> Samples:
     """Return which samples tasks are made of.
 
     Samples are told apart by their places and their targets; inputs are left out, since those of a table are
-    standardised by the training rows, which differ from seed to seed.
+    standardised by the training rows, which differ from seed to seed. Where processes have the samples of some nodes
+    each, each looks at its own, and all call this together.
     """
+    plane = plane_of(tasks)
+    parts = plane.everyone(_of_own(tasks if plane.alone else tasks.select(plane.own)))
+    used, there, train, test = (sum(part[k] for part in parts) for k in range(4))
+    nodes, every = ([part[k] for part in parts] for k in (4, 5))
+    return Samples(train, test, used / max(there, 1), *(fingerprint(one) for one in (nodes, every)))
+
+
+def _of_own(tasks: Tasks) -> tuple[int, int, int, int, str, str]:
+    """Return of samples that are here how many are used, there, for training, for testing, and two fingerprints."""
     pairs: list[Tensor] = []  # nodes and values of all their samples
     places, used = [], 0
     for name, pool in tasks.pools.items():
@@ -60,10 +71,11 @@ def identify_samples(tasks: Tasks) -> Samples:
     node, value = torch.cat(pairs, 1)
     whole = torch.cat([_values(pool.targets) for pool in tasks.pools.values()])
     sizes = {name: len(pool) for name, pool in tasks.pools.items()}
-    return Samples(
+    return (
+        used,
+        len(whole),
         _different(tasks, "train"),
         _different(tasks, "test"),
-        used / max(len(whole), 1),
         fingerprint([*tasks.names, *places, _summary(node.long(), value)]),
         fingerprint([*map(str, sizes.items()), _summary(torch.zeros(len(whole), dtype=torch.int64), whole)]),
     )

@@ -13,6 +13,7 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Spending
+from graphcollab.train.elsewhere import plane_of
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import OtherRunError, identify_tasks
 from graphcollab.train.lock import FolderInUseError
@@ -90,7 +91,7 @@ class Trials:
                     drawn = self.draw(seed)
             except Exception as error:
                 broken = error
-        same = "" if drawn is None else identify_tasks(drawn)
+        same = "" if drawn is None else identify_tasks(drawn, plane_of(drawn))
         samples = None if drawn is None else identify_samples(drawn)
         for one in self.contestants:
             place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"

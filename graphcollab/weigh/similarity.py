@@ -131,10 +131,11 @@ class CosineUpdates(Similarity):
             total = total + self.alpha * cosine.nan_to_num(0.0)
         if self.alpha < 1:
             rows, start = data.x.part(self.part), data.x_init.part(self.part)
-            if len(data.x.specs) == 1:  # all start from one row, so that models tell how they have changed
+            if env.plane.alone or len(data.x.specs) > 1:
+                change = env.plane.change(rows, start)
+                cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
+            else:  # all nodes of a run start from one row, so the models that travel tell how they have changed
                 cosine = env.plane.cosines(rows, rows, edge_index, parts_apart(data), start[:1])
-            else:
-                cosine = env.plane.cosines(rows - start, rows - start, edge_index, parts_apart(data))
             total = total + (1 - self.alpha) * cosine.nan_to_num(0.0)
         return total
 

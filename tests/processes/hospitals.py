@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcollab import Tasks, benefit, build_model, load_dataset, methods, report
+from graphcollab import Tasks, benefit, build_model, compare, load_dataset, methods, report
 from graphcollab.distributed import meeting
 from graphcollab.tasks import tasks_of_site
 
@@ -33,7 +33,28 @@ def tables() -> dict[str, dict[str, np.ndarray]]:
 
 def ask(make: Callable[..., Tasks]) -> dict[str, Any]:
     """Return what each case finds, given what makes tasks of settings."""
-    return {name: found_with(make, **settings) for name, settings in CASES.items()}
+    found = {name: found_with(make, **settings) for name, settings in CASES.items()}
+    return found | {"compared": compared_with(make)}
+
+
+def compared_with(make: Callable[..., Tasks]) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = compare(
+            {"local": methods.local, "fedavg": methods.fedavg},
+            lambda seed: make(target="disease", leave_out=["family", "cp"], seed=seed),
+            lambda split: build_model("mlp", split.input_shape, 2, hidden=4),
+            [0, 1],
+            rounds=2,
+        )
+    paired = found.paired("fedavg", "local")
+    samples = [trial.samples for trial in found.trials if trial.samples is not None]
+    return {
+        "answer": str(paired),
+        "told": [[one.train, one.test, one.share] for one in samples] + [[*trial.per_node] for trial in found.trials],
+        "deals": len({one.of_nodes for one in samples}),
+        "fingerprints": [trial.tasks for trial in found.trials],
+    }
 
 
 def found_with(make: Callable[..., Tasks], **settings: Any) -> dict[str, Any]:

@@ -521,9 +521,25 @@ def test_arrays_that_do_not_fit_are_refused(last, words):
         (1, lambda value: {**value, "sums": {"x": float("nan")}}, "site 'c' tells nan as sums of 'x', which cannot be"),
         (1, lambda value: {**value, "names": {}}, "site 'c' does not tell the names of categories of 'sex'"),
         (2, lambda value: {**value, "samples": {"train": -1}}, "site 'c' tells -1 as samples of 'train'"),
+        (2, lambda value: {**value, "classes": [0, 9]}, "site 'c' tells [0, 9] as its classes, which cannot be"),
+        (2, lambda value: {**value, "about": "counts"}, "site 'c' tells other things than "),
+        (0, lambda value: [value], "a site tells something that is no description of its samples"),
     ],
 )
 def test_a_site_that_tells_nonsense_is_named(stage, change, words):
     count = iter(range(9))
-    text, *_ = refused(PLAIN, change=lambda value: change(value) if next(count) == stage else value)
-    assert words in text
+    names = ("a", "b", "c")
+    found, _ = at_sites(
+        lambda door, k: tasks_of_site(door, names[k], PLAIN),
+        3,
+        lambda value: change(value) if next(count) == stage else value,
+    )
+    assert all(words in str(one) for one in found[:2]), found
+
+
+def test_arrays_as_weights_are_given_in_any_form():
+    weights = ([1.0, 2, 1, 2, 1, 2], np.array([2.0, 1, 2, 1, 2, 1]))
+    pooled = Tasks.from_frame({"a": PLAIN, "b": PLAIN}, weight=np.concatenate(weights))
+    found, _ = at_sites(lambda door, k: tasks_of_site(door, "ab"[k], PLAIN, weight=weights[k]), 2)
+    for place, own in enumerate(made(found)):
+        require_equal(own, pooled, place)

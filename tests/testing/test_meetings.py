@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from graphcollab import methods
+from graphcollab.control.shares import tell_all
+from graphcollab.control.state import LOOP
+from graphcollab.metrics import as_metric
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import in_lockstep
-from graphcollab.testing.planes import OWNERS
+from graphcollab.testing.planes import OWNERS, hide
+from graphcollab.train.session import evaluate
 
 # Models come along edges once, whoever reads them (fetch), or are summed (reduce). Beyond that:
 # - CGA and FC: who can answer (gather), the answers, and which are of no use (tell);
@@ -72,3 +77,26 @@ def verbs_of_a_round(method, scene):
 def test_meetings_of_a_round(name):
     method = methods.get_method(name)()
     assert verbs_of_a_round(method, Scene.small(embeds=method.embeds)) == MEETINGS[name]
+
+
+def test_evaluations_and_those_who_look_on_are_told_all_in_one_meeting():
+    """Losses and metrics of both splits, bytes, messages; and of the state whatever only some processes know."""
+    method = methods.l2c()
+    scene = Scene.small(embeds=method.embeds)
+
+    def look(transport=None):
+        data, env = scene.begin(method, transport)
+        data = method.play(data, env)
+        data = data if transport is None else hide(data, (*LOOP, *method.fields), transport.nodes)
+        values = evaluate(method, data, env, as_metric(env.engine.tasks.metric))
+        return values, tell_all(data, (*LOOP, *method.fields), env.plane)
+
+    (values, data), (found, meeting) = look(), in_lockstep(OWNERS, look)
+    assert meeting.verbs[-2:] == ["reduce", "reduce"]
+    assert meeting.verbs[-3] == "status"
+    for told, state in found:
+        assert told.keys() == values.keys()
+        for name, value in values.items():
+            torch.testing.assert_close(told[name], value, equal_nan=True)
+        for name in ("train_loss", "bad_step", "bytes_sent", "messages_sent", "val_loss", "edge_weight"):
+            torch.testing.assert_close(state[name], data[name], equal_nan=True)
