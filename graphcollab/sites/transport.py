@@ -153,6 +153,19 @@ class Sites(SharedTransport):
             restore: Takes it over, where this site has missed rounds. They have been played then.
             again: Whether that is to be done for the round at hand all the same.
         """
+        self.connection.replays = True
+        try:
+            self._play(act, snapshot, restore, again)
+        finally:
+            self.connection.replays = False
+
+    def _play(
+        self,
+        act: Callable[[], None],
+        snapshot: Callable[[], bytes],
+        restore: Callable[[bytes], None],
+        again: bool,
+    ) -> None:
         while True:
             try:
                 act()
