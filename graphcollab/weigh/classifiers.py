@@ -207,7 +207,7 @@ class ClassifierSimilarity(Weigher):
         there = data.trains[receiver] & (data.serves[sender] | loop)
         cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
         fixed = scatter(data.edge_share.double().masked_fill(there, 0), receiver, dim_size=data.num_nodes)
-        moving = there.nonzero().flatten()
+        moving = (there & env.plane.known(receiver)).nonzero().flatten()
         kept = torch.where(loop & there, self.own, 0.0).double()  # what a node keeps for itself, [E]
         rest = (1 - fixed - scatter(kept, receiver, dim_size=data.num_nodes)).clamp(min=0)
         weight = data.edge_share.double()
