@@ -10,6 +10,7 @@ from graphcollab.methods import get_method
 from graphcollab.models import build_model
 from graphcollab.nn import Mix, Mixer
 from graphcollab.phases import Phases
+from graphcollab.sites import site
 from graphcollab.tasks import (
     Preparation,
     Tasks,
@@ -51,5 +52,6 @@ __all__ = [
     "rotation_shift",
     "run",
     "shard_tasks",
+    "site",
     *_methods,
 ]

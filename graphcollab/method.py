@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -23,7 +24,6 @@ from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.exchange import NoExchange
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
-from graphcollab.plane import in_step
 from graphcollab.relation import Relation
 from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import check_settings
@@ -32,7 +32,9 @@ from graphcollab.tasks import Tasks
 from graphcollab.typing import Env
 from graphcollab.weigh import NoWeights
 
-__all__ = ["Method", "NonFiniteLossError", "Playable"]
+__all__ = ["Method", "NonFiniteLossError", "Playable", "in_step"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Playable(ABC):
@@ -70,6 +72,23 @@ class Playable(ABC):
     @abstractmethod
     def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
         """Return how many local steps nodes with so many training samples take, [K], from a round until another."""
+
+
+def in_step(compute: F) -> F:
+    """Let what fails in one process while a method computes fail in all of them, with the same error.
+
+    What others have sent is forgotten after it.
+    """
+
+    @functools.wraps(compute)
+    def met(self: Any, data: Data, env: Env) -> Any:
+        try:
+            with env.plane.agreed():
+                return compute(self, data, env)
+        finally:
+            env.plane.forget()
+
+    return cast(F, met)
 
 
 @dataclass(frozen=True)
@@ -159,7 +178,8 @@ class Method(Playable):
         if env.attend is not None:
             env.attend.check(data)
             data.present = env.attend.members(data, data.round)
-        data.trains = data.serves = ~data.isolated
+        there = env.plane.there
+        data.trains = data.serves = ~data.isolated & there
         data.phase_start = data.round
         if self.weigh.learns:
             data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
@@ -167,6 +187,8 @@ class Method(Playable):
             data = allowed_only(self.prepare(data))
         for piece in self._slots():
             data = piece.init(data, env)
+        if not bool(there.all()):  # those that are lost now may come back
+            data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
         return allowed_only(data)
 
     @in_step

@@ -10,9 +10,8 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
 from graphcollab.control.state import end_phase
-from graphcollab.method import Method, Playable
+from graphcollab.method import Method, Playable, in_step
 from graphcollab.piece import Piece
-from graphcollab.plane import in_step
 from graphcollab.settings import Count, check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks

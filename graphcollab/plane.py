@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -20,30 +19,10 @@ from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo, Transport, agreed
-from graphcollab.typing import Env
 
-__all__ = ["Plane", "in_step"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["Plane"]
 
 BYTES_PER_FLOAT = 4
-
-
-def in_step(compute: F) -> F:
-    """Let what fails in one process while a method computes fail in all of them, with the same error.
-
-    What others have sent is forgotten after it.
-    """
-
-    @functools.wraps(compute)
-    def met(self: Any, data: Data, env: Env) -> Any:
-        try:
-            with env.plane.agreed():
-                return compute(self, data, env)
-        finally:
-            env.plane.forget()
-
-    return cast(F, met)
 
 
 class Plane:
@@ -51,7 +30,7 @@ class Plane:
 
     Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
     knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
-    of nodes. Four operators are the transport's own: `mine`, `tell`, `everyone` and `where`.
+    of nodes. These are the transport's own: `mine`, `tell`, `everyone`, `where`, `begin`, `play`, `commit`, `private`.
 
     Args:
         count: K. One process need not know it.
@@ -70,6 +49,8 @@ class Plane:
         self.own = self.transport.own(count)
         self.mine, self.tell = self.transport.mine, self.transport.tell
         self.everyone, self.where = self.transport.everyone, self.transport.where
+        self.begin, self.play, self.commit = self.transport.begin, self.transport.play, self.transport.commit
+        self.private = self.transport.private
         self._arrivals = Arrivals(self.transport, self.own)
         self.change, self.whole, self.forget = self._arrivals.change, self._arrivals.whole, self._arrivals.forget
 
@@ -82,6 +63,11 @@ class Plane:
     def speaks(self) -> bool:
         """Whether this process shows progress, warns and writes files, as one of all does."""
         return self.transport.speaks
+
+    @property
+    def there(self) -> Tensor:
+        """Which nodes belong to processes that are there, a mask [K]: all, but where sites may be lost."""
+        return self.transport.there(self.count)
 
     def agreed(self) -> AbstractContextManager[None]:
         """Let what fails in one process fail in all of them, with the same error."""
@@ -228,6 +214,11 @@ class Plane:
 
     def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
+        there = self.there[edge_index[0]]
+        if not bool(there.all()):
+            if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
+                raise RuntimeError("models of nodes that are not there would be mixed")
+            weight, edge_index = weight[there], edge_index[:, there]
         halo = self.halo(rows, edge_index)
         return mix(halo.rows, halo.take(weight), halo.edge_index, len(rows))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -48,6 +48,32 @@ class Transport:
         """
 
     speaks = True
+
+    private = False
+    """Whether processes are of parties who tell each other no more than what is declared to be public."""
+
+    attendance: Any = None
+    """Who takes part in which round (`graphcollab.control.Attendance`), where that is for the transport to say."""
+
+    def there(self, count: int) -> Tensor:
+        """Return which of K nodes belong to processes that are there, a mask [K]."""
+        return torch.ones(count, dtype=torch.bool)
+
+    def play(
+        self,
+        act: Callable[[], None],
+        snapshot: Callable[[], bytes],
+        restore: Callable[[bytes], None],
+        again: bool = False,
+    ) -> None:
+        """Play a round, or what follows it: again where somebody was lost in the middle, see `graphcollab.sites`."""
+        act()
+
+    def commit(self) -> None:
+        """Agree that the round has been played by all."""
+
+    def begin(self, round_: int, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        """Let those that have played fewer rounds than others learn what they have missed."""
 
     def everyone(self, value: Any) -> list[Any]:
         """Return the values that all processes have to tell, plain ones that JSON can hold, the first process's first.

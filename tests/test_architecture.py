@@ -32,6 +32,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("methods", "train"),
     ("gains",),
     ("report", "testing"),
+    ("sites",),
     ("cli", "__main__"),
 )
 TIER = {part: tier for tier, parts in enumerate(TIERS) for part in parts}
@@ -43,6 +44,7 @@ EQUALS: dict[tuple[str, str], str] = {
 
 # The one file or folder that may import a library, for those that need care.
 SOLE_IMPORTER = {
+    "nvflare": "graphcollab/sites/flare.py",
     "torch.distributed": "graphcollab/distributed/",
     "torchvision": "graphcollab/_torchvision.py",
 }
@@ -53,6 +55,7 @@ KNOWS_TRANSPORT = (
     "graphcollab/transport.py",
     "graphcollab/arrivals.py",
     "graphcollab/distributed.py",
+    "graphcollab/sites/",
     "graphcollab/testing/",
 )
 

@@ -5,7 +5,19 @@ processes together: docs/scaling.md says how. Without such a launcher nothing of
 """
 
 from graphcollab.distributed.errors import ProcessLostError
-from graphcollab.distributed.launch import agreed, deal, launched, meet, meeting, one_voice, speaks
+from graphcollab.distributed.launch import Company, agreed, among, deal, launched, meet, meeting, one_voice, speaks
 from graphcollab.distributed.processes import Processes
 
-__all__ = ["ProcessLostError", "Processes", "agreed", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
+__all__ = [
+    "Company",
+    "ProcessLostError",
+    "Processes",
+    "agreed",
+    "among",
+    "deal",
+    "launched",
+    "meet",
+    "meeting",
+    "one_voice",
+    "speaks",
+]

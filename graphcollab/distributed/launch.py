@@ -7,7 +7,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -21,9 +22,35 @@ from graphcollab.distributed.processes import Processes
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
-__all__ = ["agreed", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
+__all__ = ["Company", "agreed", "among", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
+
+
+class Company(Protocol):
+    """Processes that something else than `torch.distributed` has brought together; each speaks for itself."""
+
+    def status(self, error: Exception | None = None) -> None:
+        """Say that this process goes on, or what has failed in it."""
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Return the plain values that all have to tell."""
+
+    def join(self, names: Sequence[str], owner: Tensor) -> Transport:
+        """Return how rows and numbers of nodes travel, given the names of nodes and the process of each, [K]."""
+
+
+_COMPANY: ContextVar[Company | None] = ContextVar("company", default=None)
+
+
+@contextlib.contextmanager
+def among(company: Company) -> Iterator[None]:
+    """Let runs in this context be played together with others that have been brought together already."""
+    token = _COMPANY.set(company)
+    try:
+        yield
+    finally:
+        _COMPANY.reset(token)
 
 
 def launched() -> bool:
@@ -36,6 +63,8 @@ def launched() -> bool:
         >>> launched()
         False
     """
+    if _COMPANY.get() is not None:
+        return True
     if not dist.is_available():
         return False
     if dist.is_initialized():
@@ -45,7 +74,7 @@ def launched() -> bool:
 
 def speaks() -> bool:
     """Tell whether this is the first process, or the only one: the one to print, to draw and to write files."""
-    if not launched():
+    if not launched() or _COMPANY.get() is not None:
         return True
     return (dist.get_rank() if dist.is_initialized() else int(os.environ["RANK"])) == 0
 
@@ -78,18 +107,19 @@ def agreed() -> Iterator[None]:
     if not launched():
         yield
         return
-    _join()
-    with transport.agreed(Meeting()):
+    with transport.agreed(meeting()):
         yield
 
 
-def meeting() -> Meeting | Transport:
+def meeting() -> Company | Meeting | Transport:
     """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples.
 
     Example:
         >>> meeting().everyone("alone there is only one")
         ['alone there is only one']
     """
+    if (company := _COMPANY.get()) is not None:
+        return company
     if not launched():
         return Transport()
     _join()
@@ -146,13 +176,11 @@ def meet(
         if owner is not None and bool(torch.as_tensor(owner).any()):
             raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
         return Transport()
-    _join()
-    size = dist.get_world_size()
     if owner is None:
         whole = away is None or not bool(away.any())
-        held = Meeting().everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
-        if held == [None] * size:  # the first process deals: where work differs, so do tasks, which is found out later
-            owner = Meeting().everyone(deal(work(), size).tolist())[0]
+        held = meeting().everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
+        if held == [None] * len(held):  # the first deals: where work differs, so do tasks, which is found out later
+            owner = meeting().everyone(deal(work(), len(held)).tolist())[0]
         else:
             owner = _by_samples(names, held)
     given = torch.as_tensor(owner)
@@ -161,6 +189,9 @@ def meet(
             f"owner must hold the number of a process for every node, [{len(names)}] whole numbers, got "
             f"{list(given.shape)} of {given.dtype}"
         )
+    if (company := _COMPANY.get()) is not None:
+        return company.join(names, given.long())
+    _join()
     return Processes(names, given.long())
 
 

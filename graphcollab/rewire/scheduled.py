@@ -14,6 +14,7 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.keyed import keyed_order
 from graphcollab.piece import TOLD, Field, Rewiring
 from graphcollab.settings import Natural, Share
+from graphcollab.transforms import select_edges, with_edges
 from graphcollab.typing import Env
 
 __all__ = ["ApplyTransform", "SampleNodes", "sample_nodes"]
@@ -24,6 +25,8 @@ _SAMPLE_STREAM = 107
 @dataclass(frozen=True)
 class ApplyTransform(Rewiring):
     """Apply a transform of the graph after the exchange of every round, or of one.
+
+    Edges whose receiver is not there to say what they weigh, as a site may be lost, stay as they are.
 
     Args:
         transform: Any PyG transform; it may read all weights, which everybody is told.
@@ -42,8 +45,11 @@ class ApplyTransform(Rewiring):
             return data
         data = copy.copy(data)
         data.edge_told = data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
-        transformed: Data = self.transform(data)
-        return transformed
+        known = env.plane.there[data.edge_index[1]]
+        if bool(known.all()):
+            transformed: Data = self.transform(data)
+            return transformed
+        return with_edges(self.transform(select_edges(data, known)), select_edges(data, ~known))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from graphcollab.method import Method, last_graph
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.phases import Phases
 from graphcollab.piece import Weigher
+from graphcollab.plane import Plane
 from graphcollab.train.history import Finding, History
 from graphcollab.train.watch_weights import spread_in_round
 from graphcollab.typing import Env
@@ -43,7 +44,7 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
         if played >= ROUNDS:
             found = _alone(method, data, spread, history) or _single(method, data, spread, history)
         if found is None:
-            found = _uniform(method, data, spread, _of_all(data, spread), EVEN, history)
+            found = _uniform(method, data, spread, _of_all(data, spread, env.plane), EVEN, history)
             if found is not None and played < method.last(data.round).weigh.settling:
                 found = None if dropped else _too_early(method, played, found)
     if found is not None:
@@ -75,7 +76,7 @@ def _spread(method: Method | Phases, data: Data, env: Env, rounds: int) -> Weigh
         return None
     then = copy.copy(data)
     then.round, (then.edge_index, then.edge_weight) = data.round - 1, last_graph(data)
-    return spread_in_round(last.exchange, attend(then, env))
+    return spread_in_round(last.exchange, attend(then, env), env.plane)
 
 
 def learned(method: Method | Phases, last: Method) -> bool:
@@ -117,12 +118,14 @@ def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: 
     return Finding(data.round, SINGLE, _named(single & judged, history), text)
 
 
-def _of_all(data: Data, spread: WeightSpread) -> Tensor:
+def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
     """Return how even all weights are, the own model's among them, in use or as they were given, [K].
 
     What others that are at rest leave to the own model says nothing about what was learned.
     """
-    given = weight_spread(*last_graph(data), data.num_nodes)
+    edge_index, weight = last_graph(data)
+    told = ~weight.isnan() if plane.private else torch.ones_like(weight, dtype=torch.bool)
+    given = weight_spread(edge_index[:, told], weight[told], data.num_nodes)
     return torch.fmax(given.entropy, spread.entropy)
 
 

@@ -160,6 +160,13 @@ def run(
         tasks.require("val", "early stopping needs")
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
     plane = Plane(tasks.num_nodes, transport)
+    if plane.private:
+        if attend is not None or patience is not None:
+            raise ValueError(
+                "between sites those are there who are there (attend=), and no state is kept of sites that are not "
+                "(patience=): leave these out"
+            )
+        attend = transport.attendance
     with ExitStack() as held, plane.agreed():
         if not plane.alone:
             told: dict[str, Any] = {
@@ -221,7 +228,8 @@ def run(
             about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
             about = require_same(before, about, str(checkpoint))
-            data, history = keep_own(to_device(saved[0], method.fields, device), fields, plane), saved[1]
+            data, history = to_device(saved[0], method.fields, device), saved[1]
+            data = data if plane.private else keep_own(data, fields, plane)  # between sites nobody has saved more
             if data.round > rounds:
                 raise ValueError(
                     f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as "

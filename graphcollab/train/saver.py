@@ -44,7 +44,7 @@ class Saver:
     saving takes as long in the ten-thousandth round as in the tenth. Whoever uses it holds the folder.
 
     Where a run has several processes, each writes the rows of its own nodes, and the first one all else. They need a
-    disk that all of them share.
+    disk that all of them share. Between sites each has a folder of its own, and writes what it knows.
 
     Args:
         folder: The folder of the run's checkpoints.
@@ -65,7 +65,7 @@ class Saver:
     def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
         found = newest(self.folder)
-        if len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
+        if not self.plane.private and len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
             raise ValueError(
                 f"processes see other checkpoints in {self.folder}: it must be on a disk that all of them share"
             )
@@ -103,14 +103,16 @@ class Saver:
         names = (f"round-{data.round:06d}{f'-{again}' if again else ''}" for again in itertools.count())
         path = next(path for path in map(self.folder.joinpath, names) if not os.path.lexists(path))
         part = own_name(path)
-        path, part = map(self.folder.joinpath, plane.everyone([path.name, part.name])[0])
+        if not plane.private:
+            path, part = map(self.folder.joinpath, plane.everyone([path.name, part.name])[0])
         try:
             if plane.speaks:
                 part.mkdir(parents=True)
-            state, rows = data.to_dict(), []
+            state, rows = data.to_dict(), list[Mapping[str, Any]]()
             if not plane.alone:
                 state, own = split_rows(tell_all(data, self.fields, plane).to_dict(), self.fields)
-                rows = plane.everyone(write_rows(part, plane.own, own))
+                written = write_rows(part, plane.own, own)
+                rows = [written] if plane.private else plane.everyone(written)
             if plane.speaks:
                 self._finish_part(part, path, state, rows, history)
         except BaseException:

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
+from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.undefined import Undefined, told_by_table
@@ -64,7 +65,8 @@ class Session:
     saver: Saver | None = None
 
     def __post_init__(self) -> None:
-        self.over = self.asked = self._told = self._looked_at = False
+        self.over = self.asked = self._due = self._told = self._looked_at = False
+        self._interrupt = threading.Event()
         self._shown: Data | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
         if self.data.round % self.every and not self._finished() and "best" not in self.data:
@@ -72,41 +74,56 @@ class Session:
 
     def play(self) -> Result:
         """Play the rounds that are left, and return what came of them."""
-        with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as interrupt:
+        plane = self.env.plane
+        with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as self._interrupt:
             try:
                 looks = any(not isinstance(callback, Progress) for callback in self.callbacks)
-                self._looked_at = any(self.env.plane.everyone(looks))
-                with self.env.plane.agreed():
+                self._looked_at = looks if plane.private else any(plane.everyone(looks))
+                with plane.agreed():
+                    plane.begin(self.data.round, self._told_to_others, self._take_over)
                     for callback in self.callbacks:
                         callback.on_start(self.seen, self.history, self.rounds)
-                self._close_round(interrupt)
-                while not self.over and not self.asked:
-                    self._play_round(interrupt)
-                self._stop()
+                self._play(self._close_round, again=True)
+                while not (self.over or self.asked):
+                    self._play_round()
+                self._play(self._stop, again=True)
             finally:
                 for callback in self.callbacks:
                     callback.on_end(self.data, self.history)
         env = self.env._replace(observers=())
         return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, self.asked)
 
-    def _play_round(self, interrupt: threading.Event) -> None:
+    def _play(self, act: Callable[[], None], again: bool = False) -> None:
+        """Do something in all processes, again where one was lost in the middle of it."""
+        self.env.plane.play(act, self._told_to_others, self._take_over, again)
+
+    def _play_round(self) -> None:
         try:
-            self.data = self.method.play(self.data, self.env)
+            self._play(self._take_round)
         except Exception:
             self._fail()
             raise
         self._shown = None
+        self._play(self._end_round, again=True)
+        if self._due and self.saver:
+            self.saver.save(self.data, self.history)
+
+    def _take_round(self) -> None:
+        data = self.method.play(self.data, self.env)
+        self.env.plane.commit()
+        self.data = data
+
+    def _end_round(self) -> None:
         with self.env.plane.agreed():
             _report_isolated(self.data, self.history)
             if may_have_dropped(self.method, self.data):
                 note_dropped(self.method, self.shown, self.env, self.history)
             for callback in self.callbacks:
                 callback.on_round(self.seen, self.history)
-        if self._close_round(interrupt) and self.saver:
-            self.saver.save(self.data, self.history)
+        self._close_round()
 
-    def _close_round(self, interrupt: threading.Event) -> bool:
-        """Evaluate, decide whether this was the last round, and tell whether it is time to save."""
+    def _close_round(self) -> None:
+        """Evaluate, and decide whether this was the last round, and whether it is time to save."""
         # decided once after every round, in one meeting: a callback that looks at the clock would otherwise end a run
         # between two questions, and its last round would not be evaluated
         round_ = self.data.round
@@ -120,12 +137,31 @@ class Session:
             or (self.patience is not None and out_of_patience(self.data, self.history, self.patience))
         )
         due = self.saver is not None and self.saver.due(round_)
-        told = self.env.plane.everyone([over, interrupt.is_set(), due])
-        self.over, _, due = told[0]
-        self.asked = any(asked for _, asked, _ in told)
+        self.asked, self.over, self._due = self._decided(self._interrupt.is_set(), over, due)
         if missing and self.over:
             self._evaluate()
-        return due
+
+    def _decided(self, asked: bool, over: bool, due: bool) -> tuple[bool, bool, bool]:
+        """Return what is decided for all: whether an interrupt was asked for, the run is over, and it is to be saved.
+
+        Between sites each saves, and is interrupted, by itself; and they know alike when a run is over, unless
+        something looks on that may end it.
+        """
+        plane = self.env.plane
+        if plane.private:
+            looks = any(type(callback).ends is not Callback.ends for callback in self.callbacks)
+            return asked, plane.everyone(over)[0] if looks else over, due
+        told = plane.everyone([asked, over, due])
+        return any(one[0] for one in told), told[0][1], told[0][2]
+
+    def _told_to_others(self) -> bytes:
+        return hand_over(self.data, self.history, (*LOOP, *self.method.fields))
+
+    def _take_over(self, content: bytes) -> None:
+        """Go on from where others are, who have played rounds without this site."""
+        self.data, history = take_over(content, self.data, (*LOOP, *self.method.fields))
+        vars(self.history).update(vars(history))
+        self._shown = None
 
     @property
     def shown(self) -> Data:
@@ -148,7 +184,10 @@ class Session:
         try:
             require_one_state(data, (*LOOP, *self.method.fields), self.env.plane)
             with self.env.plane.agreed():
-                history.add(data.round, seconds, evaluate(self.method, data, self.env, self.metric))
+                values = evaluate(self.method, data, self.env, self.metric)
+                if self.env.plane.private and len(history):  # what sites have counted that are not there is not told
+                    values |= {name: torch.maximum(values[name], history.last(name)) for name in SENT}
+                history.add(data.round, seconds, values)
                 self._warn_of_undefined()
                 for callback in self.callbacks:
                     callback.on_evaluate(self.seen, history)
@@ -284,9 +323,10 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
                 got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise ValueError(f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}")
             values[name] = value.cpu()
-    if attend is None:
+    known = member & env.plane.there
+    if bool(known.all()):
         return values
-    return {name: v if name in SENT else v.masked_fill(~member, torch.nan) for name, v in values.items()}
+    return {name: v if name in SENT else v.masked_fill(~known, torch.nan) for name, v in values.items()}
 
 
 def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:

@@ -14,6 +14,7 @@ from graphcollab.control.state import LOOP
 from graphcollab.method import Method
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.piece import Exchanger, Weigher
+from graphcollab.plane import Plane
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
 from graphcollab.typing import Env
@@ -47,7 +48,7 @@ class WatchWeights(Callback):
         nothing = torch.full((data.num_nodes,), torch.nan, dtype=torch.float64)
         inspected = _inspected(method.weigh, data, env)
         data = tell_all(data, (*LOOP, *method.fields), env.plane)
-        if (spread := spread_in_round(method.exchange, data)) is None:
+        if (spread := spread_in_round(method.exchange, data, env.plane)) is None:
             self.now = dict.fromkeys(self.now, nothing)
             return
         found = {"own_weight": spread.own, "weight_entropy": spread.entropy, "largest_weight": spread.largest}
@@ -63,15 +64,17 @@ class WatchWeights(Callback):
         return dict(self.whole)
 
 
-def spread_in_round(exchange: Exchanger, data: Data) -> WeightSpread | None:
+def spread_in_round(exchange: Exchanger, data: Data, plane: Plane) -> WeightSpread | None:
     """Return how the weights of a round are spread over edges in use, or None where models do not travel along edges.
 
-    The data's edges, weights and masks must be that round's. Nodes that do not train hear nobody.
+    The data's edges, weights and masks must be that round's. Nodes that do not train hear nobody. Of weights that are
+    not told here, as between sites, nothing is said.
     """
     if not exchange.along_edges:
         return None
     in_use = edges_in_use(data)
     used = data.trains[data.edge_index[1]] if in_use is None else in_use & data.trains[data.edge_index[1]]
+    used = used & plane.known(data.edge_index[1]) if plane.private else used
     return weight_spread(data.edge_index[:, used], exchange.shares(data)[used], data.num_nodes)
 
 

@@ -4,7 +4,7 @@ Every transform returns a shallow copy and leaves its input untouched. Edges com
 and every field whose name contains "edge" stays aligned with them.
 """
 
-from graphcollab.transforms._edges import check_edges, check_no_duplicates, select_edges, sort_edges
+from graphcollab.transforms._edges import check_edges, check_no_duplicates, select_edges, sort_edges, with_edges
 from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation
 from graphcollab.transforms.sparsification import DropWeakest, Sparsification, Threshold, TopK
 from graphcollab.transforms.topologies import (
@@ -34,4 +34,5 @@ __all__ = [
     "check_no_duplicates",
     "select_edges",
     "sort_edges",
+    "with_edges",
 ]

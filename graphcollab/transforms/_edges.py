@@ -159,6 +159,14 @@ def select_edges(data: Data, index: Tensor) -> Data:
     return out
 
 
+def with_edges(data: Data, others: Data) -> Data:
+    """Return a shallow copy of ``data`` with the edges of another graph of the same nodes and fields, sorted."""
+    out = copy.copy(data)
+    for name, value in edge_fields(data).items():
+        out[name] = torch.cat([value, others[name]], dim=data.__cat_dim__(name, value))
+    return sort_edges(out)
+
+
 def sort_edges(data: Data) -> Data:
     """Return a shallow copy of ``data`` with its edges sorted by receiver, then sender: the order of a CSR matrix."""
     return select_edges(data, edge_keys(data.edge_index, node_count(data)).argsort(stable=True))

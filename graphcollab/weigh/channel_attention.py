@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -15,6 +15,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.control.at_work import crossing_edges, edges_in_use
+from graphcollab.device import beside
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
@@ -297,6 +298,9 @@ class ChannelAttention(Weigher):
     def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
         """Return the changes that travel, and their codes, encoded where they arrive."""
         halo = env.plane.halo(self._change(data, env), data.edge_index)
+        away = ~env.plane.there[halo.nodes]  # whose models have not changed
+        if bool(away.any()):
+            halo = replace(halo, rows=halo.rows.masked_fill(beside(away, halo.rows)[:, None], 0))
         return halo, mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
 
 

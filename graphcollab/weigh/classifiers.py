@@ -206,8 +206,9 @@ class ClassifierSimilarity(Weigher):
         loop = sender == receiver
         there = data.trains[receiver] & (data.serves[sender] | loop)
         cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
-        fixed = scatter(data.edge_share.double().masked_fill(there, 0), receiver, dim_size=data.num_nodes)
-        moving = (there & env.plane.known(receiver)).nonzero().flatten()
+        known = env.plane.known(receiver)
+        fixed = scatter(data.edge_share.double().masked_fill(there | ~known, 0), receiver, dim_size=data.num_nodes)
+        moving = (there & known).nonzero().flatten()
         kept = torch.where(loop & there, self.own, 0.0).double()  # what a node keeps for itself, [E]
         rest = (1 - fixed - scatter(kept, receiver, dim_size=data.num_nodes)).clamp(min=0)
         weight = data.edge_share.double()

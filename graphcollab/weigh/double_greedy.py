@@ -83,9 +83,11 @@ class DoubleGreedy(AllPeers):
         return data
 
     def looks_at(self, data: Data) -> Tensor | None:
-        """Look at the candidates, in the rounds that choose."""
+        """Look at the candidates that serve, in the rounds that choose."""
         played = data.round - data.phase_start + 1
-        return data.edge_chosen & data.edge_pool if played % self.every == 0 and self.budget > 1 else None
+        if played % self.every or self.budget == 1:
+            return None
+        return data.edge_chosen & data.edge_pool & data.serves[data.edge_index[0]]
 
     def __call__(self, data: Data, env: Env) -> Data:
         candidates = self.looks_at(data)
@@ -97,11 +99,12 @@ class DoubleGreedy(AllPeers):
         keys = data.node_id[receiver], data.node_id[sender], data.round
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
         parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
-        sent = {part: env.plane.halo(data.x.part(part), data.edge_index) for part in parts}
+        heard = data.serves[sender] | (sender == receiver)  # as everybody knows
+        sent = {part: env.plane.halo(data.x.part(part), data.edge_index[:, heard]) for part in parts}
         some = candidates.nonzero().flatten()
         some = some[by_receiver(receiver[some], order[some])]
         turn = torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], data.num_nodes))
-        losses = partial(self._losses, data, env, sent)
+        losses = partial(self._losses, data, env, sent, heard)
         chosen = double_greedy(losses, data.edge_index, candidates, turn, uniform, self.budget, self.safe)
         data.edge_chosen = chosen & (sender != receiver)
         if self.pool == "first":
@@ -110,14 +113,17 @@ class DoubleGreedy(AllPeers):
             data.pooled = data.pooled | new
         return data
 
-    def _losses(self, data: Data, env: Env, sent: Mapping[str, Halo], members: Tensor) -> Tensor:
-        """Return the validation losses of the average over every receiver's members, [K]; infinite if not finite."""
+    def _losses(self, data: Data, env: Env, sent: Mapping[str, Halo], heard: Tensor, members: Tensor) -> Tensor:
+        """Return the validation losses of the average over every receiver's members, [K]; infinite if not finite.
+
+        Members are edges, a mask [E], among those along which models were sent, a mask [E].
+        """
         sender, receiver = data.edge_index
         count = env.engine.tasks.sizes("train")[sender].to(data.x.dtype).masked_fill(~members, 0)
         weight = shares(count, receiver, data.num_nodes)
         models = data.x
         for part, halo in sent.items():
-            models = models.with_part(part, mix(halo.rows, halo.take(weight), halo.edge_index, data.x.num_nodes))
+            models = models.with_part(part, mix(halo.rows, halo.take(weight[heard]), halo.edge_index, data.x.num_nodes))
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
         found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64)
         loss = env.engine.loss(Rows.own(models, nodes), "val").double()

@@ -15,8 +15,8 @@ from torch_geometric.data import Data
 from graphcollab import Phases, methods
 from graphcollab.control import Attendance
 from graphcollab.exchange import NoExchange
+from graphcollab.method import in_step
 from graphcollab.piece import Field
-from graphcollab.plane import in_step
 from graphcollab.relation import Relation
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import Lockstep, in_lockstep

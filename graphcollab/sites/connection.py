@@ -1,0 +1,309 @@
+"""`Connection`: how one site takes part in a run step by step, over any `Link`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from graphcollab.checks import warn
+from graphcollab.engine import NonFiniteLossError
+from graphcollab.naming import few
+from graphcollab.sites.frame import Frame, FrameError
+from graphcollab.sites.mailbox import Mailbox
+
+__all__ = ["Connection", "LeftBehind", "Link", "RoundLost", "SiteLostError"]
+
+PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
+
+
+class Link(Protocol):
+    """How bytes get from one site to the coordinator, and into the mailboxes of other sites.
+
+    Attributes:
+        name: This site.
+        sites: All of them, in an order that all have alike.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+
+    def open(self, mailbox: Mailbox) -> None:
+        """Let messages of other sites come into a mailbox."""
+
+    def ask(self, content: bytes) -> bytes:
+        """Return the coordinator's answer; a ConnectionError where there is none."""
+
+    def push(self, to: str, content: bytes) -> str:
+        """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
+
+
+class SiteLostError(RuntimeError):
+    """A site is gone, and the run cannot go on without it; the message names it."""
+
+
+ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError)}
+"""Errors that are raised again as what they are at other sites; others come as a RuntimeError that names them."""
+
+
+class RoundLost(BaseException):
+    """Somebody was lost, or has come back: the round at hand is played again. No error: for the loop over rounds only.
+
+    Args:
+        told: What the coordinator says of the new epoch.
+    """
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        super().__init__("the round is played again")
+        self.told = told
+
+
+class LeftBehind(RoundLost):
+    """This site itself was left behind."""
+
+
+class Connection:
+    """What a site knows of where the run is, and the two things it does: tell all, and send to some.
+
+    Args:
+        link: How bytes travel.
+        patience: Seconds for which a coordinator that does not answer is asked again.
+        beat: Seconds between signs of life.
+
+    Attributes:
+        present: The sites that take part, in order.
+        resting: Those of them that have just come back, and only listen in this round.
+        unsure: Whether something was sent from site to site since all have told something.
+        wanted: Whether somebody wanted to come back when they did.
+        exchanges: How often this site has waited for others so far.
+        sent: Bytes that have left this site so far, by what they were and to whom.
+    """
+
+    def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0) -> None:
+        self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
+        self.present, self.resting = self.sites, tuple[str, ...]()
+        self.epoch = self.step = self.exchanges = 0
+        self.unsure = self.wanted = self.greeted = False
+        self.sent: dict[tuple[str, str], int] = {}
+        self.mailbox = Mailbox(set(self.sites) - {self.name})
+        self._told: Exception | None = None
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(max(len(self.sites) - 1, 1), "graphcollab-send")
+        self._sending: list[Future[None]] = []
+        self._closed = threading.Event()
+        self._look = min(beat, PAUSE)
+        link.open(self.mailbox)
+        threading.Thread(target=self._beats, args=(beat,), name="graphcollab-beat", daemon=True).start()
+
+    # ------------------------------------------------------------------------------------------ the two things
+
+    def tell(
+        self, what: str, value: Any = None, tensors: Sequence[Tensor] = (), add: bool = False, **said: Any
+    ) -> tuple[dict[str, Any], dict[str, list[Tensor]]]:
+        """Tell everybody a plain value and tensors, and return what all that are present have told, by site.
+
+        With ``add`` the tensors are added up instead, and returned under the name of this site. What else is said is
+        for the coordinator: with ``commit`` everybody has played the round when this returns, and with ``round`` those
+        that have played fewer rest until then.
+        """
+        about = {"verb": "meet", "what": what, "value": value, "sum": add, **said}
+        reply = self._until(about, tensors, what)
+        self.exchanges += 1
+        self.unsure, self.wanted = False, bool(reply.about["wanting"])
+        self._turn(self.step + 1)
+        names = self.present
+        if "resting" in reply.about:
+            self.resting = tuple(reply.about["resting"])
+        if told := reply.about.get("next"):
+            self.enter(told)
+        if add:
+            return {}, {self.name: list(reply.tensors)}
+        counts, values, rest = reply.about["counts"], reply.about["values"], iter(reply.tensors)
+        return dict(zip(names, values, strict=True)), {
+            site: [next(rest) for _ in range(count)] for site, count in zip(names, counts, strict=True)
+        }
+
+    def swap(
+        self, what: str, give: Mapping[str, Sequence[Tensor]], take: Mapping[str, Sequence[Any]]
+    ) -> dict[str, tuple[Tensor, ...]]:
+        """Send tensors to some sites, and return what comes from others, whose number types and shapes are given."""
+        self.unsure = True
+        frames = {to: self._frame({"verb": "push", "what": what}, some) for to, some in give.items()}
+        for to, content in frames.items():
+            self._count(what, to, len(content))
+            self._sending = [one for one in self._sending if not one.done()]
+            self._sending.append(self._threads.submit(self._push, to, content, self.epoch))
+        while missing := self.mailbox.wait([*take], self._look):
+            self._heed(self._ask(self._frame({"verb": "missing", "sites": missing})))
+        found = {}
+        for sender, kinds in take.items():
+            frame = self.mailbox.take(sender)
+            try:
+                if frame.about.get("what") != what:
+                    raise FrameError(f"{what} was due, and {frame.about.get('what')} came")
+                found[sender] = tuple(frame.require(*kinds).tensors)
+            except FrameError as error:
+                raise FrameError(f"a message of {sender} is not as it should be: {error}") from error
+        self.exchanges += 1
+        self._turn(self.step + 1)
+        return found
+
+    def clocks(self, now: float) -> dict[str, float]:
+        """Return by how many seconds every site's clock differs from the coordinator's, given the time here."""
+        reply = self._until({"verb": "meet", "what": "clocks", "clock": now}, (), "clocks")
+        self._turn(self.step + 1)
+        return {site: float(off) for site, off in reply.about["off"].items()}
+
+    # ------------------------------------------------------------------------------------- coming and going
+
+    def enter(self, told: Mapping[str, Any]) -> None:
+        """Begin a new epoch."""
+        gone = [site for site in self.present if site not in told["present"]]
+        for site in gone:
+            why = told["lost"].get(site, "is gone")
+            warn(f"{site} {why}: the run goes on without it, and its part goes to the others", RuntimeWarning)
+        back = [site for site in told["present"] if site not in self.present]
+        if back:
+            warn(f"{few(back)} {'is' if len(back) == 1 else 'are'} back", RuntimeWarning)
+        self.present, self.resting = tuple(told["present"]), tuple(told["resting"])
+        self.epoch = int(told["epoch"])
+        self._turn(0)
+
+    def come_back(self) -> None:
+        """Wait until the others let this site in again."""
+        warn(f"{self.name} was left behind, and waits to be let in again", RuntimeWarning)
+        reply = self._until({"verb": "back"})
+        if reply.about["status"] == "over":
+            raise SiteLostError(
+                f"the run has ended while {self.name} was left behind: its last checkpoint, where it keeps one, is "
+                "what it has"
+            )
+        self.enter(reply.about)
+
+    def give(self, content: bytes) -> None:
+        """Hand what everybody may know of the run to those that come back."""
+        self._until(
+            {"verb": "give"},
+            [torch.frombuffer(bytearray(content), dtype=torch.uint8)],
+            "state for a site that comes back",
+        )
+
+    def take(self) -> bytes:
+        """Return what another site has handed over."""
+        (content,) = self._until({"verb": "take"}).tensors
+        return bytes(content.numpy().tobytes())
+
+    def fail(self, error: Exception) -> None:
+        """Let an error of this site be raised everywhere, unless that is where it comes from."""
+        if error is self._told or isinstance(error, SiteLostError):
+            return
+        about = {"verb": "fail", "kind": type(error).__name__, "why": str(error)}
+        with self._quietly():
+            self._ask(self._frame(about), 10.0)
+
+    def leave(self, why: str) -> None:
+        """Leave the run; the others go on."""
+        with self._quietly():
+            self._ask(self._frame({"verb": "leave", "why": why}), 10.0)
+        self.close()
+
+    def finish(self) -> None:
+        """Say that this site has come to its end, when all that it has to send is sent."""
+        wait(self._sending, min(self.patience, 60.0))
+        with self._quietly():
+            self._ask(self._frame({"verb": "finish"}), 30.0)
+        self.close()
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self._closed.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # ------------------------------------------------------------------------------------------------ inside
+
+    def _turn(self, step: int) -> None:
+        self.step = step
+        self.mailbox.turn_to(self.epoch, step)
+
+    def _frame(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
+        return Frame({**about, "epoch": self.epoch, "step": self.step}, tensors).pack()
+
+    def _until(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = (), what: str = "") -> Frame:
+        """Ask the coordinator until it has an answer."""
+        content, again = self._frame(about, tensors), self._frame(about)
+        if what:
+            self._count(what, "coordinator", len(content))
+        while True:
+            reply = self._ask(content)
+            if reply.about["status"] != "wait":
+                return self._heed(reply, about["verb"])
+            if about["verb"] == "meet":
+                content = again  # it has what was told
+
+    def _ask(self, content: bytes, patience: float | None = None) -> Frame:
+        end, pause = time.monotonic() + (self.patience if patience is None else patience), 0.1
+        while True:
+            try:
+                reply = Frame.unpack(self.link.ask(content))
+                if reply.about.get("status") == "refused" and "damaged" in str(reply.about.get("why")):
+                    raise FrameError(str(reply.about["why"]))
+                return reply
+            except (ConnectionError, FrameError) as error:
+                if time.monotonic() + pause > end or self._closed.is_set():
+                    raise SiteLostError(f"{self.name} cannot reach the coordinator any more ({error})") from error
+                time.sleep(pause)
+                pause = min(2 * pause, PAUSE)
+
+    def _heed(self, reply: Frame, verb: str = "") -> Frame:
+        """Raise what an answer says that is none to the question."""
+        about = reply.about
+        match about.get("status"):
+            case "ok":
+                return reply
+            case "over" if verb == "back":
+                return reply
+            case "again":
+                raise RoundLost(about)
+            case "away" | "over":
+                raise LeftBehind(about)
+            case "stop":
+                raise self._stopped(about)
+        raise SiteLostError(f"the coordinator does not take what {self.name} says: {about.get('why')}")
+
+    def _stopped(self, about: Mapping[str, Any]) -> Exception:
+        site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))
+        made = ERRORS.get(kind, RuntimeError)
+        error = made(why if kind in ERRORS else f"{kind}: {why}")
+        if site:
+            error.add_note(f"It was raised at {site}.")
+        self._told = error
+        return error
+
+    def _push(self, to: str, content: bytes, epoch: int) -> None:
+        pause = 0.1
+        while epoch == self.epoch and not self._closed.is_set():
+            with self._quietly():
+                if self.link.push(to, content) in ("ok", "late", "refused"):
+                    return
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSE)
+
+    def _beats(self, seconds: float) -> None:
+        while not self._closed.wait(seconds):
+            with self._quietly():
+                self.link.ask(self._frame({"verb": "beat"}))
+
+    def _count(self, what: str, to: str, size: int) -> None:
+        with self._lock:
+            self.sent[what, to] = self.sent.get((what, to), 0) + size
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        with suppress(ConnectionError, SiteLostError, FrameError):
+            yield

@@ -1,0 +1,302 @@
+"""`Coordinator`: where sites meet, and who says which of them are there. It has no data and no model of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from graphcollab.naming import few
+from graphcollab.sites.frame import Frame, FrameError
+
+__all__ = ["Coordinator"]
+
+LOG = logging.getLogger(__name__)
+REPLAYS = 10  # how often one and the same message may be lost
+
+
+@dataclass
+class _Meeting:
+    """What has come for one step."""
+
+    frames: dict[str, Frame] = field(default_factory=dict)
+    reply: Frame | None = None
+    off: dict[str, float] = field(default_factory=dict)  # by how much clocks differ from that here
+
+
+class Coordinator:
+    """Lets sites meet step by step, adds up what is to be added up, and leaves those behind that do not answer.
+
+    All sites take the same steps. A step is a number within an *epoch*; a new epoch begins whenever it changes who is
+    there, and whoever is in the middle of a round plays it again from its beginning. So a site that is lost has not
+    taken part in that round at all. One that comes back is let in when the next round has been agreed.
+
+    It sees what sites tell everybody, and, where a method averages through a server, what they send it. It never sees
+    what goes from site to site.
+
+    Args:
+        sites: Names of all sites, in the order in which their contributions are added up.
+        deadline: Seconds without a sign of life after which a site is left behind. Sites give one while they compute.
+        at_least: How many must be left; with fewer the run stops.
+        poll: Seconds after which a call that waits is answered, to be made again.
+        clock: Tells seconds.
+    """
+
+    POLL: ClassVar[float] = 10.0
+
+    def __init__(
+        self,
+        sites: Sequence[str],
+        deadline: float = 60.0,
+        at_least: int = 2,
+        poll: float = POLL,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.sites, self.deadline, self.at_least, self.poll, self._clock = tuple(sites), deadline, at_least, poll, clock
+        self.epoch = 0
+        self.present, self.resting = list(self.sites), list[str]()
+        self.lost: dict[str, str] = {}
+        self._change = threading.Condition()
+        self._seen = dict.fromkeys(self.sites, clock())
+        self._at = dict.fromkeys(self.sites, (0, 0))
+        self._stuck: dict[str, tuple[int, float]] = {}
+        self._meetings: dict[tuple[int, int], _Meeting] = {}
+        self._state: Frame | None = None
+        self._lost_at: dict[tuple[int, str], int] = {}
+        self._wanting: list[str] = []
+        self._catching_up: set[str] = set()
+        self._done: set[str] = set()
+        self._stopped: dict[str, Any] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        return self._stopped is not None or set(self.present) <= self._done
+
+    @property
+    def failed(self) -> str:
+        """Why the run has stopped; nothing if it has not."""
+        return "" if self._stopped is None else " ".join(filter(None, map(self._stopped.get, ("site", "kind", "why"))))
+
+    def answer(self, site: str, content: bytes) -> bytes:
+        """Return what a site is to know; calls that have to wait are answered after a while all the same."""
+        try:
+            asked = Frame.unpack(content)
+            verb, epoch, step = (asked.about.get(name) for name in ("verb", "epoch", "step"))
+            reply = self._verbs.get(str(verb))
+            if site not in self.sites or reply is None or type(epoch) is not int or type(step) is not int:
+                raise FrameError(f"no site of this run says {verb!r}")
+        except FrameError as error:
+            LOG.warning("a message of %s was refused: %s", site, error)
+            return Frame({"status": "refused", "why": str(error)}).pack()
+        with self._change:
+            self._seen[site] = self._clock()
+            self._at[site] = max(self._at[site], (epoch, step))
+            return reply(self, site, epoch, step, asked).pack()
+
+    def watch(self) -> None:
+        """Leave sites behind that have given no sign of life; to be called now and then."""
+        with self._change:
+            now = self._clock()
+            silent = [site for site in self.present if site not in self._done]
+            silent = [site for site in silent if now - self._seen[site] > self.deadline]
+            if silent and self._stopped is None:
+                self._leave_behind(silent, f"has given no sign of life for {self.deadline:g} s")
+
+    def _meet(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site tells something that all are to know, and waits for what the others tell."""
+        meeting = self._meetings.get((epoch, step))
+        if meeting is None or meeting.reply is None:
+            if news := self._news(site, epoch):
+                return news
+            self._catching_up.discard(site)
+            meeting = self._meetings.setdefault((epoch, step), _Meeting())
+            meeting.frames.setdefault(site, asked)
+            if isinstance(clock := asked.about.get("clock"), float):
+                meeting.off.setdefault(site, clock - time.time())
+            self._stuck.pop(site, None)
+            if set(meeting.frames) >= set(self.present):
+                self._conclude(meeting, (epoch, step))
+        told = meeting  # what has been concluded holds, also for who hears of it when the next epoch has begun
+        return self._wait(lambda: told.reply or self._news(site, epoch))
+
+    def _conclude(self, meeting: _Meeting, at: tuple[int, int]) -> None:
+        frames = [meeting.frames[site] for site in self.present]
+        said = {site: meeting.frames[site].about["what"] for site in self.present}
+        if len({str(what) for what in said.values()}) > 1:
+            told = ", ".join(f"{site}: {what}" for site, what in said.items())
+            return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
+        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off}
+        tensors = [list(frame.tensors) for frame in frames]
+        if frames[0].about.get("sum"):
+            kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
+            other = next((k for k, kind in enumerate(kinds) if kind != kinds[0]), None)
+            if other is not None:
+                name = self.present[other]
+                return self._stop(name, "ValueError", f"{name} sends {kinds[other]} to be added to {kinds[0]}")
+            flat = [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]
+        else:
+            about["values"] = [frame.about.get("value") for frame in frames]
+            about["counts"] = [len(some) for some in tensors]
+            flat = [one for some in tensors for one in some]
+        if frames[0].about.get("commit"):
+            about |= self._agree()
+        if said_rounds := [frame.about["round"] for frame in frames if type(frame.about.get("round")) is int]:
+            played = dict(zip(self.present, said_rounds, strict=False))
+            self.resting = [site for site, many in played.items() if many < max(said_rounds)]
+            about["resting"] = self.resting
+        meeting.reply = Frame(about, tuple(flat))
+        self._meetings[at] = meeting  # which a new epoch has not taken away
+        ended = [at for at, one in self._meetings.items() if one.reply is not None]
+        for at in ended[:-2]:  # everybody has read it, or would not have come to the next one
+            del self._meetings[at]
+        self._change.notify_all()
+
+    def _agree(self) -> dict[str, Any]:
+        """All have played the round: let those in who want to come back, and let those work who were let in before."""
+        new = [site for site in self._wanting if site not in self.present]
+        if not new and not self.resting:
+            return {}
+        self._begin()
+        self.present = [site for site in self.sites if site in {*self.present, *new}]
+        self.resting, self._wanting, self._catching_up = new, [], set(new)
+        for site in new:
+            self.lost.pop(site, None)
+            LOG.warning("%s is back", site)
+        return {"next": self._told()}
+
+    def _begin(self) -> None:
+        """Begin an epoch; what has been concluded stays for those who have not read it yet.
+
+        Those who were about to learn what they had missed come back after another round: the others are on their way.
+        """
+        for site in self._catching_up:
+            self.present.remove(site)
+            self.resting.remove(site)
+            self._wanting.append(site)
+        self._catching_up = set()
+        self.epoch += 1
+        self._meetings = {at: one for at, one in self._meetings.items() if one.reply is not None}
+        self._state = None
+        self._stuck = {}
+        self._change.notify_all()
+
+    def _told(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "present": self.present, "resting": self.resting, "lost": self.lost}
+
+    def _news(self, site: str, epoch: int) -> Frame | None:
+        """Return what a site must know before anything else."""
+        if self._stopped is not None:
+            return Frame({"status": "stop", **self._stopped})
+        if site not in self.present:
+            return Frame({"status": "over" if self.over else "away", **self._told()})
+        return Frame({"status": "again", **self._told()}) if epoch != self.epoch else None
+
+    def _wait(self, ready: Callable[[], Frame | None]) -> Frame:
+        end = time.monotonic() + self.poll
+        while (found := ready()) is None:
+            left = end - time.monotonic()
+            if left <= 0:
+                return Frame({"status": "wait"})
+            self._change.wait(left)
+        return found
+
+    def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site that computes gives a sign of life."""
+        return self._news(site, epoch) or Frame({"status": "ok"})
+
+    def _missing(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site waits for messages of others, which have not come yet."""
+        if news := self._news(site, epoch):
+            return news
+        self._catching_up.discard(site)
+        now, names = self._clock(), asked.about.get("sites")
+        since = self._stuck.setdefault(site, (step, now))
+        if since[0] != step:
+            since = self._stuck[site] = (step, now)
+        passed = isinstance(names, list) and [one for one in names if self._at.get(one, (0, 0)) > (epoch, step)]
+        if passed and now - since[1] > self.deadline / 4:
+            LOG.warning("a message from %s to %s was lost: the round is played again", few(passed), site)
+            self._lost_at[step, site] = self._lost_at.get((step, site), 0) + 1
+            if self._lost_at[step, site] > REPLAYS:
+                self._stop(site, "SiteLostError", f"messages from {few(passed)} do not come to {site}, again and again")
+            self._begin()
+        return self._news(site, epoch) or Frame({"status": "ok"})
+
+    def _give(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site gives what everybody may know of the run, for those that come back."""
+        if (news := self._news(site, epoch)) is None and self._state is None:
+            self._state = Frame({"status": "ok"}, tuple(asked.tensors))
+            self._change.notify_all()
+        return news or Frame({"status": "ok"})
+
+    def _take(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site that comes back takes what it has missed."""
+        return self._wait(lambda: self._news(site, epoch) or self._state)
+
+    def _back(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site that was left behind wants to come back."""
+        if site not in self.present and site not in self._wanting:
+            self._wanting.append(site)
+
+        def admitted() -> Frame | None:
+            if self._stopped is not None or (site not in self.present and self.over):
+                return self._news(site, epoch)
+            return Frame({"status": "ok", **self._told()}) if site in self.present else None
+
+        return self._wait(admitted)
+
+    def _leave(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site leaves the run; the others go on."""
+        if site in self._wanting:
+            self._wanting.remove(site)
+        if site in self.present and self._stopped is None:
+            self._leave_behind([site], str(asked.about.get("why"))[:500])
+        return Frame({"status": "ok"})
+
+    def _fail(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """What has failed at a site fails everywhere."""
+        if self._stopped is None and site in self.present:
+            self._stop(site, str(asked.about.get("kind"))[:100], str(asked.about.get("why"))[:2000])
+        return Frame({"status": "ok"})
+
+    def _finish(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site has come to the end of its script."""
+        self._done.add(site)
+        self._change.notify_all()
+        return Frame({"status": "ok"})
+
+    def _stop(self, site: str, kind: str, why: str) -> None:
+        LOG.error("the run stops: %s", why)
+        self._stopped = {"site": site, "kind": kind, "why": why}
+        self._change.notify_all()
+
+    def _leave_behind(self, sites: Sequence[str], why: str) -> None:
+        LOG.warning("%s is left behind: it %s", few(sites), why)
+        self.present = [site for site in self.present if site not in sites]
+        self.resting = [site for site in self.resting if site not in sites]
+        self._catching_up -= {*sites}
+        self.lost |= dict.fromkeys(sites, why)
+        working = [site for site in self.present if site not in self.resting]
+        if len(self.present) < self.at_least or not working:
+            left = f"only {few(self.present)} is left" if self.present else "no site is left"
+            return self._stop("", "SiteLostError", f"{left}, and a run needs {self.at_least}: {self._reasons()}")
+        self._begin()
+
+    def _reasons(self) -> str:
+        return "; ".join(f"{site} {why}" for site, why in self.lost.items())
+
+    _verbs: ClassVar[dict[str, Callable[..., Frame]]] = {
+        "meet": _meet,
+        "beat": _beat,
+        "missing": _missing,
+        "give": _give,
+        "take": _take,
+        "back": _back,
+        "leave": _leave,
+        "fail": _fail,
+        "finish": _finish,
+    }

@@ -1,0 +1,140 @@
+"""Sites over NVIDIA FLARE's Collab API: the coordinator at its server, and a site's own script at each of its clients.
+
+A job names these two classes and brings no code: what runs at a site is this package as it is installed there, and the
+file that the variable GRAPHCOLLAB_SITE names in the environment of the site's own FLARE client (docs/deploying.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import runpy
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from nvflare.collab import CollabCallError, collab
+
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.mailbox import Mailbox
+from graphcollab.sites.site import connected
+from graphcollab.tasks._sites import in_order
+
+__all__ = ["Client", "Server"]
+
+LOG = logging.getLogger(__name__)
+SCRIPT = "GRAPHCOLLAB_SITE"
+SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
+
+
+class Server:
+    """What FLARE's server does in a job: it lets the sites meet.
+
+    Args:
+        deadline: Seconds without a sign of life after which a site is left behind.
+        at_least: How many sites must be left.
+    """
+
+    def __init__(self, deadline: float = 60.0, at_least: int = 2) -> None:
+        self.deadline, self.at_least = deadline, at_least
+        self._coordinator: Coordinator | None = None
+
+    @collab.publish
+    def ask(self, content: bytes) -> bytes:
+        """Answer a site, whose name FLARE has read off its certificate."""
+        if self._coordinator is None:
+            raise RuntimeError("the coordinator is not there yet")
+        return self._coordinator.answer(collab.caller, content)
+
+    @collab.main
+    def play(self) -> None:
+        """Watch over the sites until they have come to the end."""
+        self._coordinator = coordinator = Coordinator(_names(collab.clients), self.deadline, self.at_least)
+        while not (coordinator.over or collab.is_aborted):
+            coordinator.watch()
+            time.sleep(0.2)
+        time.sleep(2.0)  # in which the sites read the last answers
+        if coordinator.failed:
+            raise RuntimeError(coordinator.failed)
+
+
+class Client:
+    """What FLARE's client does in a job: it runs the site's own script.
+
+    Args:
+        secure: Whether what goes from site to site is encrypted for the other site, past the server that relays it.
+        deadline: The coordinator's; signs of life are given ten times as often.
+    """
+
+    def __init__(self, secure: bool = True, deadline: float = 60.0) -> None:
+        self.secure, self.deadline = secure, deadline
+        self._mailbox: Mailbox | None = None
+        self._acting: threading.Thread | None = None
+
+    @collab.init
+    def begin(self) -> None:
+        """Start the script, which goes on beside FLARE's own work."""
+        path = os.environ.get(SCRIPT, "")
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"{SCRIPT} must name this site's own script, and is {path!r}")
+        self._acting = threading.Thread(target=self._act, args=(path, collab.context.app), name="graphcollab-site")
+        self._acting.start()
+
+    @collab.publish
+    def push(self, content: bytes) -> str:
+        """Take a message of another site in, whose name FLARE has read off its certificate."""
+        return "not yet" if self._mailbox is None else self._mailbox.put(collab.caller, content)
+
+    @collab.final
+    def end(self) -> None:
+        """Wait for the script, which is over unless the job was aborted."""
+        if self._acting is not None:
+            self._acting.join(10.0)
+
+    def _act(self, path: str, app: Any) -> None:
+        connection = Connection(_Link(self, app), beat=self.deadline / 10)
+        try:
+            with connected(connection):
+                runpy.run_path(path, run_name="__main__")
+        except BaseException as error:
+            LOG.exception("%s has failed", path)
+            connection.leave(f"has failed ({type(error).__name__}: {error})")
+        else:
+            connection.finish()
+
+
+class _Link:
+    """FLARE's calls as a `Link`."""
+
+    def __init__(self, client: Client, app: Any) -> None:
+        self.client, self.app = client, app
+        self.name: str = app.name
+        self.sites = _names(app.client_proxies)
+        self._others = {one.name: one for one in app.client_proxies}
+
+    def open(self, mailbox: Mailbox) -> None:
+        """Let messages of other sites come into a mailbox."""
+        self.client._mailbox = mailbox
+
+    def ask(self, content: bytes) -> bytes:
+        """Return the coordinator's answer; a ConnectionError where there is none."""
+        try:
+            reply: bytes = self.app.server_proxy(timeout=Coordinator.POLL + SPARE).ask(content)
+        except CollabCallError as error:
+            raise ConnectionError(str(error)) from error
+        return reply
+
+    def push(self, to: str, content: bytes) -> str:
+        """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
+        try:
+            reply: str = self._others[to](timeout=60.0, secure=self.client.secure).push(content)
+        except CollabCallError as error:
+            raise ConnectionError(str(error)) from error
+        return reply
+
+
+def _names(clients: Any) -> tuple[str, ...]:
+    names = [one.name for one in clients]
+    return tuple(names[k] for k in in_order(names))

@@ -1,0 +1,113 @@
+"""`Frame`: what one message between sites holds, as bytes that are checked before they are believed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Frame", "FrameError"]
+
+MAGIC = b"graphcollab 1\n"
+HEAD = struct.Struct("<16sI")  # a checksum of all that follows it, and the length of the description
+TYPES = {
+    str(kind).removeprefix("torch."): kind
+    for kind in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
+
+
+class FrameError(ValueError):
+    """Bytes that are no frame, or another one than was due: cut, changed, of another shape or number type."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One message: a description that JSON can hold, and tensors as raw numbers. Nothing in it is ever executed.
+
+    Args:
+        about: What it is, such as its verb and where in the run it belongs.
+        tensors: Numbers, of any shape.
+
+    Example:
+        >>> frame = Frame({"verb": "rows"}, (torch.tensor([[1.0, 2.0]]),))
+        >>> again = Frame.unpack(frame.pack())
+        >>> again.about["verb"], again.tensors[0].tolist()
+        ('rows', [[1.0, 2.0]])
+    """
+
+    about: Mapping[str, Any]
+    tensors: Sequence[Tensor] = field(default=())
+
+    def pack(self) -> bytes:
+        """Return the frame as bytes."""
+        plain = [one.detach().cpu().contiguous() for one in self.tensors]
+        kinds = [[str(one.dtype).removeprefix("torch."), list(one.shape)] for one in plain]
+        text = json.dumps({"about": dict(self.about), "tensors": kinds}).encode()
+        body = b"".join([text, *map(_raw, plain)])
+        return MAGIC + HEAD.pack(_digest(len(text), body), len(text)) + body
+
+    @classmethod
+    def unpack(cls, content: object) -> Frame:
+        """Return the frame that bytes hold; a `FrameError` says what is wrong with them."""
+        if not isinstance(content, bytes):
+            raise FrameError(f"a frame is bytes, got a {type(content).__name__}")
+        start = len(MAGIC) + HEAD.size
+        if len(content) < start or not content.startswith(MAGIC):
+            raise FrameError(f"{len(content)} bytes are no frame of this version")
+        digest, length = HEAD.unpack_from(content, len(MAGIC))
+        body = content[start:]
+        if length > len(body) or _digest(length, body) != digest:
+            raise FrameError("a frame is damaged: it was cut or changed on its way")
+        try:
+            held = json.loads(body[:length])
+            about, kinds = dict(held["about"]), [(TYPES[name], tuple(shape)) for name, shape in held["tensors"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FrameError(f"a frame's description cannot be read ({type(error).__name__})") from error
+        tensors, at = [], length
+        for kind, shape in kinds:
+            if not all(type(size) is int and size >= 0 for size in shape):
+                raise FrameError(f"a frame says that a tensor has the shape {list(shape)}")
+            end = at + math.prod(shape) * kind.itemsize
+            if end > len(body):
+                raise FrameError(f"a frame has {len(body) - at} bytes left for a tensor {list(shape)} of {kind}")
+            raw = torch.frombuffer(bytearray(body[at:end]), dtype=torch.uint8) if end > at else torch.empty(0)
+            tensors.append(raw.view(kind).view(shape) if end > at else torch.empty(shape, dtype=kind))
+            at = end
+        if at != len(body):
+            raise FrameError(f"a frame has {len(body) - at} bytes more than it says")
+        return cls(about, tuple(tensors))
+
+    def require(self, *wanted: tuple[torch.dtype, tuple[int | None, ...]]) -> Frame:
+        """Check that the tensors have these number types and shapes, where None is any size; return the frame."""
+        got = [(one.dtype, tuple(one.shape)) for one in self.tensors]
+        fits = len(got) == len(wanted) and all(
+            kind is other
+            and len(shape) == len(sizes)
+            and all(w in (None, s) for s, w in zip(sizes, shape, strict=True))
+            for (kind, shape), (other, sizes) in zip(wanted, got, strict=True)
+        )
+        if not fits:
+            raise FrameError(f"a frame was due that holds {_told(wanted)}, and one came that holds {_told(got)}")
+        return self
+
+
+def _told(kinds: Sequence[tuple[torch.dtype, tuple[int | None, ...]]]) -> str:
+    return ", ".join(f"{['any' if s is None else s for s in shape]} of {kind}" for kind, shape in kinds) or "nothing"
+
+
+def _raw(value: Tensor) -> bytes:
+    return value.reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+
+
+def _digest(length: int, body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16, salt=struct.pack("<I", length)).digest()

@@ -1,0 +1,89 @@
+"""`Hall`: all sites of a run in one process, for rehearsals and tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.mailbox import Mailbox
+
+__all__ = ["Door", "Hall"]
+
+T = TypeVar("T")
+
+
+class Hall:
+    """A coordinator and the mailboxes of sites that are threads of this process.
+
+    Args:
+        sites: Their names.
+        settings: Those of `Coordinator`.
+    """
+
+    def __init__(self, sites: Sequence[str], **settings: Any) -> None:
+        self.sites, self.coordinator = tuple(sites), Coordinator(sites, **settings)
+        self.mailboxes: dict[str, Mailbox] = {}
+
+    def play(self, act: Callable[[Connection], T], **settings: Any) -> dict[str, T]:
+        """Let every site act in a thread of its own, and return what each returns; the first error is raised.
+
+        Args:
+            act: What a site does with its connection.
+            settings: Those of `Connection`.
+        """
+
+        def work(name: str) -> T:
+            connection = Connection(Door(self, name), **settings)
+            try:
+                return act(connection)
+            except BaseException as error:
+                connection.leave(f"has failed ({type(error).__name__}: {error})")
+                raise
+            finally:
+                connection.finish()
+
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(self.coordinator.deadline / 10):
+                self.coordinator.watch()
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            with ThreadPoolExecutor(len(self.sites)) as threads:
+                acts = {name: threads.submit(work, name) for name in self.sites}
+            return {name: one.result() for name, one in acts.items()}
+        finally:
+            ended.set()
+            watching.join()
+
+
+class Door:
+    """A `Link` into a hall.
+
+    Args:
+        hall: The hall.
+        name: The site.
+    """
+
+    def __init__(self, hall: Hall, name: str) -> None:
+        self.hall, self.name, self.sites = hall, name, hall.sites
+
+    def open(self, mailbox: Mailbox) -> None:
+        """Let messages of other sites come into a mailbox."""
+        self.hall.mailboxes[self.name] = mailbox
+
+    def ask(self, content: bytes) -> bytes:
+        """Return the coordinator's answer."""
+        return self.hall.coordinator.answer(self.name, content)
+
+    def push(self, to: str, content: bytes) -> str:
+        """Put a message into another site's mailbox, and return its answer."""
+        if to not in self.hall.mailboxes:
+            raise ConnectionError(f"{to} is not there yet")
+        return self.hall.mailboxes[to].put(self.name, content)

@@ -1,0 +1,69 @@
+"""`Mailbox`: where messages of other sites wait until they are due."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+
+from graphcollab.sites.frame import Frame, FrameError
+
+__all__ = ["Mailbox"]
+
+AHEAD = 4  # epochs that a message may be ahead of its reader
+
+
+class Mailbox:
+    """Takes messages from other sites, each for an epoch and a step of the run, and holds each once.
+
+    Nothing comes of a message that is damaged, late, doubled, or from nobody of this run.
+
+    Args:
+        sites: Who may send.
+        limit: Bytes that may wait at a time.
+    """
+
+    def __init__(self, sites: Collection[str], limit: int = 2**32) -> None:
+        self.sites, self.limit = frozenset(sites), limit
+        self._epoch, self._step = 0, 0
+        self._come = threading.Condition()
+        self._frames: dict[tuple[int, int, str], tuple[Frame, int]] = {}
+
+    def put(self, sender: str, content: object) -> str:
+        """Take a message in, and return what has become of it: ``"ok"``, or why the sender might send it again."""
+        try:
+            frame = Frame.unpack(content)
+        except FrameError:
+            return "damaged"
+        epoch, step = frame.about.get("epoch"), frame.about.get("step")
+        if sender not in self.sites or type(epoch) is not int or type(step) is not int:
+            return "refused"
+        size = sum(one.numel() * one.element_size() for one in frame.tensors)
+        with self._come:
+            if (epoch, step) < (self._epoch, self._step) or epoch > self._epoch + AHEAD:
+                return "late"
+            if sum(held for _, held in self._frames.values()) + size > self.limit:
+                return "full"
+            self._frames.setdefault((epoch, step, sender), (frame, size))
+            self._come.notify_all()
+        return "ok"
+
+    def turn_to(self, epoch: int, step: int) -> None:
+        """Forget what was due before a step."""
+        with self._come:
+            self._epoch, self._step = epoch, step
+            self._frames = {at: one for at, one in self._frames.items() if at[:2] >= (epoch, step)}
+
+    def wait(self, senders: Sequence[str], seconds: float) -> list[str]:
+        """Wait for messages of this step, and return whose have not come."""
+
+        def missing() -> list[str]:
+            return [one for one in senders if (self._epoch, self._step, one) not in self._frames]
+
+        with self._come:
+            self._come.wait_for(lambda: not missing(), seconds)
+            return missing()
+
+    def take(self, sender: str) -> Frame:
+        """Return the message of this step that has come from a site."""
+        with self._come:
+            return self._frames.pop((self._epoch, self._step, sender))[0]

@@ -1,0 +1,229 @@
+"""`site`: one party of a run between parties, each of which keeps its data."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from statistics import median
+from typing import Annotated, Any, TypeVar
+
+from torch import Tensor
+
+from graphcollab.distributed import among
+from graphcollab.gains import Benefit, benefit
+from graphcollab.method import Method
+from graphcollab.naming import few
+from graphcollab.phases import Phases
+from graphcollab.settings import Count, checked
+from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.hall import Hall
+from graphcollab.sites.leaving import Leaving, leaving
+from graphcollab.sites.transport import Sites
+from graphcollab.tasks import Tasks, tasks_of_site
+from graphcollab.train import Comparison, Result, compare, run
+
+__all__ = ["Site", "connected", "site"]
+
+T = TypeVar("T")
+Names = Annotated[Sequence[str], "a list of names of sites"]
+
+CLOCK = 60.0  # seconds by which a site's clock may be off
+GHOSTS = 3  # other sites of a rehearsal, where their names are not known
+
+_CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=None)
+
+
+@checked
+def site(name: str, data: Any, *, listeners: Names | None = None, dry_run: bool = False, **settings: Any) -> Site:
+    """Take part in a run between sites, each of which keeps its data: say who this is, what it has, and who may listen.
+
+    Every site runs a small script of its own, which calls this once and then, like all others, `Site.run`,
+    `Site.benefit` or `Site.compare`. NVIDIA FLARE starts the script and connects the sites: docs/deploying.md says how,
+    and docs/threat_model.md what is told to whom. Started by hand, a script can be rehearsed, by ``dry_run``.
+
+    Args:
+        name: Name of this site, as on its certificate.
+        data: Its own samples: a table, see `Tasks.from_frame`, or a pair (inputs, targets), see `Tasks.from_arrays`.
+        listeners: Sites that may hear this one's models. Default: all.
+        dry_run: Whether nothing is to leave this site: what is called then returns a `Leaving`, which lists what would.
+        settings: Settings of how tasks are made, the same at all sites: ``target=`` and all others of
+            `Tasks.from_frame`, or those of `Tasks.from_arrays`.
+
+    Example:
+        >>> import torch
+        >>> from graphcollab.methods import fedavg
+        >>> table = {"age": list(range(20)), "ill": [0, 1] * 10}
+        >>> here = site("Bern", table, target="ill", dry_run=True)
+        >>> told = here.run(fedavg(), lambda tasks: torch.nn.Linear(*tasks.input_shape, 2), rounds=10)
+        >>> {line.to for line in told.lines}
+        {'the coordinator'}
+    """
+    return Site(name, data, None if listeners is None else tuple(listeners), dry_run, settings)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site that takes part in runs with others, as `site` makes it.
+
+    Args:
+        name: See `site`.
+        data: See there.
+        listeners: See there.
+        dry_run: See there.
+        settings: See there.
+    """
+
+    name: str
+    data: Any = dataclasses.field(repr=False)
+    listeners: tuple[str, ...] | None
+    dry_run: bool
+    settings: dict[str, Any]
+
+    def run(self, method: Method | Phases, model: Any, *, rounds: Count, **settings: Any) -> Result | Leaving:
+        """Let the sites train their models together; the same call at all of them.
+
+        Where a site is lost the others go on without it, and it may come back: `graphcollab.sites`. Give a
+        ``checkpoint=`` folder of this site's own, from which a site that was started again goes on.
+
+        Args:
+            method: The method.
+            model: A module, or a function that makes one, see `graphcollab.run`. A function that takes an argument is
+                given the tasks.
+            rounds: Rounds to play.
+            settings: Other settings of `graphcollab.run`, such as ``seed`` and ``checkpoint``.
+
+        Returns:
+            What `graphcollab.run` returns: the history of all sites, and the model of this one.
+        """
+
+        def act(here: Site, count: int) -> Result:
+            tasks = here.tasks()
+            own = {**settings, "checkpoint": None, "progress": False} if self.dry_run else settings
+            return run(method, tasks, model, here._graph(tasks), rounds=count, **own)
+
+        return leaving(self, act, method, rounds) if self.dry_run else self._meet(lambda: act(self, rounds))
+
+    def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
+        """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
+        self._refuse_rehearsal("compare")
+        return self._meet(lambda: compare(methods, self.tasks, model, **settings))
+
+    def benefit(self, model: Any, **settings: Any) -> Benefit:
+        """Find out which sites gain by collaborating, as `graphcollab.benefit` does, each with its own samples."""
+        self._refuse_rehearsal("benefit")
+        if self.listeners is not None:
+            raise ValueError(
+                "benefit lets all sites hear all others, which listeners= forbids: leave it out, or play a run"
+            )
+        return self._meet(lambda: benefit(self.tasks, model, **settings))
+
+    def tasks(self, seed: int = 0) -> Tasks:
+        """Return the tasks of all sites, of which this one has its own samples, split by a seed."""
+        connection = _CONNECTION.get()
+        if connection is None:
+            raise RuntimeError(
+                f"{self.name} is not connected to other sites: let NVIDIA FLARE start this script (docs/deploying.md), "
+                "or rehearse it by dry_run=True"
+            )
+        if connection.name != self.name:
+            raise ValueError(f"this site's certificate is of {connection.name!r}, and its script says {self.name!r}")
+        own = {"seed": seed, **self.settings}
+        return tasks_of_site(Gathering(connection), self.name, self.data, **own)
+
+    def _meet(self, act: Callable[[], T]) -> T:
+        connection = _CONNECTION.get()
+        if connection is not None and not connection.greeted:
+            _compare_clocks(connection)
+        return act()
+
+    def _graph(self, tasks: Tasks) -> list[tuple[str, str]] | None:
+        """Return who may hear whom, as all sites say; None if everybody may hear everybody."""
+        connection = _CONNECTION.get()
+        assert connection is not None
+        values, _ = connection.tell("listeners", None if self.listeners is None else list(self.listeners))
+        known = {*tasks.names}
+        for sender, heard in values.items():
+            if strange := sorted({*(heard or ())} - known):
+                raise ValueError(f"{sender} lets {few(strange)} listen, and the sites are {few(list(tasks.names))}")
+        if all(heard is None or known <= {sender, *heard} for sender, heard in values.items()):
+            return None
+        every = {sender: known if heard is None else {*heard} for sender, heard in values.items()}
+        return [(sender, to) for sender in tasks.names for to in tasks.names if to in every[sender] - {sender}]
+
+    def _refuse_rehearsal(self, what: str) -> None:
+        if self.dry_run:
+            raise ValueError(
+                f"{what} is many runs; rehearse one by run(..., rounds=...), which tells what leaves this site in each"
+            )
+
+    def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:
+        """Let this site and others, which have copies of its data, act in this process; nothing leaves it.
+
+        Returns:
+            What each site's connection has counted, by name; this site is the first one.
+        """
+        others = [name for name in self.listeners or [f"site {k}" for k in range(2, GHOSTS + 2)] if name != self.name]
+        ghosts = {name: dataclasses.replace(self, name=name, listeners=None) for name in others}
+        every = {self.name: self, **ghosts}
+
+        def play(connection: Connection) -> Connection:
+            with connected(connection):
+                act(every[connection.name])
+            return connection
+
+        return Hall(sorted(every), poll=1.0).play(play)
+
+
+class Gathering:
+    """The sites of a connection, as those among whom runs are played.
+
+    Args:
+        connection: How this site takes part.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def status(self, error: Exception | None = None) -> None:
+        """Let an error of this site be raised everywhere."""
+        if error is not None:
+            self.connection.fail(error)
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Return what all sites have to tell."""
+        values, _ = self.connection.tell("values", value)
+        return [*values.values()]
+
+    def join(self, names: Sequence[str], owner: Tensor) -> Sites:
+        """Return how rows and numbers of nodes travel."""
+        if lost := [one for one in self.connection.sites if one not in self.connection.present]:
+            raise SiteLostError(f"a run begins with all sites, and {few(lost)} is not there")
+        return Sites(self.connection, owner)
+
+
+@contextmanager
+def connected(connection: Connection) -> Iterator[None]:
+    """Let runs in this context be played with the sites of a connection."""
+    token = _CONNECTION.set(connection)
+    try:
+        with among(Gathering(connection)):
+            yield
+    finally:
+        _CONNECTION.reset(token)
+
+
+def _compare_clocks(connection: Connection) -> None:
+    """Check that no site's clock is off: certificates would seem to be of another time, and logs could not be read."""
+    connection.greeted = True
+    off = connection.clocks(time.time())
+    usual = median(off.values())
+    for name, seconds in off.items():
+        if abs(seconds - usual) > CLOCK:
+            how = "ahead of" if seconds > usual else "behind"
+            raise ValueError(
+                f"the clock of {name} is {abs(seconds - usual):.0f} s {how} the others': set it, by NTP for example"
+            )

@@ -1,0 +1,252 @@
+"""`Sites`: the transport of a run whose nodes belong to parties that keep their data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.control import Attendance
+from graphcollab.sites.connection import Connection, LeftBehind, RoundLost, SiteLostError
+from graphcollab.transport import SharedTransport
+from graphcollab.typing import Env
+
+__all__ = ["Presence", "Sites"]
+
+
+@dataclass(frozen=True)
+class Presence(Attendance):
+    """Who takes part in a round between sites: whoever is there."""
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
+        there = cast(Sites, env.plane.transport).working
+        return there, there
+
+
+class Sites(SharedTransport):
+    """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
+
+    Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
+    coordinator. Where a site is lost the round is played again without it (`play`). What nodes have that are not there
+    is NaN, -1 or False here, so that nobody goes on with it unnoticed.
+
+    Args:
+        connection: How this site takes part.
+        owner: The number of every node's site, [K].
+    """
+
+    speaks = True
+    private = True
+    attendance = Presence()
+
+    def __init__(self, connection: Connection, owner: Tensor) -> None:
+        self.connection = connection
+        super().__init__(connection.sites.index(connection.name), owner)
+        self._handed = 0  # the epoch in which those that came back were told what they had missed
+
+    @property
+    def working(self) -> Tensor:
+        """Which nodes belong to sites that take part in full, [K]."""
+        there = [site in self.connection.present and site not in self.connection.resting for site in self._sites]
+        return torch.tensor(there)[self.owner]
+
+    def there(self, count: int) -> Tensor:
+        """Return which of K nodes belong to sites that are there, a mask [K]."""
+        return torch.tensor([site in self.connection.present for site in self._sites])[self.owner]
+
+    @property
+    def _sites(self) -> tuple[str, ...]:
+        return self.connection.sites
+
+    @property
+    def _others(self) -> list[tuple[int, str]]:
+        """The sites that are there besides this one, by number and name."""
+        return [(p, one) for p, one in enumerate(self._sites) if one in self.connection.present and p != self.process]
+
+    def where(self, node: int) -> str:
+        """Say at which site a node is that is not owned here."""
+        return f"at {self._sites[int(self.owner[node])]}"
+
+    def status(self, error: Exception | None = None) -> None:
+        """Let an error of this site be raised everywhere; that all goes well need not be said."""
+        if error is not None:
+            self.connection.fail(error)
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Return what all sites that are there have to tell, in their order."""
+        values, _ = self.connection.tell("values", value)
+        return [*values.values()]
+
+    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the sums of values over all sites that are there, which the coordinator makes."""
+        what = f"sums of {_kinds(value[None] for value in values)}"
+        _, told = self.connection.tell(what, tensors=values, add=True)
+        sums = told[self.connection.name]
+        return tuple(total.to(value.device) for total, value in zip(sums, values, strict=True))
+
+    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
+        _, told = self.connection.tell(f"numbers of nodes, {_kinds(values)}", tensors=values)
+        out = tuple(_unknown(one, len(self.owner)) for one in values)
+        for site, many in told.items():
+            for one, some in zip(out, many, strict=True):
+                one[self.owner == self.connection.sites.index(site)] = some.to(one.device)
+        return out
+
+    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the values of all sites that are there, one site's after the other's, [N, ...]."""
+        _, told = self.connection.tell(f"lists of {_kinds(values)}", tensors=values)
+        every = zip(*told.values(), strict=True)
+        return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
+
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+        """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site."""
+        by, out = self.owner[owner], _unknown(values, len(values))
+        own = by == self.process
+        out[own] = values[own]
+        if to is None:
+            _, told = self.connection.tell(f"numbers of nodes, {_kinds([values])}", tensors=[values[own]])
+            for site, (some,) in told.items():
+                out[by == self._sites.index(site)] = some
+            return out
+        hears = self.owner[to]
+        due = {p: (own & (hears == p), (by == p) & (hears == self.process)) for p, _ in self._others}
+        give = {name: [values[due[p][0]]] for p, name in self._others if bool(due[p][0].any())}
+        wait = {name: due[p][1] for p, name in self._others if bool(due[p][1].any())}
+        shapes = {name: [(values.dtype, (int(mask.sum()), *values.shape[1:]))] for name, mask in wait.items()}
+        for name, (some,) in self.connection.swap(f"numbers for a node, {_kinds([values])}", give, shapes).items():
+            out[wait[name]] = some.to(values.device)
+        return out
+
+    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
+        """Return rows of other sites' nodes that owned receivers hear, [r, P], each sent once to a site."""
+        fetched: Tensor = _Fetch.apply(rows, nodes, edge_index, self)
+        return fetched
+
+    def commit(self) -> None:
+        """Agree that a round has been played.
+
+        Who has told something has got all before it; so where nothing was sent from site to site since all have told
+        something, they have agreed already.
+        """
+        here = self.connection
+        if here.unsure or here.wanted or here.resting:
+            here.tell("end of a round", commit=True)
+
+    def play(
+        self,
+        act: Callable[[], None],
+        snapshot: Callable[[], bytes],
+        restore: Callable[[bytes], None],
+        again: bool = False,
+    ) -> None:
+        """Play a round, or what follows one; from its beginning where a site was lost in the middle of it.
+
+        Args:
+            act: Does it, and changes nothing of the state before all have agreed that it has been done.
+            snapshot: Returns what everybody may know of the run.
+            restore: Takes it over, where this site has missed rounds. They have been played then.
+            again: Whether that is to be done for the round at hand all the same.
+        """
+        while True:
+            try:
+                act()
+                break
+            except LeftBehind:
+                self._come_back(snapshot, restore)
+                if not again:
+                    return
+            except RoundLost as lost:
+                self.connection.enter(lost.told)
+        if self.connection.resting:
+            self._hand_over(snapshot, restore)
+
+    def begin(self, round_: int, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
+
+        Args:
+            round_: Rounds that this site has played.
+            snapshot: Returns what everybody may know of the run.
+            restore: Takes it over.
+        """
+        here = self.connection
+        here.tell("rounds that were played", round_, round=round_)
+        if here.name in here.resting:
+            restore(here.take())
+        elif here.resting and here.name == self._eldest:
+            here.give(snapshot())
+
+    def _come_back(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        while True:
+            try:
+                self.connection.come_back()
+                return restore(self.connection.take())
+            except RoundLost:
+                continue  # somebody else was lost in the meantime
+            except ValueError as error:
+                raise SiteLostError(f"{self.connection.name} was left behind: {error}") from error
+
+    @property
+    def _eldest(self) -> str:
+        """The first site that has not just come back."""
+        here = self.connection
+        return next(site for site in here.present if site not in here.resting)
+
+    def _hand_over(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+        """Tell those that have just come back what they have missed."""
+        here = self.connection
+        if here.name != self._eldest or self._handed == here.epoch:
+            return
+        self._handed = here.epoch
+        try:
+            here.give(snapshot())
+        except LeftBehind:
+            self._come_back(snapshot, restore)
+        except RoundLost as lost:
+            here.enter(lost.told)
+
+
+class _Fetch(torch.autograd.Function):
+    """Rows of remote nodes; their gradients go back to the owners."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, nodes: Tensor, edge_index: Tensor, sites: Sites) -> Tensor:
+        heard = sites.wanted(edge_index)
+        wanted = heard[sites.process]
+        places = {name: (sites.owner[wanted] == p).nonzero().flatten() for p, name in sites._others}
+        asked = {name: torch.searchsorted(nodes, heard[p][sites.here(heard[p])]) for p, name in sites._others}
+        give = {name: [rows[place.to(rows.device)]] for name, place in asked.items() if len(place)}
+        take = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in places.items() if len(at)}
+        out = _unknown(rows, len(wanted))
+        for name, (some,) in sites.connection.swap(f"models, {_kinds([rows])}", give, take).items():
+            out[places[name].to(rows.device)] = some.to(rows.device)
+        ctx.sites, ctx.asked, ctx.places, ctx.count = sites, asked, places, len(nodes)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        sites, gradient = ctx.sites, gradients[0]
+        own = gradient.new_zeros(ctx.count, *gradient.shape[1:])
+        give = {name: [gradient[at.to(own.device)]] for name, at in ctx.places.items() if len(at)}
+        take = {name: [(own.dtype, (len(at), *own.shape[1:]))] for name, at in ctx.asked.items() if len(at)}
+        back = sites.connection.swap(f"gradients, {_kinds([own])}", give, take)
+        for _, name in sites._others:  # in the order of sites, so sums are always the same
+            for some in back.get(name, ()):
+                own.index_add_(0, ctx.asked[name].to(own.device), some.to(own.device))
+        return own, None, None, None
+
+
+def _kinds(values: Iterable[Tensor]) -> str:
+    """Say what kinds of numbers an entry has, of values [n, ...]."""
+    return " and ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape[1:])}" for one in values)
+
+
+def _unknown(values: Tensor, count: int) -> Tensor:
+    """Return values [count, ...] that say that nothing is known."""
+    nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
+    return values.new_full((count, *values.shape[1:]), nothing)

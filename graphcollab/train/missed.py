@@ -1,0 +1,92 @@
+"""What a site that comes back into a run has missed: what everybody may know of it, as another site hands it over."""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from collections.abc import Collection
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab.control.shares import ROWS
+from graphcollab.piece import Field
+from graphcollab.train.history import History
+from graphcollab.train.journal import decode, encode
+
+__all__ = ["hand_over", "take_over"]
+
+LENGTH = struct.Struct("<Q")  # of the description
+
+
+def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
+    """Return what everybody may know: fields that are declared public, but for rows of nodes, and the history."""
+    tensors: dict[str, Tensor] = {}
+    public = {name: data[name] for name in sorted(data.keys()) if _is_public(name, fields)}
+    code = {"data": encode(public, "data", tensors), "history": encode(vars(history), "history", tensors)}
+    text = json.dumps(code).encode()
+    return LENGTH.pack(len(text)) + text + save(tensors)
+
+
+def take_over(content: bytes, data: Data, fields: Collection[Field]) -> tuple[Data, History]:
+    """Return the state in which the others are, with what this site knows itself: its models, and what it has learned.
+
+    What it knows of edges that there are still is kept; of others it knows nothing (NaN).
+
+    Raises:
+        ValueError: If the content is damaged, or the run has come to another phase, in which nodes keep something else.
+    """
+    try:
+        (length,) = LENGTH.unpack_from(content)
+        text, block = content[LENGTH.size : LENGTH.size + length], content[LENGTH.size + length :]
+        tensors = {name: tensor.clone() for name, tensor in load(block).items()}
+        code = json.loads(text)
+        told, history = decode(code["data"], tensors), History(**decode(code["history"], tensors))
+        edge_index = told["edge_index"]
+    except (struct.error, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"what another site has handed over cannot be read ({error})") from error
+    if told["phase_start"] != data.phase_start:
+        raise ValueError(
+            "the run has come to another phase of its method since, in which nodes keep something else: this site "
+            "cannot come back"
+        )
+    back = Data()
+    for name, value in data.to_dict().items():
+        declared = _declared(name, fields) if any(one.covers(name) for one in fields) else None
+        if declared is not None and declared.kind == "per_edge" and declared.known_to != "public":
+            back[name] = _moved(value, data.edge_index, edge_index, data.num_nodes)
+        elif declared is None or ((declared.known_to != "public" or declared.kind in ROWS) and not _is_old(declared)):
+            back[name] = copy.copy(value)
+    for name, value in told.items():
+        back[name] = value
+    return back, history
+
+
+def _moved(values: Tensor, before: Tensor, now: Tensor, count: int) -> Tensor:
+    """Return the values of edges [E] for other edges, [E']: NaN where there was none."""
+    keys, wanted = (sender * count + receiver for sender, receiver in (before, now))
+    order = keys.argsort()
+    place = torch.searchsorted(keys[order], wanted).clamp(max=max(len(keys) - 1, 0))
+    out = values.new_full((len(wanted), *values.shape[1:]), torch.nan if values.is_floating_point() else 0)
+    if len(keys):
+        there = keys[order][place] == wanted
+        out[there] = values[order[place[there]]]
+    return out
+
+
+def _is_old(field: Field) -> bool:
+    """Tell whether a field says something of the last round that this site has played."""
+    return field.lifetime == "round" and field.kind == "relation"
+
+
+def _is_public(name: str, fields: Collection[Field]) -> bool:
+    covering = [field for field in fields if field.covers(name)]
+    return bool(covering) and all(field.known_to == "public" and field.kind not in ROWS for field in covering)
+
+
+def _declared(name: str, fields: Collection[Field]) -> Field:
+    return min((field for field in fields if field.covers(name)), key=lambda field: field.name != name)

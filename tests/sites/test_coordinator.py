@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.frame import Frame
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Desk:
+    """A coordinator whose clock stands, and which lets nobody wait."""
+
+    def __init__(self, sites: str = "abc", **settings: object) -> None:
+        self.clock = Clock()
+        self.coordinator = Coordinator(list(sites), deadline=10.0, poll=0.0, clock=self.clock, **settings)
+
+    def ask(self, site: str, verb: str, epoch: int = 0, step: int = 0, tensors=(), **about: object) -> Frame:
+        frame = Frame({"verb": verb, "epoch": epoch, "step": step, **about}, tensors)
+        return Frame.unpack(self.coordinator.answer(site, frame.pack()))
+
+    def say(self, site: str, *args: object, **about: object) -> str:
+        return self.ask(site, *args, **about).about["status"]
+
+    def pass_(self, seconds: float, *alive: str) -> None:
+        self.clock.now += seconds
+        for site in alive:
+            self.say(site, "beat")
+        self.coordinator.watch()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_sites_meet(desk):
+    assert desk.say("a", "meet", what="x", value=1) == "wait"
+    assert desk.say("b", "meet", what="x", value=2) == "wait"
+    last = desk.ask("c", "meet", what="x", value=3)
+    assert last.about["values"] == [1, 2, 3]
+    assert desk.ask("a", "meet", what="x", value=1).about["values"] == [1, 2, 3]
+
+
+def test_tensors_come_site_by_site(desk):
+    for site, many in zip("abc", (1, 0, 2), strict=True):
+        reply = desk.ask(site, "meet", what="x", tensors=[torch.full((many,), float(many))] * many)
+    assert reply.about["counts"] == [1, 0, 2]
+    assert [one.tolist() for one in reply.tensors] == [[1.0], [2.0, 2.0], [2.0, 2.0]]
+
+
+def test_sums_are_made_in_the_order_of_sites(desk):
+    values = dict(zip("abc", (1e8, -1e8, 1.0), strict=True))
+    for site in "cba":
+        reply = desk.ask(site, "meet", what="x", sum=True, tensors=[torch.tensor([values[site]])])
+    assert reply.tensors[0].tolist() == [1.0]  # in another order it is 0 in float32
+    assert "values" not in reply.about
+
+
+def test_what_is_told_twice_counts_once(desk):
+    for value in (1, 9):
+        desk.say("a", "meet", what="x", value=value)
+    desk.say("b", "meet", what="x", value=2)
+    assert desk.ask("c", "meet", what="x", value=3).about["values"] == [1, 2, 3]
+
+
+def test_different_steps_stop_the_run_and_say_who_is_where(desk):
+    for site in "ab":
+        desk.say(site, "meet", what="models")
+    reply = desk.ask("c", "meet", what="losses")
+    assert reply.about["status"] == "stop"
+    assert "a: models, b: models, c: losses" in reply.about["why"]
+
+
+def test_what_cannot_be_added_names_its_site(desk):
+    desk.say("a", "meet", what="x", sum=True, tensors=[torch.zeros(2)])
+    desk.say("b", "meet", what="x", sum=True, tensors=[torch.zeros(3)])
+    reply = desk.ask("c", "meet", what="x", sum=True, tensors=[torch.zeros(2)])
+    assert (reply.about["status"], reply.about["site"]) == ("stop", "b")
+
+
+def test_a_silent_site_is_left_behind(desk):
+    desk.say("a", "meet", what="x", value=1)
+    desk.pass_(11, "a", "b")
+    told = desk.ask("a", "meet", what="x", value=1).about
+    assert (told["status"], told["epoch"], told["present"]) == ("again", 1, ["a", "b"])
+    assert "no sign of life for 10 s" in told["lost"]["c"]
+    assert desk.say("c", "meet", what="x") == "away"
+    desk.say("a", "meet", 1, what="x", value=1)
+    assert desk.ask("b", "meet", 1, what="x", value=2).about["values"] == [1, 2]
+
+
+def test_a_site_that_computes_is_waited_for(desk):
+    desk.say("a", "meet", what="x")
+    for _ in range(10):
+        desk.pass_(5, "a", "b", "c")
+    assert desk.say("a", "meet", what="x") == "wait"
+
+
+def test_too_few_sites_stop_the_run():
+    desk = Desk("ab")
+    desk.pass_(11, "a")
+    told = desk.ask("a", "beat").about
+    assert (told["status"], told["kind"]) == ("stop", "SiteLostError")
+    assert "only 'a' is left" in told["why"] or "only a is left" in told["why"]
+
+
+def commit(desk: Desk, sites: str, epoch: int, step: int = 5) -> Frame:
+    for site in sites:
+        reply = desk.ask(site, "meet", epoch, step, what="end", commit=True)
+    return reply
+
+
+def test_a_site_comes_back_when_the_round_has_ended(desk):
+    desk.pass_(11, "a", "b")
+    assert desk.say("c", "back", 0) == "wait"
+    assert desk.say("c", "back", 0) == "wait"
+    told = commit(desk, "ab", 1).about["next"]
+    assert (told["epoch"], told["present"], told["resting"]) == (2, ["a", "b", "c"], ["c"])
+    assert desk.ask("c", "back", 0).about["epoch"] == 2
+    assert commit(desk, "ab", 1).about["next"] == told  # for who has not read it
+    desk.say("a", "give", 2, tensors=[torch.ones(3, dtype=torch.uint8)])
+    assert desk.ask("c", "take", 2).tensors[0].tolist() == [1, 1, 1]
+    told = commit(desk, "abc", 2).about["next"]
+    assert (told["epoch"], told["resting"]) == (3, [])
+    assert "next" not in commit(desk, "abc", 3).about
+
+
+def test_what_was_agreed_holds_for_who_is_left_behind_after_it(desk):
+    for site in "abc":
+        desk.say(site, "meet", what="end", commit=True)
+    desk.pass_(11, "a", "b")
+    assert desk.say("c", "meet", what="end", commit=True) == "ok"
+    assert desk.say("c", "meet", 0, 1, what="next") == "away"
+
+
+def test_a_message_that_was_lost_lets_the_round_be_played_again(desk):
+    desk.say("b", "meet", 0, 3, what="end")  # b is three steps on
+    assert desk.say("a", "missing", 0, 1, sites=["b"]) == "ok"
+    desk.pass_(3, "a", "b", "c")
+    told = desk.ask("a", "missing", 0, 1, sites=["b"]).about
+    assert (told["status"], told["present"]) == ("again", ["a", "b", "c"])
+
+
+def test_a_site_that_has_not_come_so_far_is_waited_for(desk):
+    assert desk.say("a", "missing", 0, 1, sites=["b"]) == "ok"
+    desk.pass_(9, "a", "b", "c")
+    assert desk.say("a", "missing", 0, 1, sites=["b"]) == "ok"
+
+
+def test_an_error_is_raised_everywhere(desk):
+    desk.say("a", "meet", what="x")
+    desk.say("b", "fail", kind="ValueError", why="column 'age' is missing")
+    for site in "ac":
+        told = desk.ask(site, "beat").about
+        assert (told["status"], told["site"], told["kind"]) == ("stop", "b", "ValueError")
+
+
+def test_a_site_may_leave(desk):
+    desk.say("b", "leave", why="has no room on its disk")
+    told = desk.ask("a", "beat").about
+    assert (told["status"], told["present"], told["lost"]) == ("again", ["a", "c"], {"b": "has no room on its disk"})
+
+
+def test_the_run_is_over_when_all_have_finished(desk):
+    for site in "abc":
+        assert not desk.coordinator.over
+        desk.say(site, "finish")
+    assert desk.coordinator.over
+    desk.pass_(1000)
+    assert desk.coordinator.failed == ""
+
+
+def test_who_comes_back_too_late_hears_that_it_is_over(desk):
+    desk.pass_(11, "a", "b")
+    desk.say("a", "finish")
+    desk.say("b", "finish")
+    assert desk.say("c", "back", 0) == "over"
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", "text", None])
+def test_nonsense_is_refused(desk, content):
+    assert Frame.unpack(desk.coordinator.answer("a", content)).about["status"] == "refused"
+
+
+@pytest.mark.parametrize("about", [{"verb": "_stop"}, {"verb": "watch"}, {"epoch": "0"}, {"step": None}])
+def test_what_is_no_verb_is_refused(desk, about):
+    frame = Frame({"verb": "meet", "epoch": 0, "step": 0, **about})
+    assert Frame.unpack(desk.coordinator.answer("a", frame.pack())).about["status"] == "refused"
+
+
+def test_a_stranger_is_refused(desk):
+    assert desk.say("d", "meet") == "refused"
+
+
+def test_answers_are_not_kept_for_ever(desk):
+    for step in range(50):
+        for site in "abc":
+            desk.say(site, "meet", 0, step, what="x")
+    assert len(desk.coordinator._meetings) <= 3

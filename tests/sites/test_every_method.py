@@ -1,0 +1,150 @@
+"""Every method between sites finds what it finds in one process, also where sites are lost and come back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab import methods
+from graphcollab.control import Attendance
+from graphcollab.control.state import LOOP
+from graphcollab.phases import Phases
+from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.hall import Hall
+from graphcollab.sites.transport import Presence, Sites
+from graphcollab.testing.planes import hide
+from graphcollab.testing.scene import Scene
+from graphcollab.train.history import History
+from graphcollab.train.missed import hand_over, take_over
+from graphcollab.typing import Env
+from tests.methods.quick import early
+
+NAMES = tuple("abcdef")
+ROUNDS = 5
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Scripted(Attendance):
+    """Nodes are there as a table says, [rounds][K]."""
+
+    there: tuple[tuple[bool, ...], ...] = ()
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        there = torch.tensor(self.there[data.round])
+        return there, there
+
+
+def lose(hall: Hall, name: str) -> None:
+    """Leave a site behind, as if it had been silent."""
+    with hall.coordinator._change:
+        hall.coordinator._leave_behind([name], "was cut off")
+
+
+class Small:
+    """A site of the small scene.
+
+    Args:
+        hall: Where sites meet.
+        connection: The site's.
+        name: Of the method.
+        losses: The site that loses its connection in a round, when it has trained.
+    """
+
+    def __init__(self, hall: Hall, connection: Connection, name: str, losses: dict[int, str]) -> None:
+        self.hall, self.connection, self.losses = hall, connection, dict(losses)
+        self.method = early(name)
+        self.sites = Sites(connection, torch.arange(len(NAMES)))
+        scene = Scene.small(embeds=self.method.embeds).replace(attend=Presence())
+        self.data, self.env = scene.begin(self.method, self.sites)
+        self.history, self.there = History(NAMES), list[tuple[bool, ...]]()
+        self.exchanges, self.why = list[int](), ""
+
+    @property
+    def fields(self):
+        return (*LOOP, *self.method.fields)
+
+    def once(self) -> None:
+        if self.losses.get(self.data.round) == self.connection.name:
+            del self.losses[self.data.round]
+            lose(self.hall, self.connection.name)
+        data = hide(self.data, self.fields, self.sites.nodes)
+        there, before = tuple(self.sites.working.tolist()), self.connection.exchanges
+        data = self.method.play(data, self.env)
+        self.sites.commit()
+        self.data = data
+        self.there.append(there)
+        self.exchanges.append(self.connection.exchanges - before)
+
+    def restore(self, content: bytes) -> None:
+        self.data, self.history = take_over(content, self.data, self.fields)
+
+    def play(self) -> Small:
+        self.sites.begin(self.data.round, self.snapshot, self.restore)
+        while self.data.round < ROUNDS:
+            try:
+                self.sites.play(self.once, self.snapshot, self.restore)
+            except SiteLostError as error:
+                self.why = str(error)
+                self.connection.leave(self.why)
+                break
+        return self
+
+    def snapshot(self) -> bytes:
+        return hand_over(self.data, self.history, self.fields)
+
+
+def play(name: str, losses: dict[int, str]) -> dict[str, Small]:
+    hall = Hall(NAMES, poll=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hall.play(lambda connection: Small(hall, connection, name, losses).play(), beat=0.2)
+
+
+def check(name: str, found: dict[str, Small]) -> None:
+    longest: Sequence[tuple[bool, ...]] = max((one.there for one in found.values()), key=len)
+    assert len(longest) == ROUNDS
+    method = early(name)
+    scene = Scene.small(embeds=method.embeds).replace(attend=Scripted(there=tuple(longest)))
+    data, env = scene.play(method, ROUNDS)
+    judged = method.models(data, env)
+    for k, site in enumerate(NAMES):
+        own = found[site]
+        if own.data.round < ROUNDS:
+            assert "another phase" in own.why
+            assert isinstance(method, Phases)
+            continue
+        models = own.method.models(own.data, own.env)
+        for what, alone, other in (("models", data.x, own.data.x), ("judged", judged, models)):
+            one, many = alone.row(k)[1], other.row(k)[1]
+            assert torch.allclose(one, many, rtol=TOLERANCE, atol=TOLERANCE), (what, site, (one - many).abs().max())
+        back = torch.tensor([one.data.round == ROUNDS for one in found.values()])  # others are not heard of any more
+        edges = [one.edge_index[:, back[one.edge_index].all(0)] for one in (data, own.data)]
+        assert torch.equal(*edges)
+        weights = [one.edge_weight[(one.edge_index[1] == k) & back[one.edge_index[0]]] for one in (data, own.data)]
+        assert torch.allclose(*weights, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True), weights
+
+
+@pytest.mark.parametrize("name", methods.__all__)
+def test_sites_find_what_one_process_finds(name):
+    found = play(name, {})
+    check(name, found)
+    print(name, found["a"].exchanges)
+
+
+# In `local` nobody waits for anybody. The second phase of `directed` begins with what was received from all, and who is
+# lost then is not received from.
+@pytest.mark.parametrize("name", sorted({*methods.__all__} - {"local", "directed"}))
+def test_sites_that_are_lost_are_away(name):
+    """A site that loses its connection in a round comes back, but not into another phase of the method."""
+    found = play(name, {1: "c"})
+    check(name, found)
+    there = [site["c"] for site in [dict(zip(NAMES, one, strict=True)) for one in found["a"].there]]
+    back = [True, False, False, True, True]
+    assert there == back or (isinstance(early(name), Phases) and there == [True, False, False, False, False])

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphcollab.sites.frame import HEAD, MAGIC, Frame, FrameError, _digest
+
+TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16]
+TYPES += [torch.int8, torch.uint8, torch.bool]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3)])
+def test_what_is_packed_is_what_comes_out(dtype, shape):
+    value = (torch.arange(max(1, int(torch.tensor(shape).prod()))) % 2).to(dtype)
+    value = value[: int(torch.tensor(shape).prod())].view(shape) if shape else value[0]
+    (found,) = Frame.unpack(Frame({"verb": "x"}, (value,)).pack()).tensors
+    assert found.dtype == dtype
+    assert found.shape == value.shape
+    assert torch.equal(found, value)
+
+
+def test_numbers_that_are_no_numbers_survive():
+    value = torch.tensor([float("nan"), float("inf"), -0.0])
+    (found,) = Frame.unpack(Frame({"value": float("nan")}, (value,)).pack()).tensors
+    assert torch.equal(found.view(torch.int32), value.view(torch.int32))
+
+
+def test_views_and_gradients_are_sent_as_plain_numbers():
+    value = torch.arange(6.0, requires_grad=True).view(2, 3).T
+    assert torch.equal(Frame.unpack(Frame({}, (value,)).pack()).tensors[0], value.detach())
+
+
+@given(st.integers(min_value=0), st.binary(min_size=1, max_size=3))
+def test_any_change_of_a_byte_is_noticed(place, other):
+    content = Frame({"verb": "x", "step": 3}, (torch.arange(5.0),)).pack()
+    at = place % len(content)
+    changed = content[:at] + other + content[at + len(other) :]
+    if changed == content:
+        return
+    with pytest.raises(FrameError):
+        Frame.unpack(changed)
+
+
+@given(st.integers(min_value=0))
+def test_a_cut_message_is_noticed(length):
+    content = Frame({"verb": "x"}, (torch.arange(5.0),)).pack()
+    with pytest.raises(FrameError):
+        Frame.unpack(content[: length % len(content)])
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_refused(content):
+    for what in (content, MAGIC + content):
+        with pytest.raises(FrameError):
+            Frame.unpack(what)
+
+
+def forged(text: bytes, rest: bytes = b"") -> bytes:
+    """Return a frame whose checksum is right, whatever it says."""
+    return MAGIC + HEAD.pack(_digest(len(text), text + rest), len(text)) + text + rest
+
+
+@pytest.mark.parametrize(
+    ("held", "rest"),
+    [
+        ([], b""),
+        ({"about": []}, b""),
+        ({"about": {}, "tensors": [["float32", [-1]]]}, b""),
+        ({"about": {}, "tensors": [["float32", [2**62, 2**62]]]}, b""),
+        ({"about": {}, "tensors": [["float32", [1.0]]]}, b"1234"),
+        ({"about": {}, "tensors": [["float32", [True]]]}, b"1234"),
+        ({"about": {}, "tensors": [["object", [1]]]}, b"1234"),
+        ({"about": {}, "tensors": [["float32", "1"]]}, b"1234"),
+        ({"about": {}, "tensors": [["float32", [2]]]}, b"1234"),
+        ({"about": {}, "tensors": [["float32", [1]]]}, b"12345678"),
+        ({"about": {}, "tensors": [["complex64", [1]]]}, b"12345678"),
+    ],
+)
+def test_a_forged_description_is_refused(held, rest):
+    with pytest.raises(FrameError):
+        Frame.unpack(forged(json.dumps(held).encode(), rest))
+
+
+def test_a_description_that_is_nested_without_end_is_refused():
+    with pytest.raises(FrameError):
+        Frame.unpack(forged(b"[" * 100_000))
+
+
+def test_nothing_but_bytes_is_a_frame():
+    with pytest.raises(FrameError, match="got a str"):
+        Frame.unpack("text")
+
+
+def test_what_is_due_is_checked():
+    frame = Frame({}, (torch.zeros(2, 3), torch.zeros(4, dtype=torch.int64)))
+    assert frame.require((torch.float32, (2, 3)), (torch.int64, (None,))) is frame
+    for wanted in (
+        [(torch.float32, (2, 3))],
+        [(torch.float64, (2, 3)), (torch.int64, (4,))],
+        [(torch.float32, (3, 2)), (torch.int64, (4,))],
+        [(torch.float32, (2, 3)), (torch.int64, (4, 1))],
+    ):
+        with pytest.raises(FrameError, match="was due that holds"):
+            frame.require(*wanted)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from graphcollab.sites.frame import Frame
+from graphcollab.sites.mailbox import Mailbox
+
+
+def message(epoch: int = 0, step: int = 0, value: float = 1.0, **about: object) -> bytes:
+    return Frame({"epoch": epoch, "step": step, **about}, (torch.tensor([value]),)).pack()
+
+
+@pytest.fixture
+def box() -> Mailbox:
+    return Mailbox({"Bern", "Genf"}, limit=100)
+
+
+def test_a_message_is_there_when_it_is_due(box):
+    assert box.put("Bern", message(step=2)) == "ok"
+    assert box.wait(["Bern"], 0.0) == ["Bern"]
+    box.turn_to(0, 2)
+    assert box.wait(["Bern", "Genf"], 0.0) == ["Genf"]
+    assert box.take("Bern").tensors[0].item() == 1.0
+
+
+def test_a_doubled_message_counts_once_and_the_first_one(box):
+    assert [box.put("Bern", message(value=value)) for value in (1.0, 2.0)] == ["ok", "ok"]
+    assert box.take("Bern").tensors[0].item() == 1.0
+    assert box.wait(["Bern"], 0.0) == ["Bern"]
+
+
+def test_a_late_message_is_dropped(box):
+    box.turn_to(1, 5)
+    assert box.put("Bern", message(1, 4)) == "late"
+    assert box.put("Bern", message(0, 9)) == "late"
+    assert box.wait(["Bern"], 0.0) == ["Bern"]
+
+
+def test_what_was_not_read_in_its_epoch_is_forgotten(box):
+    box.put("Bern", message(0, 3))
+    box.turn_to(1, 0)
+    box.turn_to(1, 3)
+    assert box.wait(["Bern"], 0.0) == ["Bern"]
+
+
+def test_a_message_far_ahead_is_dropped(box):
+    assert box.put("Bern", message(100, 0)) == "late"
+
+
+def test_a_cut_message_is_refused_and_may_come_again(box):
+    whole = message()
+    assert box.put("Bern", whole[:-3]) == "damaged"
+    assert box.put("Bern", whole) == "ok"
+
+
+@pytest.mark.parametrize("about", [{"epoch": "0"}, {"epoch": None}, {"epoch": True}, {"epoch": 0.0}])
+def test_a_message_without_place_in_the_run_is_refused(box, about):
+    assert box.put("Bern", Frame({"step": 0, **about}).pack()) == "refused"
+
+
+def test_a_stranger_is_refused(box):
+    assert box.put("Basel", message()) == "refused"
+
+
+def test_no_more_waits_than_there_is_room_for(box):
+    big = Frame({"epoch": 0, "step": 1}, (torch.zeros(20),)).pack()
+    assert box.put("Bern", big) == "ok"
+    assert box.put("Genf", big) == "full"
+    box.turn_to(0, 1)
+    box.take("Bern")
+    assert box.put("Genf", big) == "ok"
+
+
+def test_who_waits_is_woken(box):
+    threading.Timer(0.05, box.put, ("Genf", message())).start()
+    assert box.wait(["Genf"], 10.0) == []
