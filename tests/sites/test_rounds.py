@@ -235,5 +235,5 @@ def test_a_site_that_is_lost_before_the_first_round_is_named():
             return []
         return [*connection.tell("values", 1)[0]]
 
-    with pytest.raises(SiteLostError, match="must be there before the first round.*Genf has no room on its disk"):
+    with pytest.raises(SiteLostError, match=r"must be there before the first round.*Genf has no room on its disk"):
         hall.play(act)
