@@ -55,8 +55,10 @@ class Sites(SharedTransport):
         there = [site in self.connection.present and site not in self.connection.resting for site in self._sites]
         return torch.tensor(there)[self.owner]
 
-    def there(self, count: int) -> Tensor:
-        """Return which of K nodes belong to sites that are there, a mask [K]."""
+    def there(self, count: int) -> Tensor | None:
+        """Return which of K nodes belong to sites that are there, a mask [K]; None if all do."""
+        if len(self.connection.present) == len(self._sites):
+            return None
         return torch.tensor([site in self.connection.present for site in self._sites])[self.owner]
 
     @property
