@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -17,9 +20,11 @@ from graphcollab.engine import NonFiniteLossError
 from graphcollab.naming import few
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.mailbox import Mailbox
+from graphcollab.sites.past import Past
 
 __all__ = ["Connection", "LeftBehind", "Link", "RoundLost", "SiteLostError"]
 
+COORDINATOR = "coordinator"
 PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
 
 
@@ -75,6 +80,7 @@ class Connection:
         link: How bytes travel.
         patience: Seconds for which a coordinator that does not answer is asked again.
         beat: Seconds between signs of life.
+        past: A file for what is told before rounds, from which a script that is started again goes on. None: it cannot.
 
     Attributes:
         present: The sites that take part, in order.
@@ -86,7 +92,7 @@ class Connection:
         sent: Bytes that have left this site so far, by what they were and to whom.
     """
 
-    def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0) -> None:
+    def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
         self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
         self.present, self.resting = self.sites, tuple[str, ...]()
         self.epoch = self.step = self.exchanges = 0
@@ -100,6 +106,10 @@ class Connection:
         self._closed = threading.Event()
         self._look = min(beat, PAUSE)
         link.open(self.mailbox)
+        known = bool(self._ask(self._frame({"verb": "hello"})).about["known"])
+        self.past = Past(past, known)
+        if known and not self.past.recalls:
+            raise SiteLostError(f"{self.name} has taken part in this run before, and has kept nothing of it")
         threading.Thread(target=self._beats, args=(beat,), name="graphcollab-beat", daemon=True).start()
 
     # ------------------------------------------------------------------------------------------ the two things
@@ -114,10 +124,15 @@ class Connection:
         that have played fewer rest until then.
         """
         about = {"verb": "meet", "what": what, "value": value, "sum": add, **said}
-        reply = self._until(about, tensors, what)
-        self.exchanges += 1
-        self.unsure, self.wanted = False, bool(reply.about["wanting"])
-        self._turn(self.step + 1)
+        if self.past.recalls and not self.replays:
+            reply = self.past.recall(_checksum(about, tensors))[COORDINATOR]
+        else:
+            reply = self._until(about, tensors, what)
+            self.exchanges += 1
+            self.unsure, self.wanted = False, bool(reply.about["wanting"])
+            self._turn(self.step + 1)
+            if not self.replays:
+                self.past.keep(_checksum(about, tensors), {COORDINATOR: reply})
         names = self.present
         if "resting" in reply.about:
             self.resting = tuple(reply.about["resting"])
@@ -134,6 +149,10 @@ class Connection:
         self, what: str, give: Mapping[str, Sequence[Tensor]], take: Mapping[str, Sequence[Any]]
     ) -> dict[str, tuple[Tensor, ...]]:
         """Send tensors to some sites, and return what comes from others, whose number types and shapes are given."""
+        flat = [one for some in give.values() for one in some]
+        told = b"" if self.replays else _checksum({"what": what, "to": [*give]}, flat)
+        if self.past.recalls and not self.replays:
+            return {sender: tuple(frame.tensors) for sender, frame in self.past.recall(told).items()}
         self.unsure = True
         frames = {to: self._frame({"verb": "push", "what": what}, some) for to, some in give.items()}
         for to, content in frames.items():
@@ -142,9 +161,9 @@ class Connection:
             self._sending.append(self._threads.submit(self._push, to, content, self.epoch))
         while missing := self.mailbox.wait([*take], self._look):
             self._heed(self._ask(self._frame({"verb": "missing", "sites": missing})))
-        found = {}
+        found, came = {}, {sender: self.mailbox.take(sender) for sender in take}
         for sender, kinds in take.items():
-            frame = self.mailbox.take(sender)
+            frame = came[sender]
             try:
                 if frame.about.get("what") != what:
                     raise FrameError(f"{what} was due, and {frame.about.get('what')} came")
@@ -153,10 +172,14 @@ class Connection:
                 raise FrameError(f"a message of {sender} is not as it should be: {error}") from error
         self.exchanges += 1
         self._turn(self.step + 1)
+        if not self.replays:
+            self.past.keep(told, came)
         return found
 
     def clocks(self, now: float) -> dict[str, float]:
         """Return by how many seconds every site's clock differs from the coordinator's, given the time here."""
+        if self.past.recalls:
+            return {}
         reply = self._until({"verb": "meet", "what": "clocks", "clock": now}, (), "clocks")
         self._turn(self.step + 1)
         return {site: float(off) for site, off in reply.about["off"].items()}
@@ -239,7 +262,7 @@ class Connection:
         """Ask the coordinator until it has an answer."""
         content, again = self._frame(about, tensors), self._frame(about)
         if what:
-            self._count(what, "coordinator", len(content))
+            self._count(what, COORDINATOR, len(content))
         while True:
             reply = self._ask(content)
             if reply.about["status"] != "wait":
@@ -317,3 +340,10 @@ class Connection:
     def _quietly(self) -> Iterator[None]:
         with suppress(ConnectionError, SiteLostError, FrameError):
             yield
+
+
+def _checksum(about: Mapping[str, Any], tensors: Sequence[Tensor]) -> bytes:
+    """Return a checksum of what is told, 16 bytes."""
+    made = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
+    made.update(Frame({}, tensors).pack())
+    return made.digest()

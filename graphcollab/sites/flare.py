@@ -26,6 +26,7 @@ __all__ = ["Client", "Server"]
 
 LOG = logging.getLogger(__name__)
 SCRIPT = "GRAPHCOLLAB_SITE"
+PAST = "graphcollab-told"  # what was told before the first round, in the job's folder at the site
 SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
 
 
@@ -37,7 +38,7 @@ class Server:
         at_least: How many sites must be left.
     """
 
-    def __init__(self, deadline: float = 60.0, at_least: int = 2) -> None:
+    def __init__(self, deadline: float = 60.0, at_least: int = 1) -> None:
         self.deadline, self.at_least = deadline, at_least
         self._coordinator: Coordinator | None = None
 
@@ -79,7 +80,9 @@ class Client:
         path = os.environ.get(SCRIPT, "")
         if not Path(path).is_file():
             raise FileNotFoundError(f"{SCRIPT} must name this site's own script, and is {path!r}")
-        self._acting = threading.Thread(target=self._act, args=(path, collab.context.app), name="graphcollab-site")
+        folder = collab.context.app.workspace.get_run_dir(collab.fl_ctx.get_job_id())
+        arguments = path, collab.context.app, Path(folder) / PAST
+        self._acting = threading.Thread(target=self._act, args=arguments, name="graphcollab-site")
         self._acting.start()
 
     @collab.publish
@@ -93,8 +96,8 @@ class Client:
         if self._acting is not None:
             self._acting.join(10.0)
 
-    def _act(self, path: str, app: Any) -> None:
-        connection = Connection(_Link(self, app), beat=self.deadline / 10)
+    def _act(self, path: str, app: Any, past: Path) -> None:
+        connection = Connection(_Link(self, app), beat=self.deadline / 10, past=past)
         try:
             with connected(connection):
                 runpy.run_path(path, run_name="__main__")
