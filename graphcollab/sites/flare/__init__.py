@@ -34,7 +34,11 @@ LOG = logging.getLogger(__name__)
 SCRIPT = "GRAPHCOLLAB_SITE"
 SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
 NOT_YET = b""  # what a coordinator says that is not there yet: no frame, so it is asked again
-TALKATIVE = ("CellDispatcher", "Communicator", "FederatedClient")  # FLARE's loggers that write lines for every call
+TALKATIVE = (
+    "nvflare.collab.runtime.cell_dispatcher.CellDispatcher",
+    "nvflare.private.fed.client.communicator.Communicator",
+    "nvflare.private.fed.client.fed_client.FederatedClient",
+)  # FLARE's loggers that write lines for every call
 
 
 class Server:
