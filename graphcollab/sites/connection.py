@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,20 +13,12 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
+from graphcollab.engine import NonFiniteLossError
 from graphcollab.naming import few
-from graphcollab.sites.errors import (
-    LeftBehind,
-    NotAllThereError,
-    RoundLost,
-    SiteLostError,
-    StartAgain,
-    in_words,
-    told_error,
-)
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.mailbox import Mailbox
 
-__all__ = ["Connection", "Link"]
+__all__ = ["Connection", "LeftBehind", "Link", "RoundLost", "SiteLostError"]
 
 PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
 
@@ -51,6 +42,30 @@ class Link(Protocol):
 
     def push(self, to: str, content: bytes) -> str:
         """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
+
+
+class SiteLostError(RuntimeError):
+    """A site is gone, and the run cannot go on without it; the message names it."""
+
+
+ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError)}
+"""Errors that are raised again as what they are at other sites; others come as a RuntimeError that names them."""
+
+
+class RoundLost(BaseException):
+    """Somebody was lost, or has come back: the round at hand is played again. No error: for the loop over rounds only.
+
+    Args:
+        told: What the coordinator says of the new epoch.
+    """
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        super().__init__("the round is played again")
+        self.told = told
+
+
+class LeftBehind(RoundLost):
+    """This site itself was left behind."""
 
 
 class Connection:
@@ -77,7 +92,6 @@ class Connection:
         self.epoch = self.step = self.exchanges = 0
         self.unsure = self.wanted = self.greeted = self.replays = False
         self.sent: dict[tuple[str, str], int] = {}
-        self._life = secrets.token_hex(8)
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
         self._lock = threading.Lock()
@@ -162,23 +176,6 @@ class Connection:
         self.epoch = int(told["epoch"])
         self._turn(0)
 
-    def start_again(self, told: Mapping[str, Any]) -> None:
-        """Begin an epoch in which all begin their scripts again."""
-        self.enter(told)
-        self.unsure = self.wanted = self.greeted = False
-
-    def wait_for_all(self) -> None:
-        """Wait until all sites are there, and begin again with them."""
-        warn(f"{self.name} waits until all sites are there, to begin again", RuntimeWarning)
-        end = time.monotonic() + self.patience
-        while (reply := self._ask(self._frame({"verb": "begin again"}))).about["status"] == "wait":
-            if time.monotonic() > end:
-                raise SiteLostError(f"{self.name} has waited for all sites for {self.patience:g} s, and some are lost")
-        try:
-            self._heed(reply)
-        except StartAgain as again:
-            self.start_again(again.told)
-
     def come_back(self) -> None:
         """Wait until the others let this site in again."""
         warn(f"{self.name} was left behind, and waits to be let in again", RuntimeWarning)
@@ -204,10 +201,10 @@ class Connection:
         return bytes(content.numpy().tobytes())
 
     def fail(self, error: Exception) -> None:
-        """Let an error of this site be raised everywhere, unless that is where it comes from; see `in_words`."""
+        """Let an error of this site be raised everywhere, unless that is where it comes from."""
         if error is self._told or isinstance(error, SiteLostError):
             return
-        about = {"verb": "fail", "kind": type(error).__name__, "why": in_words(error)}
+        about = {"verb": "fail", "kind": type(error).__name__, "why": str(error)}
         with self._quietly():
             self._ask(self._frame(about), 10.0)
 
@@ -236,7 +233,7 @@ class Connection:
         self.mailbox.turn_to(self.epoch, step)
 
     def _frame(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
-        return Frame({**about, "epoch": self.epoch, "step": self.step, "life": self._life}, tensors).pack()
+        return Frame({**about, "epoch": self.epoch, "step": self.step}, tensors).pack()
 
     def _until(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = (), what: str = "") -> Frame:
         """Ask the coordinator until it has an answer."""
@@ -276,12 +273,8 @@ class Connection:
                 raise RoundLost(about)
             case "away" | "over" if self.replays:
                 raise LeftBehind(about)
-            case "anew":
-                raise StartAgain(about)
-            case "again" | "away":
-                raise NotAllThereError(self._why_lost(about))
-            case "over":
-                raise SiteLostError(f"the run has ended while {self.name} was away")
+            case "again" | "away" | "over":
+                raise SiteLostError(self._why_lost(about))
             case "stop":
                 raise self._stopped(about)
         raise SiteLostError(f"the coordinator does not take what {self.name} says: {about.get('why')}")
@@ -295,8 +288,12 @@ class Connection:
 
     def _stopped(self, about: Mapping[str, Any]) -> Exception:
         site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))
-        self._told = told_error(site, kind, why)
-        return self._told
+        made = ERRORS.get(kind, RuntimeError)
+        error = made(why if kind in ERRORS else f"{kind}: {why}")
+        if site:
+            error.add_note(f"It was raised at {site}.")
+        self._told = error
+        return error
 
     def _push(self, to: str, content: bytes, epoch: int) -> None:
         pause = 0.1

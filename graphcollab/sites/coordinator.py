@@ -69,9 +69,6 @@ class Coordinator:
         self._wanting: list[str] = []
         self._catching_up: set[str] = set()
         self._done: set[str] = set()
-        self._lives: dict[str, list[Any]] = {site: [] for site in self.sites}
-        self._anew: set[str] = set()
-        self._began = 0  # the epoch in which scripts were begun last
         self._stopped: dict[str, Any] | None = None
 
     @property
@@ -96,22 +93,9 @@ class Coordinator:
             LOG.warning("a message of %s was refused: %s", site, error)
             return Frame({"status": "refused", "why": str(error)}).pack()
         with self._change:
-            if not self._lives_on(site, asked.about.get("life")):
-                return Frame({"status": "refused", "why": "it was started again"}).pack()
             self._seen[site] = self._clock()
             self._at[site] = max(self._at[site], (epoch, step))
             return reply(self, site, epoch, step, asked).pack()
-
-    def _lives_on(self, site: str, life: Any) -> bool:
-        """Return whether a message is of a site's last life; one that was started again knows nothing of the run."""
-        lives = self._lives[site]
-        if life in lives[:-1]:
-            return False
-        if life not in lives:
-            lives.append(life)
-            if len(lives) > 1 and site in self.present and self._stopped is None:
-                self._leave_behind([site], "was started again")
-        return True
 
     def watch(self) -> None:
         """Leave sites behind that have given no sign of life; to be called now and then."""
@@ -145,7 +129,7 @@ class Coordinator:
         if len({str(what) for what in said.values()}) > 1:
             told = ", ".join(f"{site}: {what}" for site, what in said.items())
             return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
-        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting or self._anew), "off": meeting.off}
+        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off}
         tensors = [list(frame.tensors) for frame in frames]
         if frames[0].about.get("sum"):
             kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
@@ -173,8 +157,6 @@ class Coordinator:
 
     def _agree(self) -> dict[str, Any]:
         """All have played the round: let those in who want to come back, and let those work who were let in before."""
-        if self._begin_anew(between=True):
-            return {}
         new = [site for site in self._wanting if site not in self.present]
         if not new and not self.resting:
             return {}
@@ -185,19 +167,6 @@ class Coordinator:
             self.lost.pop(site, None)
             LOG.warning("%s is back", site)
         return {"next": self._told()}
-
-    def _begin_anew(self, between: bool) -> bool:
-        """Let all begin their scripts again, if one asks for it and all are there, between two rounds or asking."""
-        there = {*self.present, *self._wanting, *self._anew}
-        ready = self._anew and there == {*self.sites} and not self._done
-        if not ready or not (between or {*self.present} <= self._anew):
-            return False
-        self._begin()
-        self._began = self.epoch
-        self.present, self.resting, self._wanting, self._anew, self.lost = list(self.sites), [], [], set(), {}
-        self._seen = dict.fromkeys(self.sites, self._clock())
-        LOG.warning("all sites are there, and begin again")
-        return True
 
     def _begin(self) -> None:
         """Begin an epoch; what has been concluded stays for those who have not read it yet.
@@ -222,8 +191,6 @@ class Coordinator:
         """Return what a site must know before anything else."""
         if self._stopped is not None:
             return Frame({"status": "stop", **self._stopped})
-        if epoch < self._began:
-            return Frame({"status": "anew", **self._told()})
         if site not in self.present:
             return Frame({"status": "over" if self.over else "away", **self._told()})
         return Frame({"status": "again", **self._told()}) if epoch != self.epoch else None
@@ -276,27 +243,14 @@ class Coordinator:
             self._wanting.append(site)
 
         def admitted() -> Frame | None:
-            if self._stopped is not None or epoch < self._began or (site not in self.present and self.over):
+            if self._stopped is not None or (site not in self.present and self.over):
                 return self._news(site, epoch)
             return Frame({"status": "ok", **self._told()}) if site in self.present else None
 
         return self._wait(admitted)
 
-    def _ask_anew(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site cannot go on, and wants to begin its script again with all others."""
-        if self._stopped is None and not self.over and epoch >= self._began:
-            self._anew.add(site)
-            self._begin_anew(between=False)
-
-        def begun() -> Frame | None:
-            news = self._news(site, epoch)
-            return news if self.over or epoch < self._began else None
-
-        return self._wait(begun)
-
     def _leave(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site leaves the run; the others go on."""
-        self._anew.discard(site)
         if site in self._wanting:
             self._wanting.remove(site)
         if site in self.present and self._stopped is None:
@@ -325,7 +279,6 @@ class Coordinator:
         self.present = [site for site in self.present if site not in sites]
         self.resting = [site for site in self.resting if site not in sites]
         self._catching_up -= {*sites}
-        self._anew -= {*sites}
         self.lost |= dict.fromkeys(sites, why)
         working = [site for site in self.present if site not in self.resting]
         if len(self.present) < self.at_least or not working:
@@ -343,7 +296,6 @@ class Coordinator:
         "give": _give,
         "take": _take,
         "back": _back,
-        "begin again": _ask_anew,
         "leave": _leave,
         "fail": _fail,
         "finish": _finish,
