@@ -51,7 +51,7 @@ class Coordinator:
         self,
         sites: Sequence[str],
         deadline: float = 60.0,
-        at_least: int = 2,
+        at_least: int = 1,
         poll: float = POLL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,6 +69,7 @@ class Coordinator:
         self._wanting: list[str] = []
         self._catching_up: set[str] = set()
         self._done: set[str] = set()
+        self._greeted: set[str] = set()
         self._stopped: dict[str, Any] | None = None
 
     @property
@@ -204,6 +205,15 @@ class Coordinator:
             self._change.wait(left)
         return found
 
+    def _hello(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site begins: for the first time, or again after its process has ended, so that it is to come back."""
+        known = site in self._greeted
+        self._greeted.add(site)
+        self._at[site] = (0, 0)
+        if known and site in self.present and self._stopped is None:
+            self._leave_behind([site], "was started again")
+        return Frame({"status": "ok", "known": known})
+
     def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site that computes gives a sign of life."""
         return self._news(site, epoch) or Frame({"status": "ok"})
@@ -290,6 +300,7 @@ class Coordinator:
         return "; ".join(f"{site} {why}" for site, why in self.lost.items())
 
     _verbs: ClassVar[dict[str, Callable[..., Frame]]] = {
+        "hello": _hello,
         "meet": _meet,
         "beat": _beat,
         "missing": _missing,

@@ -20,7 +20,7 @@ Seconds = Annotated[float, Positive]
 
 
 @checked
-def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 2) -> Path:
+def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) -> Path:
     """Write the folder of a FLARE job that lets all connected sites play their scripts; it holds no code.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.tasks import TellableError
 
-__all__ = ["LeftBehind", "NotAllThereError", "RoundLost", "SiteLostError", "StartAgain", "in_words", "told_error"]
+__all__ = ["LeftBehind", "RoundLost", "SiteLostError", "in_words", "told_error"]
 
 PACKAGE = Path(__file__).parents[1]
 HARMLESS = ("control", "distributed", "plane.py", "settings.py", "sites", "train", "transport.py")
@@ -18,10 +18,6 @@ HARMLESS = ("control", "distributed", "plane.py", "settings.py", "sites", "train
 
 class SiteLostError(RuntimeError):
     """A site is gone, and the run cannot go on without it; the message names it."""
-
-
-class NotAllThereError(SiteLostError):
-    """A site was lost where nothing can be played again: before the first round, or between two runs."""
 
 
 class RoundLost(BaseException):
@@ -38,18 +34,6 @@ class RoundLost(BaseException):
 
 class LeftBehind(RoundLost):
     """This site itself was left behind."""
-
-
-class StartAgain(BaseException):
-    """A site was started again, and all begin their scripts again, each from its checkpoints. No error, either.
-
-    Args:
-        told: What the coordinator says of the new epoch.
-    """
-
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        super().__init__("the script is begun again")
-        self.told = told
 
 
 ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError)}

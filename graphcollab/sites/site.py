@@ -221,7 +221,7 @@ def _compare_clocks(connection: Connection) -> None:
     """Check that no site's clock is off: certificates would seem to be of another time, and logs could not be read."""
     connection.greeted = True
     off = connection.clocks(time.time())
-    usual = median(off.values())
+    usual = median(off.values() or [0.0])
     for name, seconds in off.items():
         if abs(seconds - usual) > CLOCK:
             how = "ahead of" if seconds > usual else "behind"

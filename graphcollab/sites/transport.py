@@ -108,10 +108,14 @@ class Sites(SharedTransport):
         return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
-        """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site."""
+        """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
+
+        What is of owners that are not there stays as it is known here: it has not changed.
+        """
         by, out = self.owner[owner], _unknown(values, len(values))
         own = by == self.process
-        out[own] = values[own]
+        kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
+        out[kept] = values[kept]
         if to is None:
             _, told = self.connection.tell(f"numbers of nodes, {_kinds([values])}", tensors=[values[own]])
             for site, (some,) in told.items():
@@ -191,6 +195,9 @@ class Sites(SharedTransport):
             restore: Takes it over.
         """
         here = self.connection
+        if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
+            here.past.recall(None)
+            return
         here.tell("rounds that were played", round_, round=round_)
         if here.name in here.resting:
             restore(here.take())

@@ -104,7 +104,7 @@ def test_a_site_that_computes_is_waited_for(desk):
 
 
 def test_too_few_sites_stop_the_run():
-    desk = Desk("ab")
+    desk = Desk("ab", at_least=2)
     desk.pass_(11, "a")
     told = desk.ask("a", "beat").about
     assert (told["status"], told["kind"]) == ("stop", "SiteLostError")
@@ -204,3 +204,15 @@ def test_answers_are_not_kept_for_ever(desk):
         for site in "abc":
             desk.say(site, "meet", 0, step, what="x")
     assert len(desk.coordinator._meetings) <= 3
+
+
+def test_a_site_that_begins_again_is_left_behind_first(desk):
+    for site in "abc":
+        assert not desk.ask(site, "hello").about["known"]
+    for site in "abc":
+        desk.say(site, "meet", what="x")
+    assert desk.ask("b", "hello").about["known"]
+    told = desk.ask("a", "beat", 0, 1).about
+    assert (told["present"], told["lost"]) == (["a", "c"], {"b": "was started again"})
+    assert desk.say("b", "meet", 0, 0, what="y") == "ok"  # what was agreed before holds
+    assert desk.say("b", "meet", 0, 1, what="y") == "away"

@@ -22,7 +22,7 @@ from nvflare.collab import CollabCallError, collab
 
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
-from graphcollab.sites.errors import NotAllThereError, StartAgain
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.flare.sealed import only_sealed
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.site import connected
@@ -32,6 +32,7 @@ __all__ = ["Client", "Server"]
 
 LOG = logging.getLogger(__name__)
 SCRIPT = "GRAPHCOLLAB_SITE"
+PAST = "graphcollab-told"  # what was told before the first round, in the job's folder at the site
 SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
 NOT_YET = b""  # what a coordinator says that is not there yet: no frame, so it is asked again
 TALKATIVE = (
@@ -49,7 +50,7 @@ class Server:
         at_least: How many sites must be left.
     """
 
-    def __init__(self, deadline: float = 60.0, at_least: int = 2) -> None:
+    def __init__(self, deadline: float = 60.0, at_least: int = 1) -> None:
         self.deadline, self.at_least = deadline, at_least
         self._coordinator: Coordinator | None = None
 
@@ -98,8 +99,9 @@ class Client:
         if not Path(path).is_file():
             raise FileNotFoundError(f"{SCRIPT} must name this site's own script, and is {path!r}")
         self.sealed = only_sealed(collab.fl_ctx)
-        self._connection = Connection(_Link(self, collab.context.app), beat=self.deadline / 10)
-        self._acting = threading.Thread(target=self._act, args=(path, self._connection), name="graphcollab-site")
+        folder = collab.context.app.workspace.get_run_dir(collab.fl_ctx.get_job_id())
+        arguments = path, _Link(self, collab.context.app), Path(folder) / PAST
+        self._acting = threading.Thread(target=self._act, args=arguments, name="graphcollab-site", daemon=True)
         self._acting.start()
 
     @collab.publish
@@ -110,32 +112,25 @@ class Client:
     @collab.final
     def end(self) -> None:
         """Let the script end, which has done so unless the job was aborted."""
-        if self._connection is not None and self._acting is not None:
-            self._connection.close()
+        if self._acting is not None:
+            if self._connection is not None:
+                self._connection.close()
             self._acting.join(10.0)
 
-    def _act(self, path: str, connection: Connection) -> None:
+    def _act(self, path: str, link: _Link, past: Path) -> None:
+        try:
+            self._connection = connection = Connection(link, beat=self.deadline / 10, past=past)
+        except SiteLostError as error:
+            return LOG.error("%s was not begun: %s", path, error)
         try:
             with connected(connection):
-                while not self._played(path, connection):
-                    LOG.warning("the script is begun again, as a site was started again")
+                runpy.run_path(path, run_name="__main__")
         except BaseException as error:
             traceback.print_exc()
             LOG.error("%s has failed with a %s; standard error says more", path, type(error).__name__)
             connection.leave(f"has failed with a {type(error).__name__}")
         else:
             connection.finish()
-
-    def _played(self, path: str, connection: Connection) -> bool:
-        """Run the script to its end, and return whether there is nothing to be done again."""
-        try:
-            runpy.run_path(path, run_name="__main__")
-            return True
-        except StartAgain as again:
-            connection.start_again(again.told)
-        except NotAllThereError:
-            connection.wait_for_all()
-        return False
 
 
 class _Link:
