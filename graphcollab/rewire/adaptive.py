@@ -87,8 +87,8 @@ class AdaptivePeers(PeerSampler):
             )
         met, told = data.scores, data.memory
         if self.two_step is not None:
-            told = env.plane.told_by(data.memory, data.edge_index)
-            entries = torch.bincount(_shared(told, self.share).edge_index[1], minlength=data.num_nodes)
+            told = env.plane.told_by(told, _is_shared(told, self.share), data.edge_index)
+            entries = torch.bincount(told.edge_index[1, _is_shared(told, self.share)], minlength=data.num_nodes)
             sender, receiver = met.edge_index
             data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
         data = copy.copy(data)
@@ -144,7 +144,8 @@ def update_memory(
     measured = torch.stack([score.double(), torch.ones_like(score, dtype=torch.float64)], 1)
     edges, values = [edge_index, memory.edge_index], [measured, memory.values]
     if two_step is not None:
-        told = _told(_shared(memory, share), edge_index, score.double(), rank, two_step)
+        shared = memory.select(_is_shared(memory, share))
+        told = _told(shared, edge_index, score.double(), rank, two_step)
         edges.append(told[0])
         values.append(told[1])
     index, value = torch.cat(edges, 1), torch.cat(values)
@@ -162,9 +163,10 @@ def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
     return memory.select(order[turns(receiver[order], memory.size[1]) < limit].sort().values)
 
 
-def _shared(memory: Relation, share: str) -> Relation:
-    """Return what nodes tell others: what they measured, or all they know."""
-    return memory if share == "all" else memory.select(memory.values[:, 1] > 0)
+def _is_shared(memory: Relation, share: str) -> Tensor:
+    """Tell which entries nodes tell others, [M]: what they measured, or all they know."""
+    measured = memory.values[:, 1] > 0
+    return torch.ones_like(measured) if share == "all" else measured
 
 
 def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_step: str) -> tuple[Tensor, Tensor]:

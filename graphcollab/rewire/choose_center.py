@@ -152,7 +152,7 @@ class ChooseCenter(Rewiring):
         done = most > 0
         for attempt in range(self.redraws + 1):
             centers = self._drawn(data, env, attempt)
-            chosen = center_losses(data, env, centers, data.round, self.samples).argmin(1)
+            chosen = self._best(data, env, centers, data.round)
             users = self._users(data, _placed(chosen, group, self.clusters), groups)
             share = users.amin(1).double() / users.sum(1).clamp(min=1)
             better = ~done & (share > most)
@@ -180,12 +180,25 @@ class ChooseCenter(Rewiring):
         """Connect every node to the centre with the smallest loss, and give it that one; isolated nodes keep theirs."""
         many = len(centers[self.part])
         first = None if many == self.clusters else group.clamp(min=0) * self.clusters
-        chosen = center_losses(data, env, centers, round_, self.samples, first, self.clusters).argmin(1)
+        chosen = self._best(data, env, centers, round_, first, self.clusters)
         place = _placed(chosen, group, self.clusters)
         data = connect_servers(data, env, place, many)
         data.centers = centers
         data.x = take_centers(data.x, centers, place).where(data.isolated | (place < 0), data.x)
         return data
+
+    def _best(
+        self,
+        data: Data,
+        env: Env,
+        centers: Centers,
+        round_: int,
+        first: Tensor | None = None,
+        count: int | None = None,
+    ) -> Tensor:
+        """Return which centre is best for every node, [K]; which is told to all, while losses are not."""
+        losses = center_losses(data, env, centers, round_, self.samples, first, count)
+        return env.plane.gather(losses.argmin(1)).clamp(min=0)  # of nodes that are not there it is not known
 
     def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:
         """Return how many nodes of the collaboration have chosen every centre, [G, C]."""

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.control import Attendance
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
+from graphcollab.sites.frame import FrameError
 from graphcollab.transport import SharedTransport
 from graphcollab.typing import Env
 
@@ -129,6 +130,22 @@ class Sites(SharedTransport):
         for name, (some,) in self.connection.swap(f"numbers for a node, {_kinds([values])}", give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
+
+    def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; from site to site."""
+        wanted, give, take = self.wanted(edge_index), {}, {}
+        entries = (owner, *values)
+        for p, name in self._others:
+            if bool(self.here(wanted[p]).any()):
+                heard = torch.isin(owner, wanted[p])
+                give[name] = [one[heard] for one in entries]
+            if bool((self.owner[wanted[self.process]] == p).any()):
+                take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
+        found = self.connection.swap(f"what is known of others, {_kinds(values)}", give, take)
+        for name, (of, *_) in found.items():
+            if not bool((self.owner[of] == self._sites.index(name)).all()):
+                raise FrameError(f"{name} tells what nodes of others are said to know")
+        return tuple(torch.cat([one[:0], *(some[n] for some in found.values())]) for n, one in enumerate(entries))
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
         """Return rows of other sites' nodes that owned receivers hear, [r, P], each sent once to a site."""
