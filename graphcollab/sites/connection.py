@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +83,7 @@ class Connection:
         self._closed = threading.Event()
         self._look = min(beat, PAUSE)
         link.open(self.mailbox)
-        known = bool(self._ask(self._frame({"verb": "hello"})).about["known"])
+        known = bool(self._ask(self._frame({"verb": "hello", "life": secrets.token_hex(8)})).about["known"])
         self.past = Past(past, known)
         if known and not self.past.recalls:
             raise SiteLostError(f"{self.name} has taken part in this run before, and has kept nothing of it")

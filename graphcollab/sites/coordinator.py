@@ -69,7 +69,7 @@ class Coordinator:
         self._wanting: list[str] = []
         self._catching_up: set[str] = set()
         self._done: set[str] = set()
-        self._greeted: set[str] = set()
+        self._lives: dict[str, list[str]] = {}
         self._stopped: dict[str, Any] | None = None
 
     @property
@@ -207,12 +207,13 @@ class Coordinator:
 
     def _hello(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site begins: for the first time, or again after its process has ended, so that it is to come back."""
-        known = site in self._greeted
-        self._greeted.add(site)
-        self._at[site] = (0, 0)
-        if known and site in self.present and self._stopped is None:
-            self._leave_behind([site], "was started again")
-        return Frame({"status": "ok", "known": known})
+        lives, life = self._lives.setdefault(site, []), str(asked.about.get("life"))
+        if life not in lives:  # or it asks once more, as it has got no answer
+            lives.append(life)
+            self._at[site] = (0, 0)
+            if len(lives) > 1 and site in self.present and self._stopped is None:
+                self._leave_behind([site], "was started again")
+        return Frame({"status": "ok", "known": lives.index(life) > 0})
 
     def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site that computes gives a sign of life."""

@@ -208,10 +208,11 @@ def test_answers_are_not_kept_for_ever(desk):
 
 def test_a_site_that_begins_again_is_left_behind_first(desk):
     for site in "abc":
-        assert not desk.ask(site, "hello").about["known"]
+        assert not desk.ask(site, "hello", life="first").about["known"]
+        assert not desk.ask(site, "hello", life="first").about["known"]  # the answer was lost
     for site in "abc":
         desk.say(site, "meet", what="x")
-    assert desk.ask("b", "hello").about["known"]
+    assert desk.ask("b", "hello", life="second").about["known"]
     told = desk.ask("a", "beat", 0, 1).about
     assert (told["present"], told["lost"]) == (["a", "c"], {"b": "was started again"})
     assert desk.say("b", "meet", 0, 0, what="y") == "ok"  # what was agreed before holds
