@@ -14,6 +14,7 @@ from graphcollab import methods
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
 from graphcollab.rewire import AdaptivePeers
+from graphcollab.sites import connected, site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
@@ -125,8 +126,8 @@ def test_what_is_told_is_declared(name):
     found = play(name)
     declared = {reader for piece in early(name).walk() for reader in piece.told}
     told = set()
-    for site in found.values():
-        here = site.connection
+    for one in found.values():
+        here = one.connection
         kinds = {"everybody": here.told, "coordinator": here.added, "listeners": here.given}
         told |= {kind for kind, some in kinds.items() if some}
     assert told == declared
@@ -187,3 +188,45 @@ def test_a_site_that_speaks_for_another_is_refused():
 
     with pytest.raises((FrameError, ValueError), match="b tells what nodes of others are said to know"):
         exchange(act, {"b": [0, 2, 1]})
+
+
+TABLES = {name: {"age": [k + 0.5 * n for n in range(20)], "ill": [0, 1] * 10} for k, name in enumerate(NAMES[:4])}
+
+
+def run_with(listeners, method):
+    """Play a round among four sites with who may listen to each, and return what every one has sent to whom."""
+    hall = Hall(NAMES[:4], poll=0.5)
+
+    def act(connection):
+        one = site(connection.name, TABLES[connection.name], target="ill", listeners=listeners.get(connection.name))
+        with connected(connection):
+            one.run(method, lambda tasks: torch.nn.Linear(*tasks.input_shape, 2), rounds=1)
+        return {to for what, to in connection.sent if to != "coordinator"}
+
+    return hall.play(act, beat=5.0)
+
+
+def test_models_go_to_listeners_only():
+    sent = run_with({"a": ["b"], "c": []}, methods.l2c(lr=0.1))
+    assert sent == {"a": {"b"}, "b": {"a", "c", "d"}, "c": set(), "d": {"a", "b", "c"}}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_site_keeps_its_models_whatever_others_say(monkeypatch):
+    """Whoever relays what sites say of their listeners adds one."""
+    tell = Connection.tell
+
+    def said(self, what, value=None, *args, **settings):
+        values, tensors = tell(self, what, value, *args, **settings)
+        return {k: ["b", "d"] if k == "a" and v == ["b"] else v for k, v in values.items()}, tensors
+
+    monkeypatch.setattr(Connection, "tell", said)
+    with pytest.raises(ValueError, match="a would send its model to d, and its listeners= does not say so"):
+        run_with({"a": ["b"]}, methods.l2c(lr=0.1))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_averages_of_groups_that_may_not_hear_each_other_are_refused():
+    listeners = {"a": ["b"], "b": ["a"], "c": ["d"], "d": ["c"]}
+    with pytest.raises(ValueError, match="listeners= keep a, b apart from others"):
+        run_with(listeners, methods.fedavg(lr=0.1))
