@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.engine import NonFiniteLossError
 from graphcollab.naming import few
+from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words, told_error
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.past import Past
 
-__all__ = ["Connection", "LeftBehind", "Link", "RoundLost", "SiteLostError"]
+__all__ = ["Connection", "Link"]
 
 COORDINATOR = "coordinator"
 PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
@@ -48,30 +48,6 @@ class Link(Protocol):
 
     def push(self, to: str, content: bytes) -> str:
         """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
-
-
-class SiteLostError(RuntimeError):
-    """A site is gone, and the run cannot go on without it; the message names it."""
-
-
-ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError)}
-"""Errors that are raised again as what they are at other sites; others come as a RuntimeError that names them."""
-
-
-class RoundLost(BaseException):
-    """Somebody was lost, or has come back: the round at hand is played again. No error: for the loop over rounds only.
-
-    Args:
-        told: What the coordinator says of the new epoch.
-    """
-
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        super().__init__("the round is played again")
-        self.told = told
-
-
-class LeftBehind(RoundLost):
-    """This site itself was left behind."""
 
 
 class Connection:
@@ -225,10 +201,10 @@ class Connection:
         return bytes(content.numpy().tobytes())
 
     def fail(self, error: Exception) -> None:
-        """Let an error of this site be raised everywhere, unless that is where it comes from."""
+        """Let an error of this site be raised everywhere, unless that is where it comes from; see `in_words`."""
         if error is self._told or isinstance(error, SiteLostError):
             return
-        about = {"verb": "fail", "kind": type(error).__name__, "why": str(error)}
+        about = {"verb": "fail", "kind": type(error).__name__, "why": in_words(error)}
         with self._quietly():
             self._ask(self._frame(about), 10.0)
 
@@ -312,12 +288,8 @@ class Connection:
 
     def _stopped(self, about: Mapping[str, Any]) -> Exception:
         site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))
-        made = ERRORS.get(kind, RuntimeError)
-        error = made(why if kind in ERRORS else f"{kind}: {why}")
-        if site:
-            error.add_note(f"It was raised at {site}.")
-        self._told = error
-        return error
+        self._told = told_error(site, kind, why)
+        return self._told
 
     def _push(self, to: str, content: bytes, epoch: int) -> None:
         pause = 0.1

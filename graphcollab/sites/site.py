@@ -19,7 +19,8 @@ from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, checked
-from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.transport import Sites

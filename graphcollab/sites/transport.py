@@ -11,7 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
-from graphcollab.sites.connection import Connection, LeftBehind, RoundLost, SiteLostError
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
 from graphcollab.sites.frame import FrameError
 from graphcollab.transport import SharedTransport
 from graphcollab.typing import Env

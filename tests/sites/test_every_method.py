@@ -15,7 +15,8 @@ from graphcollab import methods
 from graphcollab.control import Attendance
 from graphcollab.control.state import LOOP
 from graphcollab.phases import Phases
-from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Presence, Sites
 from graphcollab.testing.planes import hide

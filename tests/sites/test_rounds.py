@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Sites
 from tests.sites.faults import FaultyDoor
