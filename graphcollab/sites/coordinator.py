@@ -42,6 +42,7 @@ class Coordinator:
         deadline: Seconds without a sign of life after which a site is left behind. Sites give one while they compute.
         at_least: How many must be left; with fewer the run stops.
         poll: Seconds after which a call that waits is answered, to be made again.
+        lost: Seconds for which a site waits for a message that was sent, until the round is played again.
         clock: Tells seconds.
     """
 
@@ -53,9 +54,11 @@ class Coordinator:
         deadline: float = 60.0,
         at_least: int = 1,
         poll: float = POLL,
+        lost: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sites, self.deadline, self.at_least, self.poll, self._clock = tuple(sites), deadline, at_least, poll, clock
+        self._patience = lost
         self.epoch = 0
         self.present, self.resting = list(self.sites), list[str]()
         self.lost: dict[str, str] = {}
@@ -229,7 +232,7 @@ class Coordinator:
         if since[0] != step:
             since = self._stuck[site] = (step, now)
         passed = isinstance(names, list) and [one for one in names if self._at.get(one, (0, 0)) > (epoch, step)]
-        if passed and now - since[1] > self.deadline / 4:
+        if passed and now - since[1] > self._patience:
             LOG.warning("a message from %s to %s was lost: the round is played again", few(passed), site)
             self._lost_at[step, site] = self._lost_at.get((step, site), 0) + 1
             if self._lost_at[step, site] > REPLAYS:

@@ -19,7 +19,7 @@ class Desk:
 
     def __init__(self, sites: str = "abc", **settings: object) -> None:
         self.clock = Clock()
-        self.coordinator = Coordinator(list(sites), deadline=10.0, poll=0.0, clock=self.clock, **settings)
+        self.coordinator = Coordinator(list(sites), deadline=10.0, poll=0.0, lost=2.0, clock=self.clock, **settings)
 
     def ask(self, site: str, verb: str, epoch: int = 0, step: int = 0, tensors=(), **about: object) -> Frame:
         frame = Frame({"verb": verb, "epoch": epoch, "step": step, **about}, tensors)
