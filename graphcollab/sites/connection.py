@@ -68,6 +68,7 @@ class Connection:
         runs: How many runs have begun.
         exchanges: How often this site has waited for others so far.
         sent: Bytes that have left this site so far, by what they were and to whom.
+        listeners: The sites that may hear this one's models; None: all.
     """
 
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
@@ -76,6 +77,7 @@ class Connection:
         self.epoch = self.step = self.exchanges = self.runs = 0
         self.unsure = self.wanted = self.greeted = self.replays = False
         self.sent: dict[tuple[str, str], int] = {}
+        self.listeners: tuple[str, ...] | None = None
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
         self._lock = threading.Lock()
