@@ -18,7 +18,7 @@ from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer
 from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit
-from graphcollab.piece import Field, Local
+from graphcollab.piece import Field, Local, Readers
 from graphcollab.settings import Count
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
@@ -83,6 +83,10 @@ class CrossGradients(Local):
         Field("answers_lost", "per_edge", "mask: which answers were of no use, as they were not finite", "round"),
     )
     travels: ClassVar[str] = "every node's part to its neighbours, and back the gradients that their data have there"
+    told: ClassVar[Readers] = {
+        "listeners": "its model, and the gradient of a batch of its samples at theirs",
+        "everybody": "whether its gradient is finite, and which answers were not",
+    }
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))

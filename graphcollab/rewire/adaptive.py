@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.ops.by_receiver import by_receiver, turns
-from graphcollab.piece import Field
+from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.sampler import PeerSampler, nothing_known
@@ -62,6 +62,10 @@ class AdaptivePeers(PeerSampler):
         Field("edge_prior", "per_edge", "probability with which the edge was drawn first", known_to="receiver"),
     )
     travels: ClassVar[str] = "similarities that a peer knows, two floats each, to those who met it"
+    told: ClassVar[Readers] = {
+        "listeners": "similarities that it knows",
+        "everybody": "whom it hears in the next round",
+    }
 
     tau: Positive = 30.0
     scale: Literal["minmax"] | None = None

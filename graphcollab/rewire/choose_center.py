@@ -17,7 +17,7 @@ from graphcollab.device import beside
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.exchange.servers import connect_servers, places
-from graphcollab.piece import Field, Rewiring
+from graphcollab.piece import Field, Readers, Rewiring
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 from graphcollab.typing import Env
 
@@ -73,6 +73,7 @@ class ChooseCenter(Rewiring):
         Field("unused", "scalar", "for how many rounds in a row nobody chose a centre, [C], and whether that was said"),
     )
     travels: ClassVar[str] = "every centre, down to every node that chooses"
+    told: ClassVar[Readers] = {"everybody": "which centre it has chosen"}
     beyond_edges: ClassVar[bool] = True
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 

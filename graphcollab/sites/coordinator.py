@@ -42,6 +42,7 @@ class Coordinator:
         deadline: Seconds without a sign of life after which a site is left behind. Sites give one while they compute.
         at_least: How many must be left; with fewer the run stops.
         poll: Seconds after which a call that waits is answered, to be made again.
+        lost: Seconds for which a site waits for a message that was sent, until the round is played again.
         clock: Tells seconds.
     """
 
@@ -53,9 +54,11 @@ class Coordinator:
         deadline: float = 60.0,
         at_least: int = 1,
         poll: float = POLL,
+        lost: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sites, self.deadline, self.at_least, self.poll, self._clock = tuple(sites), deadline, at_least, poll, clock
+        self._patience = lost
         self.epoch = 0
         self.present, self.resting = list(self.sites), list[str]()
         self.lost: dict[str, str] = {}
@@ -127,7 +130,7 @@ class Coordinator:
     def _conclude(self, meeting: _Meeting, at: tuple[int, int]) -> None:
         frames = [meeting.frames[site] for site in self.present]
         said = {site: meeting.frames[site].about["what"] for site in self.present}
-        if len({str(what) for what in said.values()}) > 1:
+        if len({str([frame.about.get(one) for one in ("what", "sum", "commit")]) for frame in frames}) > 1:
             told = ", ".join(f"{site}: {what}" for site, what in said.items())
             return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
         about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off}
@@ -229,7 +232,7 @@ class Coordinator:
         if since[0] != step:
             since = self._stuck[site] = (step, now)
         passed = isinstance(names, list) and [one for one in names if self._at.get(one, (0, 0)) > (epoch, step)]
-        if passed and now - since[1] > self.deadline / 4:
+        if passed and now - since[1] > self._patience:
             LOG.warning("a message from %s to %s was lost: the round is played again", few(passed), site)
             self._lost_at[step, site] = self._lost_at.get((step, site), 0) + 1
             if self._lost_at[step, site] > REPLAYS:
@@ -239,8 +242,9 @@ class Coordinator:
 
     def _give(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site gives what everybody may know of the run, for those that come back."""
-        if (news := self._news(site, epoch)) is None and self._state is None:
-            self._state = Frame({"status": "ok"}, tuple(asked.tensors))
+        eldest = next((one for one in self.present if one not in self.resting), None)
+        if (news := self._news(site, epoch)) is None and self._state is None and site == eldest:
+            self._state = Frame({"status": "ok", "run": asked.about.get("run")}, tuple(asked.tensors))
             self._change.notify_all()
         return news or Frame({"status": "ok"})
 

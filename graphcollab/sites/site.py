@@ -104,22 +104,26 @@ class Site:
         def act(here: Site, count: int) -> Result:
             tasks = here.tasks()
             own = {**settings, "checkpoint": None, "progress": False} if self.dry_run else settings
-            return run(method, tasks, model, here._graph(tasks), rounds=count, **own)
+            graph = here._graph(tasks)
+            if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:
+                raise ValueError(
+                    f"{method.name} tells all sites the averages of those who may hear each other, and listeners= keep "
+                    f"{few(groups[0])} apart from others: play a run of their own"
+                )
+            return run(method, tasks, model, graph, rounds=count, **own)
 
         return leaving(self, act, method, rounds) if self.dry_run else self._meet(lambda: act(self, rounds))
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
         self._refuse_rehearsal("compare")
+        self._refuse_listeners("compare")
         return self._meet(lambda: compare(methods, self.tasks, model, **settings))
 
     def benefit(self, model: Any, **settings: Any) -> Benefit:
         """Find out which sites gain by collaborating, as `graphcollab.benefit` does, each with its own samples."""
         self._refuse_rehearsal("benefit")
-        if self.listeners is not None:
-            raise ValueError(
-                "benefit lets all sites hear all others, which listeners= forbids: leave it out, or play a run"
-            )
+        self._refuse_listeners("benefit")
         return self._meet(lambda: benefit(self.tasks, model, **settings))
 
     def tasks(self, seed: int = 0) -> Tasks:
@@ -132,6 +136,7 @@ class Site:
             )
         if connection.name != self.name:
             raise ValueError(f"this site's certificate is of {connection.name!r}, and its script says {self.name!r}")
+        connection.listeners = self.listeners
         own = {"seed": seed, **self.settings}
         return tasks_of_site(Gathering(connection), self.name, self.data, **own)
 
@@ -159,6 +164,12 @@ class Site:
         if self.dry_run:
             raise ValueError(
                 f"{what} is many runs; rehearse one by run(..., rounds=...), which tells what leaves this site in each"
+            )
+
+    def _refuse_listeners(self, what: str) -> None:
+        if self.listeners is not None:
+            raise ValueError(
+                f"{what} lets all sites hear all others, which listeners= forbids: leave it out, or play a run"
             )
 
     def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:
@@ -203,6 +214,7 @@ class Gathering:
         """Return how rows and numbers of nodes travel."""
         if lost := [one for one in self.connection.sites if one not in self.connection.present]:
             raise SiteLostError(f"a run begins with all sites, and {few(lost)} is not there")
+        self.connection.runs += 1
         return Sites(self.connection, owner)
 
 
@@ -215,6 +227,16 @@ def connected(connection: Connection) -> Iterator[None]:
             yield
     finally:
         _CONNECTION.reset(token)
+
+
+def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Return groups of sites between which there are no edges."""
+    groups = {name: [name] for name in names}
+    for one, other in graph:
+        if groups[one] is not groups[other]:
+            groups[one] += groups[other]
+            groups |= dict.fromkeys(groups[other], groups[one])
+    return [*{id(group): group for group in groups.values()}.values()]
 
 
 def _compare_clocks(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
+from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
 from graphcollab.sites.frame import FrameError
@@ -131,6 +132,12 @@ class Sites(SharedTransport):
             out[wait[name]] = some.to(values.device)
         return out
 
+    def require_listeners(self, names: Iterable[str]) -> None:
+        """Check that sites may hear this one, whatever others have said of who may."""
+        here = self.connection
+        if here.listeners is not None and (strange := sorted({*names} - {*here.listeners})):
+            raise ValueError(f"{here.name} would send its model to {few(strange)}, and its listeners= does not say so")
+
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; from site to site."""
         wanted, give, take = self.wanted(edge_index), {}, {}
@@ -141,6 +148,7 @@ class Sites(SharedTransport):
                 give[name] = [one[heard] for one in entries]
             if bool((self.owner[wanted[self.process]] == p).any()):
                 take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
+        self.require_listeners(give)
         found = self.connection.swap(f"what is known of others, {_kinds(values)}", give, take)
         for name, (of, *_) in found.items():
             if not bool((self.owner[of] == self._sites.index(name)).all()):
@@ -263,6 +271,7 @@ class _Fetch(torch.autograd.Function):
         give = {name: [rows[place.to(rows.device)]] for name, place in asked.items() if len(place)}
         take = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in places.items() if len(at)}
         out = _unknown(rows, len(wanted))
+        sites.require_listeners(give)
         for name, (some,) in sites.connection.swap(f"models, {_kinds([rows])}", give, take).items():
             out[places[name].to(rows.device)] = some.to(rows.device)
         ctx.sites, ctx.asked, ctx.places, ctx.count = sites, asked, places, len(nodes)
