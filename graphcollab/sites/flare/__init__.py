@@ -60,7 +60,11 @@ class Server:
         """Answer a site, whose name FLARE has read off its certificate."""
         if self._coordinator is None:
             return NOT_YET
-        return self._coordinator.answer(collab.caller, content)
+        try:
+            return self._coordinator.answer(collab.caller, content)
+        except Exception:  # which FLARE would send to the site, traceback and all
+            LOG.exception("the coordinator has failed")
+            return NOT_YET
 
     @collab.main
     def play(self) -> None:
