@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
@@ -178,7 +179,7 @@ class Method(Playable):
         if env.attend is not None:
             env.attend.check(data)
             data.present = env.attend.members(data, data.round)
-        there = env.plane.there
+        there = torch.ones_like(data.isolated) if env.plane.complete else env.plane.there
         data.trains = data.serves = ~data.isolated & there
         data.phase_start = data.round
         if self.weigh.learns:
@@ -187,7 +188,7 @@ class Method(Playable):
             data = allowed_only(self.prepare(data))
         for piece in self._slots():
             data = piece.init(data, env)
-        if not bool(there.all()):  # those that are lost now may come back
+        if not env.plane.complete:  # those that are lost now may come back
             data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
         return allowed_only(data)
 

@@ -67,7 +67,13 @@ class Plane:
     @property
     def there(self) -> Tensor:
         """Which nodes belong to processes that are there, a mask [K]: all, but where sites may be lost."""
-        return self.transport.there(self.count)
+        there = self.transport.there(self.count)
+        return torch.ones(self.count, dtype=torch.bool) if there is None else there
+
+    @property
+    def complete(self) -> bool:
+        """Whether all nodes are there."""
+        return self.transport.there(self.count) is None
 
     def agreed(self) -> AbstractContextManager[None]:
         """Let what fails in one process fail in all of them, with the same error."""
@@ -214,8 +220,8 @@ class Plane:
 
     def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
-        there = self.there[edge_index[0]]
-        if not bool(there.all()):
+        if not self.complete:
+            there = self.there[edge_index[0]]
             if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
                 raise RuntimeError("models of nodes that are not there would be mixed")
             weight, edge_index = weight[there], edge_index[:, there]

@@ -55,9 +55,9 @@ class Transport:
     attendance: Any = None
     """Who takes part in which round (`graphcollab.control.Attendance`), where that is for the transport to say."""
 
-    def there(self, count: int) -> Tensor:
-        """Return which of K nodes belong to processes that are there, a mask [K]."""
-        return torch.ones(count, dtype=torch.bool)
+    def there(self, count: int) -> Tensor | None:
+        """Return which of K nodes belong to processes that are there, a mask [K]; None if all do."""
+        return None
 
     def play(
         self,

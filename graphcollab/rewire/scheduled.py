@@ -45,10 +45,10 @@ class ApplyTransform(Rewiring):
             return data
         data = copy.copy(data)
         data.edge_told = data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
-        known = env.plane.there[data.edge_index[1]]
-        if bool(known.all()):
+        if env.plane.complete:
             transformed: Data = self.transform(data)
             return transformed
+        known = env.plane.there[data.edge_index[1]]
         return with_edges(self.transform(select_edges(data, known)), select_edges(data, ~known))
 
 

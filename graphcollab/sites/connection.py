@@ -81,6 +81,7 @@ class Connection:
         resting: Those of them that have just come back, and only listen in this round.
         unsure: Whether something was sent from site to site since all have told something.
         wanted: Whether somebody wanted to come back when they did.
+        replays: Whether a round is being played, which can be played again.
         exchanges: How often this site has waited for others so far.
         sent: Bytes that have left this site so far, by what they were and to whom.
     """
@@ -89,7 +90,7 @@ class Connection:
         self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
         self.present, self.resting = self.sites, tuple[str, ...]()
         self.epoch = self.step = self.exchanges = 0
-        self.unsure = self.wanted = self.greeted = False
+        self.unsure = self.wanted = self.greeted = self.replays = False
         self.sent: dict[tuple[str, str], int] = {}
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
@@ -268,13 +269,22 @@ class Connection:
                 return reply
             case "over" if verb == "back":
                 return reply
-            case "again":
+            case "again" if self.replays:
                 raise RoundLost(about)
-            case "away" | "over":
+            case "away" | "over" if self.replays:
                 raise LeftBehind(about)
+            case "again" | "away" | "over":
+                raise SiteLostError(self._why_lost(about))
             case "stop":
                 raise self._stopped(about)
         raise SiteLostError(f"the coordinator does not take what {self.name} says: {about.get('why')}")
+
+    def _why_lost(self, about: Mapping[str, Any]) -> str:
+        """Say who was lost where nothing can be played again."""
+        if self.name not in about["present"]:
+            return f"{self.name} was left behind by the others, who have heard nothing of it for too long"
+        lost = "; ".join(f"{site} {why}" for site, why in about["lost"].items() if site in self.present)
+        return f"all sites must be there before the first round and between runs: {lost or 'a message was lost'}"
 
     def _stopped(self, about: Mapping[str, Any]) -> Exception:
         site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))

@@ -55,8 +55,10 @@ class Sites(SharedTransport):
         there = [site in self.connection.present and site not in self.connection.resting for site in self._sites]
         return torch.tensor(there)[self.owner]
 
-    def there(self, count: int) -> Tensor:
-        """Return which of K nodes belong to sites that are there, a mask [K]."""
+    def there(self, count: int) -> Tensor | None:
+        """Return which of K nodes belong to sites that are there, a mask [K]; None if all do."""
+        if len(self.connection.present) == len(self._sites):
+            return None
         return torch.tensor([site in self.connection.present for site in self._sites])[self.owner]
 
     @property
@@ -153,6 +155,19 @@ class Sites(SharedTransport):
             restore: Takes it over, where this site has missed rounds. They have been played then.
             again: Whether that is to be done for the round at hand all the same.
         """
+        self.connection.replays = True
+        try:
+            self._play(act, snapshot, restore, again)
+        finally:
+            self.connection.replays = False
+
+    def _play(
+        self,
+        act: Callable[[], None],
+        snapshot: Callable[[], bytes],
+        restore: Callable[[bytes], None],
+        again: bool,
+    ) -> None:
         while True:
             try:
                 act()

@@ -323,7 +323,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
                 got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise ValueError(f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}")
             values[name] = value.cpu()
-    known = member & env.plane.there
+    known = member if env.plane.complete else member & env.plane.there
     if bool(known.all()):
         return values
     return {name: v if name in SENT else v.masked_fill(~known, torch.nan) for name, v in values.items()}

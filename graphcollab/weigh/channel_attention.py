@@ -298,8 +298,8 @@ class ChannelAttention(Weigher):
     def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
         """Return the changes that travel, and their codes, encoded where they arrive."""
         halo = env.plane.halo(self._change(data, env), data.edge_index)
-        away = ~env.plane.there[halo.nodes]  # whose models have not changed
-        if bool(away.any()):
+        if not env.plane.complete:
+            away = ~env.plane.there[halo.nodes]  # whose models have not changed
             halo = replace(halo, rows=halo.rows.masked_fill(beside(away, halo.rows)[:, None], 0))
         return halo, mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
 

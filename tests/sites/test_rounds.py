@@ -224,3 +224,16 @@ def test_the_coordinator_never_sees_what_goes_from_site_to_site():
     hall.play(act)
     assert seen
     assert not any(secret.numpy().tobytes()[:4] in content for content in seen)
+
+
+def test_a_site_that_is_lost_before_the_first_round_is_named():
+    hall = Hall(NAMES, deadline=DEADLINE, poll=0.1)
+
+    def act(connection: Connection) -> list[object]:
+        if connection.name == "Genf":
+            connection.leave("has no room on its disk")
+            return []
+        return [*connection.tell("values", 1)[0]]
+
+    with pytest.raises(SiteLostError, match=r"must be there before the first round.*Genf has no room on its disk"):
+        hall.play(act)

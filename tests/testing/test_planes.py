@@ -13,6 +13,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
+from graphcollab.control import Attendance
 from graphcollab.exchange import NoExchange
 from graphcollab.method import in_step
 from graphcollab.piece import Field
@@ -22,7 +23,7 @@ from graphcollab.testing.lockstep import Lockstep, in_lockstep
 from graphcollab.testing.planes import OWNERS, check_planes, hide
 from graphcollab.weigh import Formula
 from tests.golden.cases import ELASTIC, PARTS, SIZES
-from tests.methods.quick import quick
+from tests.methods.quick import early, quick
 
 # Batch normalisation of batches of one or two samples amplifies rounding: one process that computes other chunks at a
 # time differs from itself by as much, 1e-9 to 3e-6 after three rounds.
@@ -112,6 +113,14 @@ def test_processes_find_what_one_process_finds(name, kind):
 def test_four_processes_of_uneven_shares(name):
     """The first owns no node of the second architecture."""
     check(*architectures(name), owners=UNEVEN)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["cga", "cobo", "l2c", "mapl", "meta_l2c", "panm"])
+def test_a_process_of_which_nobody_trains_at_first(name):
+    """Its models are as the round found them, and those of others are not: all the same rows travel."""
+    method = early(name)
+    check(method, scene_of(method, attend=Attendance(joins={1: 2, 2: 2, 5: 2})))
 
 
 @dataclass(frozen=True)
