@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -48,8 +50,19 @@ class SiteLostError(RuntimeError):
     """A site is gone, and the run cannot go on without it; the message names it."""
 
 
+PACKAGE = str(Path(__file__).parents[1])
+UNTOLD = "what more it says is said there only, since that may quote samples"
 ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError)}
 """Errors that are raised again as what they are at other sites; others come as a RuntimeError that names them."""
+
+
+def told(error: BaseException) -> str:
+    """Return what other sites may read of an error: its words where they are this package's, which quote no sample."""
+    if isinstance(error, OSError):
+        return error.strerror or UNTOLD  # not the file
+    where = [frame.filename for frame in traceback.extract_tb(error.__traceback__)[-1:]]
+    own = type(error).__name__ in ERRORS and all(file.startswith(PACKAGE) for file in where)
+    return str(error) if own else UNTOLD
 
 
 class RoundLost(BaseException):
@@ -172,6 +185,9 @@ class Connection:
         back = [site for site in told["present"] if site not in self.present]
         if back:
             warn(f"{few(back)} {'is' if len(back) == 1 else 'are'} back", RuntimeWarning)
+        self._begin(told)
+
+    def _begin(self, told: Mapping[str, Any]) -> None:
         self.present, self.resting = tuple(told["present"]), tuple(told["resting"])
         self.epoch = int(told["epoch"])
         self._turn(0)
@@ -204,12 +220,13 @@ class Connection:
         """Let an error of this site be raised everywhere, unless that is where it comes from."""
         if error is self._told or isinstance(error, SiteLostError):
             return
-        about = {"verb": "fail", "kind": type(error).__name__, "why": str(error)}
+        about = {"verb": "fail", "kind": type(error).__name__, "why": told(error)}
         with self._quietly():
             self._ask(self._frame(about), 10.0)
 
-    def leave(self, why: str) -> None:
-        """Leave the run; the others go on."""
+    def leave(self, why: str | BaseException) -> None:
+        """Leave the run, for a reason that others are told, or by an error; the others go on."""
+        why = why if isinstance(why, str) else f"has failed ({type(why).__name__}: {told(why)})"
         with self._quietly():
             self._ask(self._frame({"verb": "leave", "why": why}), 10.0)
         self.close()
@@ -274,7 +291,9 @@ class Connection:
             case "away" | "over" if self.replays:
                 raise LeftBehind(about)
             case "again" | "away" | "over":
-                raise SiteLostError(self._why_lost(about))
+                error = SiteLostError(self._why_lost(about))
+                self._begin(about)  # what is asked next is answered by those that are there
+                raise error
             case "stop":
                 raise self._stopped(about)
         raise SiteLostError(f"the coordinator does not take what {self.name} says: {about.get('why')}")
@@ -288,10 +307,8 @@ class Connection:
 
     def _stopped(self, about: Mapping[str, Any]) -> Exception:
         site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))
-        made = ERRORS.get(kind, RuntimeError)
-        error = made(why if kind in ERRORS else f"{kind}: {why}")
-        if site:
-            error.add_note(f"It was raised at {site}.")
+        why = why if kind in ERRORS else f"{kind}: {why}"
+        error = ERRORS.get(kind, RuntimeError)(why if site in why else f"{site}: {why}")
         self._told = error
         return error
 

@@ -100,7 +100,7 @@ class Client:
                 runpy.run_path(path, run_name="__main__")
         except BaseException as error:
             LOG.exception("%s has failed", path)
-            connection.leave(f"has failed ({type(error).__name__}: {error})")
+            connection.leave(error)
         else:
             connection.finish()
 

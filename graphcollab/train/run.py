@@ -169,14 +169,11 @@ def run(
         attend = transport.attendance
     with ExitStack() as held, plane.agreed():
         if not plane.alone:
-            told: dict[str, Any] = {
-                "rounds": rounds,
-                "evaluate_every": evaluate_every,
-                "patience": patience,
-                "tuned": tuned,
-            }
-            told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
-            told |= {"backend": backend, "chunk": chunk, "threads": threads, "on_nonfinite": on_nonfinite}
+            told: dict[str, Any] = {"rounds": rounds, "evaluate_every": evaluate_every, "patience": patience}
+            told |= {"tuned": tuned, "on_nonfinite": on_nonfinite}
+            if not plane.private:  # each site saves, and computes, as it likes
+                told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
+                told |= {"backend": backend, "chunk": chunk, "threads": threads}
             told["callbacks"] = [type(one).__name__ for one in callbacks if one.everywhere]
             require_alike(told, plane)
         if checkpoint is not None and plane.speaks:

@@ -53,8 +53,8 @@ def meet(
         with connected(connection):
             try:
                 return act(site(given.pop("name"), given.pop("rows"), **given))
-            except Exception as error:
-                connection.leave(f"has failed ({type(error).__name__}: {error})")
+            except BaseException as error:
+                connection.leave(error)
                 return error
 
     return (hall or Hall(NAMES, poll=0.5)).play(one, beat=beat)

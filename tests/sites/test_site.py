@@ -57,7 +57,7 @@ def test_models_go_to_listeners_only(name):
 def test_who_cannot_listen_is_refused_as_in_one_process(name):
     """An average of all, and gradients of two nodes that are compared, need edges both ways."""
     method, (edges, own) = getattr(methods, name)(), one_way()
-    with pytest.raises(ValueError, match="may hear|hear each other") as alone:
+    with pytest.raises(ValueError, match=r"may hear|hear each other") as alone:
         run(method, together(), small, edges, rounds=1)
     found = meet(lambda here: here.run(method, small, rounds=ROUNDS), **own)
     assert {str(one) for one in found.values()} == {str(alone.value)}
