@@ -8,11 +8,12 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import graphcollab
 from graphcollab import methods, piece
 from graphcollab.control.state import LOOP
-from graphcollab.piece import Field, Piece
+from graphcollab.piece import Field, Piece, Reader
 
 ROOT = Path(__file__).parents[1]
 SLOTS = {
@@ -30,6 +31,8 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "reference.md", reference()
     page = ROOT / "docs" / "methods.md"
     yield page, between(page.read_text(encoding="utf-8"), "methods", table_of_methods())
+    page = ROOT / "docs" / "threat_model.md"
+    yield page, between(page.read_text(encoding="utf-8"), "readers", table_of_readers())
 
 
 def between(page: str, name: str, text: str) -> str:
@@ -57,6 +60,20 @@ def table_of_methods() -> str:
         named = line and len(title.split()) <= 3  # begins with the method's name
         rows.append((f"`{name}`", capital(line) if named else summary(function), paper(function)))
     return table(("method", "in one line", "paper"), rows)
+
+
+def table_of_readers() -> str:
+    """Return the table of what leaves a site with each method, by who reads it, and of what all may know then."""
+    readers = get_args(Reader)
+    rows = []
+    for name in methods.__all__:
+        walked = [*methods.get_method(name)().walk()]
+        told = {one: dict.fromkeys(piece.told[one] for piece in walked if one in piece.told) for one in readers}
+        kept = dict.fromkeys(field.name for piece in walked for field in piece.keeps if field.known_to == "public")
+        cells = ["; ".join(told[one]) or "–" for one in readers]
+        rows.append((f"`{name}`", *cells, ", ".join(f"`{one}`" for one in kept) or "–"))
+    head = ("to sites that may hear it", "to the coordinator, to be added up", "to everybody", "fields all know")
+    return table(("method", *head), rows)
 
 
 def summary(of: Callable[..., object] | type) -> str:

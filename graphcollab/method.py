@@ -273,7 +273,7 @@ class Method(Playable):
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
-        losses = env.plane.gather(losses) if env.isolate else env.plane.here(losses, data.num_nodes)
+        losses = env.plane.here(losses, data.num_nodes)
         data = copy.copy(settle_validation(data, losses, env))
         data.val_loss = losses
         cotangent = cotangent.masked_fill(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)

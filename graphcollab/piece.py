@@ -25,6 +25,8 @@ __all__ = [
     "Local",
     "Origin",
     "Piece",
+    "Reader",
+    "Readers",
     "Rewiring",
     "Stop",
     "WeighNew",
@@ -34,6 +36,8 @@ __all__ = [
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
 Audience: TypeAlias = Literal["public", "owner", "receiver", "ends", "parts"]
+Reader: TypeAlias = Literal["listeners", "coordinator", "everybody"]
+Readers: TypeAlias = Mapping[Reader, str]
 Origin: TypeAlias = Literal["computed", "learned", "kept"]
 WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
 """Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
@@ -96,6 +100,15 @@ class Piece:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    @property
+    def told(self) -> Readers:
+        """What a site tells others because of it, in a run between sites, by who reads it.
+
+        These are the ``"listeners"``, sites that may hear it along edges; the ``"coordinator"``, which adds up what
+        sites send and tells all of them the sum; and ``"everybody"``.
+        """
+        return {}
 
     @property
     def needs(self) -> tuple[str, ...]:

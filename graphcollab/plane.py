@@ -141,11 +141,13 @@ class Plane:
         return found[beside(place[nodes], found)]
 
     def together(self, relation: Relation) -> Relation:
-        """Return the edges that processes have found for their own receivers, put together and sorted by receiver."""
+        """Return the edges that processes have found for their receivers, put together; values of others' are NaN."""
         if self.transport.here(relation.edge_index[1]) is None:
             return relation
-        every = self.one_after_the_other(relation)
-        return every.select((every.edge_index[1] * relation.size[0] + every.edge_index[0]).argsort())
+        (pairs,) = self.transport.concat(relation.edge_index.T.contiguous())
+        own, every = relation.in_order(), replace(relation, edge_index=pairs.T, values=pairs).in_order()
+        values = own.values.new_full((len(pairs),), torch.nan if own.values.is_floating_point() else 0)
+        return replace(every, values=values.masked_scatter(self.known(every.edge_index[1]), own.values))
 
     def one_after_the_other(self, relation: Relation) -> Relation:
         """Return the edges that processes have found for their own receivers, in the order in which each has them."""
@@ -154,14 +156,14 @@ class Plane:
         pairs, values = self.transport.concat(relation.edge_index.T.contiguous(), relation.values)
         return replace(relation, edge_index=pairs.T, values=values)
 
-    def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
-        """Return what owned receivers know, with what the senders that they hear along edges [2, E] know."""
-        sender, receiver = edge_index
-        if (here := self.transport.here(receiver)) is None:
+    def told_by(self, relation: Relation, shared: Tensor, edge_index: Tensor) -> Relation:
+        """Return what receivers here know, and those entries, ``shared`` [M], that the senders have that they hear."""
+        if self.transport.here(edge_index[1]) is None:
             return relation
-        every = self.together(relation)
-        near = torch.cat([self.own, sender[here]])
-        return every.select(torch.isin(every.edge_index[1], near))
+        (sender, receiver), told = relation.edge_index[:, shared], relation.values[shared]
+        knows, of, values = self.transport.pass_on(receiver, edge_index, sender, told)
+        both = torch.cat([relation.edge_index, torch.stack([of, knows])], 1)
+        return replace(relation, edge_index=both, values=torch.cat([relation.values, values])).in_order()
 
     def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
         """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""

@@ -37,6 +37,10 @@ class Relation:
         """Return the relation with some of its edges, by a mask [E'] or by position."""
         return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
 
+    def in_order(self) -> Relation:
+        """Return the relation with its edges sorted by receiver, and those of a receiver by sender."""
+        return self.select((self.edge_index[1] * self.size[0] + self.edge_index[0]).argsort())
+
     def to(self, *args: object, **kwargs: object) -> Relation:
         """Move to a device."""
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]

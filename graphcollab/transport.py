@@ -134,6 +134,14 @@ class Transport:
         """
         return values
 
+    def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return what is passed on along edges [2, E] to nodes here: whose it is, [N], and values, [N, ...].
+
+        Given are entries of owned nodes, [n] and [n, ...], of any number; edges are the same in all processes. Who
+        hears a node along one of them gets all its entries, and nobody else has to.
+        """
+        return owner[:0], *(one[:0] for one in values)
+
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values [M, ...] that processes have filled in for their own nodes, with what others have filled in.
 
@@ -176,6 +184,12 @@ class SharedTransport(Transport):
         pairs = (receiver[crossing] * count + edge_index[0, crossing]).unique()
         many = torch.bincount(pairs // count, minlength=int(self.owner.max()) + 1)
         return [*(pairs % count).split(many.tolist())]
+
+    def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; all are told, and some taken."""
+        owner, *found = self.concat(owner, *values)
+        heard = torch.isin(owner, self.wanted(edge_index)[self.process])
+        return owner[heard], *(one[heard] for one in found)
 
     def missing(self, edge_index: Tensor, before: Tensor) -> Tensor:
         """Return those of some edges [2, E] whose rows are not yet where they are heard, [2, M]."""

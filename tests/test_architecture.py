@@ -44,7 +44,7 @@ EQUALS: dict[tuple[str, str], str] = {
 
 # The one file or folder that may import a library, for those that need care.
 SOLE_IMPORTER = {
-    "nvflare": "graphcollab/sites/flare.py",
+    "nvflare": "graphcollab/sites/flare/",
     "torch.distributed": "graphcollab/distributed/",
     "torchvision": "graphcollab/_torchvision.py",
 }

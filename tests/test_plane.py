@@ -226,15 +226,24 @@ def test_edges_found_at_receivers_are_put_together_and_told():
         here = plane.transport.here(relation.edge_index[1])
         here = torch.ones(20, dtype=torch.bool) if here is None else here
         own = Relation(relation.edge_index[:, here], values[here], relation.size)
-        return plane.together(own), plane.told_by(own, heard), plane.texts({k: f"node {k}" for k in plane.own.tolist()})
+        texts = plane.texts({k: f"node {k}" for k in plane.own.tolist()})
+        return plane.together(own), plane.told_by(own, own.values > 0, heard), texts
 
     _, many, _ = spread(OWNERS["two"], found)
-    for together, _, texts in many:
-        key = together.edge_index[1] * NODES + together.edge_index[0]
-        assert torch.equal(key, (edges[1] * NODES + edges[0]).sort().values)
+    key = edges[1] * NODES + edges[0]
+    for nodes, (together, _, texts) in zip(([0, 1, 2, 3], [4, 5, 6]), many, strict=True):
+        assert torch.equal(together.edge_index[1] * NODES + together.edge_index[0], key.sort().values)
+        mine = torch.isin(together.edge_index[1], torch.tensor(nodes))
+        assert torch.equal(together.values[mine], relation.in_order().values[mine])
+        assert bool(together.values[~mine].isnan().all()), "only receivers know what they say of their edges"
         assert texts == {k: f"node {k}" for k in range(NODES)}
-    assert many[0][1].edge_index[1].unique().tolist() == [0, 1, 2, 3, 6], "node 0 is told what node 6 knows"
-    assert many[1][1].edge_index[1].unique().tolist() == [4, 5, 6]
+    told = relation.in_order()
+    receiver = told.edge_index[1]
+    for nodes, heard_of, (_, found_here, _) in zip(([0, 1, 2, 3], [4, 5, 6]), ([6], []), many, strict=True):
+        own, shared = (torch.isin(receiver, torch.tensor(some)) for some in (nodes, heard_of))
+        expected = told.select(own | (shared & (told.values > 0)))
+        assert torch.equal(found_here.edge_index, expected.edge_index), "node 0 is told what node 6 tells, no more"
+        assert torch.equal(found_here.values, expected.values)
 
 
 def test_rows_that_receivers_hear_come_a_block_of_columns_at_a_time():

@@ -93,16 +93,13 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
 
 
 def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
-    """Stop at a validation loss [K] of the mixed models that is not finite, or isolate such nodes.
-
-    All must know the losses where nodes are isolated, and else their owners.
-    """
-    bad = (~torch.isfinite(losses) & ~data.isolated).nonzero().flatten()
-    bad = bad if env.isolate else env.plane.at_home(bad)
+    """Stop at a validation loss of the mixed models, [K] known to owners, that is not finite, or isolate such nodes."""
+    bad = env.plane.at_home((~torch.isfinite(losses) & ~data.isolated).nonzero().flatten())
+    if env.isolate:
+        why = env.plane.texts(dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
+        return isolate(data, why) if why else data
     if not len(bad):
         return data
-    if env.isolate:
-        return isolate(data, dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
     raise NonFiniteLossError(
         f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
         f"{data.round} after the exchange: use a smaller step size{large_targets(env)}"
@@ -119,10 +116,8 @@ def large_targets(env: Env) -> str:
     mean, deviation = float(targets.mean()), float(targets.std(correction=0))
     if not max(abs(mean), deviation) > LARGE:
         return ""
-    return (
-        f". Training targets are large (mean {mean:.4g}, standard deviation {deviation:.4g}): standardise them, with "
-        "standardise_target=True in Tasks.from_frame"
-    )
+    how = "" if env.plane.private else f" (mean {mean:.4g}, standard deviation {deviation:.4g})"  # others read it, too
+    return f". Training targets are large{how}: standardise them, with standardise_target=True in Tasks.from_frame"
 
 
 def isolate(data: Data, why: Mapping[int, str]) -> Data:

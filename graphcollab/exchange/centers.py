@@ -76,7 +76,7 @@ def center_losses(
     first: Tensor | None = None,
     count: int | None = None,
 ) -> Tensor:
-    """Return the centres' training losses on every node's data, in evaluation mode, [K, C]; inf where one has no value.
+    """Return centres' training losses on own nodes' data, in evaluation mode, [k, C]; inf where one has no value.
 
     What is not part of the centres, [C, P_part] by part, is the node's own. One centre is computed at a time, so no
     more than [K, P] parameters exist at once, and where centres are whole models they are never repeated. By default
@@ -89,7 +89,7 @@ def center_losses(
     for center in torch.arange(count):
         place = center if first is None else first + center
         losses.append(engine.loss(Rows.own(take_centers(data.x, centers, place)), "train"))
-    return env.plane.gather(torch.stack(losses, 1).nan_to_num(nan=torch.inf))
+    return torch.stack(losses, 1).nan_to_num(nan=torch.inf)
 
 
 def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:

@@ -16,7 +16,7 @@ from torch_geometric.utils import scatter
 from graphcollab.device import beside
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.ops import laplacian_bound, laplacian_radius
-from graphcollab.piece import TOLD, Exchanger, Field
+from graphcollab.piece import TOLD, Exchanger, Field, Readers
 from graphcollab.settings import Buffers, NonNegative, Positive
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
@@ -101,6 +101,11 @@ class Exchange(Exchanger):
     def serves_rest(self) -> bool:
         """Whether nodes at rest are given models too."""
         return self.route.serves_rest
+
+    @property
+    def told(self) -> Readers:
+        """What the route carries."""
+        return self.route.carries
 
     def init(self, data: Data, env: Env) -> Data:
         """Check that the part can be shared, and connect nodes to servers, if models go there."""
@@ -225,6 +230,11 @@ class LaplacianPull(Exchange):
         Field("pull_warned", "scalar", "whether the warning about the step size has been given"),
         TOLD,
     )
+
+    @property
+    def told(self) -> Readers:
+        """What the route carries, and the weights."""
+        return {**super().told, "everybody": "the weights of its edges"}
 
     def init(self, data: Data, env: Env) -> Data:
         """Check the part, and the step size on the graph as it is at first."""

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.at_work import edges_in_use, weights_in_use
 from graphcollab.device import beside, pick
-from graphcollab.piece import Piece
+from graphcollab.piece import Piece, Readers
 from graphcollab.typing import Env
 
 __all__ = ["AlongEdges", "Route", "Ways"]
@@ -66,6 +66,8 @@ class Route(Piece, ABC):
 
     along_edges: ClassVar[bool] = True
     """Whether models are mixed along the graph's edges; else the base of an exchange is mixed like its message."""
+    carries: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
+    """What an exchange by this route tells others, see `Piece.told`."""
 
     @property
     def serves_rest(self) -> bool:

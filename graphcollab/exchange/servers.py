@@ -18,7 +18,7 @@ from graphcollab.control.at_work import has_neighbors
 from graphcollab.device import beside
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.keyed import keyed_bits
-from graphcollab.piece import Field
+from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.settings import Incomplete
 from graphcollab.typing import Env
@@ -89,6 +89,7 @@ class NeighborhoodMeans(AtServer):
     """
 
     serves_rest: ClassVar[bool] = True
+    carries: ClassVar[Readers] = {"coordinator": "the part of its model that is mixed, times its weight in every mean"}
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
         """Return the edges of one node of every neighbourhood."""
@@ -113,6 +114,7 @@ class Served(Route, ABC):
     """Give nodes what a server has made of many models, not what came along edges; a subclass says how."""
 
     along_edges: ClassVar[bool] = False
+    carries: ClassVar[Readers] = {"coordinator": "the part of its model that is averaged, times its share of the mean"}
     serves_rest: ClassVar[bool] = True
     beyond_edges: ClassVar[bool] = True
 

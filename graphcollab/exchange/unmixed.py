@@ -16,7 +16,7 @@ from graphcollab.engine import Rows
 from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
 from graphcollab.exchange.route import AlongEdges, Ways
 from graphcollab.exchange.servers import ThroughServer, places
-from graphcollab.piece import Exchanger, Field
+from graphcollab.piece import Exchanger, Field, Readers
 from graphcollab.typing import Env
 
 __all__ = ["NoExchange", "PrototypeAverage", "Receive", "class_means"]
@@ -88,6 +88,7 @@ class Receive(Exchanger):
         Field("own_share", "per_node", "α_ii, the weight left for the node's own model", known_to="receiver"),
     )
     travels: ClassVar[str] = _NEIGHBORS.travels
+    told: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def init(self, data: Data, env: Env) -> Data:
@@ -168,6 +169,7 @@ class PrototypeAverage(Exchanger):
         "nodes at work: 4 · d_z bytes for every class that the node has, up, and for every class that has a prototype, "
         "down; numbers of samples are not counted"
     )
+    told: ClassVar[Readers] = {"coordinator": "how many training samples of a class it has, and their mean latents"}
 
     def init(self, data: Data, env: Env) -> Data:
         """Connect every node to its server, and begin without prototypes."""

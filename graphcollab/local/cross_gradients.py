@@ -18,7 +18,7 @@ from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer
 from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit
-from graphcollab.piece import Field, Local
+from graphcollab.piece import Field, Local, Readers
 from graphcollab.settings import Count
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
@@ -77,8 +77,16 @@ class CrossGradients(Local):
     mixed: bool = False
 
     crosses: ClassVar[bool] = True
-    keeps: ClassVar[tuple[Field, ...]] = Fit.keeps
+    keeps: ClassVar[tuple[Field, ...]] = (
+        *Fit.keeps,
+        Field("answers", "per_node", "mask: whose own gradient was finite, who may ask and be asked", "round"),
+        Field("answers_lost", "per_edge", "mask: which answers were of no use, as they were not finite", "round"),
+    )
     travels: ClassVar[str] = "every node's part to its neighbours, and back the gradients that their data have there"
+    told: ClassVar[Readers] = {
+        "listeners": "its model, and the gradient of a batch of its samples at theirs",
+        "everybody": "whether its gradient is finite, and which answers were not",
+    }
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
@@ -104,7 +112,8 @@ class CrossGradients(Local):
         taken, gradients = self._own_gradients(data, env)
         own = gradients.part(self.part)
         lost = data.x.nodes[~torch.isfinite(_squares(own)).cpu()]
-        taken.bad_step = env.plane.publish(taken.bad_step.index_copy(0, lost, taken.bad_step[lost].clamp(min=0)))
+        taken.bad_step = taken.bad_step.index_copy(0, lost, taken.bad_step[lost].clamp(min=0))
+        taken.answers = env.plane.publish(taken.bad_step < 0)
         direction, weight = own.clone(), data.edge_weight.to(own.dtype)
         share = torch.ones(data.num_nodes, dtype=own.dtype)
         sender, receiver = data.edge_index
@@ -128,8 +137,9 @@ class CrossGradients(Local):
                 share[nodes], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
             return env.plane.tell(bad, receiver).nonzero().flatten()
 
-        asked = self._asked(data, taken.bad_step)
+        asked = self._asked(data, taken.answers)
         bad = combine(asked)
+        taken.answers_lost = torch.zeros_like(receiver, dtype=torch.bool).index_fill(0, bad, True)
         if len(bad):
             blamed = _to_blame(data, asked, bad)
             taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
@@ -169,10 +179,10 @@ class CrossGradients(Local):
         """Return losses, gradients and buffers of the round's batches."""
         return env.engine.batch_gradient(rows, seed=env.seed, round_=data.round, batch_size=self.batch_size, part=part)
 
-    def _asked(self, data: Data, bad_step: Tensor) -> Tensor:
-        """Return the edges whose receivers ask their senders, [A]."""
+    def _asked(self, data: Data, answers: Tensor) -> Tensor:
+        """Return the edges whose receivers ask their senders, [A], given whose own gradients are finite, [K]."""
         sender, receiver = data.edge_index
-        answers = data.serves & (bad_step < 0)
+        answers = data.serves & answers
         return ((sender != receiver) & answers[sender] & (answers & data.trains)[receiver]).nonzero().flatten()
 
     def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:

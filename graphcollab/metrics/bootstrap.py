@@ -12,7 +12,6 @@ from torch import Tensor
 from graphcollab.engine import Engine, Rows
 from graphcollab.keyed import keyed_uniform
 from graphcollab.metrics.metric import Metric
-from graphcollab.plane import Plane
 from graphcollab.settings import Count, Real, Seed, checked
 from graphcollab.stack import Stacks
 
@@ -92,9 +91,8 @@ def bootstrap_nodes(
     metrics: Sequence[Metric],
     resamples: int,
     seed: int = 0,
-    plane: Plane | None = None,
 ) -> Tensor:
-    """Return metrics of every node's resampled samples of a split, [M, K, B], NaN where a node has none."""
+    """Return metrics of every node's resampled samples of a split, [M, K, B], NaN where it has none, or elsewhere."""
     found = torch.full((len(metrics), engine.tasks.num_nodes, resamples), torch.nan, dtype=torch.float64)
     ids = engine.tasks.ids.tolist()
     for chunk in engine.predict(Rows.own(models), split):
@@ -103,4 +101,4 @@ def bootstrap_nodes(
                 one = chunk.outputs[r, :n].detach(), chunk.targets[r, :n]
                 weight = None if chunk.weight is None else chunk.weight[r, :n]
                 found[m, node] = bootstrap(metric, *one, resamples, seed, ids[node], weight)
-    return found if plane is None else plane.publish(found.transpose(0, 1).contiguous()).transpose(0, 1)
+    return found

@@ -213,12 +213,16 @@ def site_table(
         scores = {name: result.scores(judged, split) for name, result in many.items()}
     drawn = {name: _resampled(result, split, judged, resamples, seed, scores[name]) for name, result in many.items()}
     differences = {}
+
+    def told(ends: Tensor) -> Tensor:  # which says less than what metrics are of every resample
+        return first.env.plane.publish(ends.transpose(0, 1).contiguous()).transpose(0, 1)
+
     for name in many:
         if reference is not None and name != reference:
             value = _stacked(scores[name]) - _stacked(scores[reference])
-            ends = percentile_interval(drawn[name] - drawn[reference], confidence)
+            ends = told(percentile_interval(drawn[name] - drawn[reference], confidence))
             differences[name] = torch.cat([value[..., None], ends], 2)
-    intervals = {name: percentile_interval(values, confidence) for name, values in drawn.items()}
+    intervals = {name: told(percentile_interval(values, confidence)) for name, values in drawn.items()}
     _warn_of_undefined(scores, split)
     about = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
@@ -281,8 +285,8 @@ def _same_weights(one: Tensor | None, other: Tensor | None, mine: Tensor, theirs
 def _resampled(
     result: Result, split: str, metrics: tuple[Metric, ...], resamples: int, seed: int, scores: Scores
 ) -> Tensor:
-    """Return the metrics of resamples, [M, K, B]; NaN where a node has no value, or fewer than two samples."""
-    drawn = bootstrap_nodes(result.env.engine, result.stacks, split, metrics, resamples, seed, result.env.plane)
+    """Return the metrics of resamples, [M, K, B]; NaN of nodes elsewhere, without a value, or with one sample."""
+    drawn = bootstrap_nodes(result.env.engine, result.stacks, split, metrics, resamples, seed)
     return drawn.masked_fill((_stacked(scores).isnan() | (scores.sizes < 2))[..., None], torch.nan)
 
 

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.ops.by_receiver import by_receiver, turns
-from graphcollab.piece import Field
+from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.sampler import PeerSampler, nothing_known
@@ -62,6 +62,10 @@ class AdaptivePeers(PeerSampler):
         Field("edge_prior", "per_edge", "probability with which the edge was drawn first", known_to="receiver"),
     )
     travels: ClassVar[str] = "similarities that a peer knows, two floats each, to those who met it"
+    told: ClassVar[Readers] = {
+        "listeners": "similarities that it knows",
+        "everybody": "whom it hears in the next round",
+    }
 
     tau: Positive = 30.0
     scale: Literal["minmax"] | None = None
@@ -87,8 +91,8 @@ class AdaptivePeers(PeerSampler):
             )
         met, told = data.scores, data.memory
         if self.two_step is not None:
-            told = env.plane.told_by(data.memory, data.edge_index)
-            entries = torch.bincount(_shared(told, self.share).edge_index[1], minlength=data.num_nodes)
+            told = env.plane.told_by(told, _is_shared(told, self.share), data.edge_index)
+            entries = torch.bincount(told.edge_index[1, _is_shared(told, self.share)], minlength=data.num_nodes)
             sender, receiver = met.edge_index
             data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
         data = copy.copy(data)
@@ -144,7 +148,8 @@ def update_memory(
     measured = torch.stack([score.double(), torch.ones_like(score, dtype=torch.float64)], 1)
     edges, values = [edge_index, memory.edge_index], [measured, memory.values]
     if two_step is not None:
-        told = _told(_shared(memory, share), edge_index, score.double(), rank, two_step)
+        shared = memory.select(_is_shared(memory, share))
+        told = _told(shared, edge_index, score.double(), rank, two_step)
         edges.append(told[0])
         values.append(told[1])
     index, value = torch.cat(edges, 1), torch.cat(values)
@@ -162,9 +167,10 @@ def forget(memory: Relation, limit: int, rank: Tensor) -> Relation:
     return memory.select(order[turns(receiver[order], memory.size[1]) < limit].sort().values)
 
 
-def _shared(memory: Relation, share: str) -> Relation:
-    """Return what nodes tell others: what they measured, or all they know."""
-    return memory if share == "all" else memory.select(memory.values[:, 1] > 0)
+def _is_shared(memory: Relation, share: str) -> Tensor:
+    """Tell which entries nodes tell others, [M]: what they measured, or all they know."""
+    measured = memory.values[:, 1] > 0
+    return torch.ones_like(measured) if share == "all" else measured
 
 
 def _told(known: Relation, edge_index: Tensor, trust: Tensor, rank: Tensor, two_step: str) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from graphcollab.device import beside
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.exchange.servers import connect_servers, places
-from graphcollab.piece import Field, Rewiring
+from graphcollab.piece import Field, Readers, Rewiring
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 from graphcollab.typing import Env
 
@@ -73,6 +73,7 @@ class ChooseCenter(Rewiring):
         Field("unused", "scalar", "for how many rounds in a row nobody chose a centre, [C], and whether that was said"),
     )
     travels: ClassVar[str] = "every centre, down to every node that chooses"
+    told: ClassVar[Readers] = {"everybody": "which centre it has chosen"}
     beyond_edges: ClassVar[bool] = True
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
@@ -152,7 +153,7 @@ class ChooseCenter(Rewiring):
         done = most > 0
         for attempt in range(self.redraws + 1):
             centers = self._drawn(data, env, attempt)
-            chosen = center_losses(data, env, centers, data.round, self.samples).argmin(1)
+            chosen = self._best(data, env, centers, data.round)
             users = self._users(data, _placed(chosen, group, self.clusters), groups)
             share = users.amin(1).double() / users.sum(1).clamp(min=1)
             better = ~done & (share > most)
@@ -180,12 +181,25 @@ class ChooseCenter(Rewiring):
         """Connect every node to the centre with the smallest loss, and give it that one; isolated nodes keep theirs."""
         many = len(centers[self.part])
         first = None if many == self.clusters else group.clamp(min=0) * self.clusters
-        chosen = center_losses(data, env, centers, round_, self.samples, first, self.clusters).argmin(1)
+        chosen = self._best(data, env, centers, round_, first, self.clusters)
         place = _placed(chosen, group, self.clusters)
         data = connect_servers(data, env, place, many)
         data.centers = centers
         data.x = take_centers(data.x, centers, place).where(data.isolated | (place < 0), data.x)
         return data
+
+    def _best(
+        self,
+        data: Data,
+        env: Env,
+        centers: Centers,
+        round_: int,
+        first: Tensor | None = None,
+        count: int | None = None,
+    ) -> Tensor:
+        """Return which centre is best for every node, [K]; which is told to all, while losses are not."""
+        losses = center_losses(data, env, centers, round_, self.samples, first, count)
+        return env.plane.gather(losses.argmin(1)).clamp(min=0)  # of nodes that are not there it is not known
 
     def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:
         """Return how many nodes of the collaboration have chosen every centre, [G, C]."""

@@ -13,7 +13,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops.by_receiver import by_receiver, turns
-from graphcollab.piece import Field, Rewiring
+from graphcollab.piece import Field, Readers, Rewiring
 from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates, draw_peers
 from graphcollab.settings import Count, Fraction, Natural, NonNegative
@@ -82,6 +82,7 @@ class PeerSampler(Rewiring):
     """
 
     finds_peers: ClassVar[bool] = True
+    told: ClassVar[Readers] = {"everybody": "whom it hears in the next round"}
 
     samples: Count = 5
     within: Literal["cluster"] | None = field(default=None, kw_only=True)

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.keyed import keyed_order
-from graphcollab.piece import TOLD, Field, Rewiring
+from graphcollab.piece import TOLD, Field, Readers, Rewiring
 from graphcollab.settings import Natural, Share
 from graphcollab.transforms import select_edges, with_edges
 from graphcollab.typing import Env
@@ -35,6 +35,7 @@ class ApplyTransform(Rewiring):
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (TOLD,)
+    told: ClassVar[Readers] = {"everybody": "the weights of its edges, in rounds in which the graph is changed"}
 
     transform: BaseTransform
     at: Natural | None = None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
-from graphcollab.piece import Field, Rewiring
+from graphcollab.piece import Field, Readers, Rewiring
 from graphcollab.rewire.sampler import connect
 from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
@@ -79,6 +79,7 @@ class TaskPeers(Rewiring):
 
     keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centres"),)
     travels: ClassVar[str] = "an encoder down and cluster centres of codes up, once"
+    told: ClassVar[Readers] = {"everybody": "cluster centres of the codes of its training samples, once"}
     beyond_edges: ClassVar[bool] = True
 
     encoder: Encoder | None = None

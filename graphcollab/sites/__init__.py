@@ -6,8 +6,9 @@ that gives no sign of life is left behind: the others play the round at hand aga
 from its beginning (`graphcollab.control.Attendance`), and it comes back between two rounds.
 """
 
-from graphcollab.sites.connection import SiteLostError
+from graphcollab.sites.deploying import allow, job
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.leaving import Leaving, Line
 from graphcollab.sites.site import Site, connected, site
 
-__all__ = ["Leaving", "Line", "Site", "SiteLostError", "connected", "site"]
+__all__ = ["Leaving", "Line", "Site", "SiteLostError", "allow", "connected", "job", "site"]

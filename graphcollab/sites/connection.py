@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import secrets
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -15,13 +17,15 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.engine import NonFiniteLossError
 from graphcollab.naming import few
+from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words, told_error
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.mailbox import Mailbox
+from graphcollab.sites.past import Past
 
-__all__ = ["Connection", "LeftBehind", "Link", "RoundLost", "SiteLostError"]
+__all__ = ["Connection", "Link"]
 
+COORDINATOR = "coordinator"
 PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
 
 
@@ -46,41 +50,6 @@ class Link(Protocol):
         """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
 
 
-class SiteLostError(RuntimeError):
-    """A site is gone, and the run cannot go on without it; the message names it."""
-
-
-PACKAGE = str(Path(__file__).parents[1])
-UNTOLD = "what more it says is said there only, since that may quote samples"
-ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError)}
-"""Errors that are raised again as what they are at other sites; others come as a RuntimeError that names them."""
-
-
-def told(error: BaseException) -> str:
-    """Return what other sites may read of an error: its words where they are this package's, which quote no sample."""
-    if isinstance(error, OSError):
-        return error.strerror or UNTOLD  # not the file
-    where = [frame.filename for frame in traceback.extract_tb(error.__traceback__)[-1:]]
-    own = type(error).__name__ in ERRORS and all(file.startswith(PACKAGE) for file in where)
-    return str(error) if own else UNTOLD
-
-
-class RoundLost(BaseException):
-    """Somebody was lost, or has come back: the round at hand is played again. No error: for the loop over rounds only.
-
-    Args:
-        told: What the coordinator says of the new epoch.
-    """
-
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        super().__init__("the round is played again")
-        self.told = told
-
-
-class LeftBehind(RoundLost):
-    """This site itself was left behind."""
-
-
 class Connection:
     """What a site knows of where the run is, and the two things it does: tell all, and send to some.
 
@@ -88,6 +57,7 @@ class Connection:
         link: How bytes travel.
         patience: Seconds for which a coordinator that does not answer is asked again.
         beat: Seconds between signs of life.
+        past: A file for what is told before rounds, from which a script that is started again goes on. None: it cannot.
 
     Attributes:
         present: The sites that take part, in order.
@@ -97,14 +67,16 @@ class Connection:
         replays: Whether a round is being played, which can be played again.
         exchanges: How often this site has waited for others so far.
         sent: Bytes that have left this site so far, by what they were and to whom.
+        listeners: The sites that may hear this one's models; None: all.
     """
 
-    def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0) -> None:
+    def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
         self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
         self.present, self.resting = self.sites, tuple[str, ...]()
         self.epoch = self.step = self.exchanges = 0
         self.unsure = self.wanted = self.greeted = self.replays = False
         self.sent: dict[tuple[str, str], int] = {}
+        self.listeners: tuple[str, ...] | None = None
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
         self._lock = threading.Lock()
@@ -113,6 +85,10 @@ class Connection:
         self._closed = threading.Event()
         self._look = min(beat, PAUSE)
         link.open(self.mailbox)
+        known = bool(self._ask(self._frame({"verb": "hello", "life": secrets.token_hex(8)})).about["known"])
+        self.past = Past(past, known)
+        if known and not self.past.recalls:
+            raise SiteLostError(f"{self.name} has taken part in this run before, and has kept nothing of it")
         threading.Thread(target=self._beats, args=(beat,), name="graphcollab-beat", daemon=True).start()
 
     # ------------------------------------------------------------------------------------------ the two things
@@ -127,10 +103,15 @@ class Connection:
         that have played fewer rest until then.
         """
         about = {"verb": "meet", "what": what, "value": value, "sum": add, **said}
-        reply = self._until(about, tensors, what)
-        self.exchanges += 1
-        self.unsure, self.wanted = False, bool(reply.about["wanting"])
-        self._turn(self.step + 1)
+        if self.past.recalls and not self.replays:
+            reply = self.past.recall(_checksum(about, tensors))[COORDINATOR]
+        else:
+            reply = self._until(about, tensors, what)
+            self.exchanges += 1
+            self.unsure, self.wanted = False, bool(reply.about["wanting"])
+            self._turn(self.step + 1)
+            if not self.replays:
+                self.past.keep(_checksum(about, tensors), {COORDINATOR: reply})
         names = self.present
         if "resting" in reply.about:
             self.resting = tuple(reply.about["resting"])
@@ -147,6 +128,10 @@ class Connection:
         self, what: str, give: Mapping[str, Sequence[Tensor]], take: Mapping[str, Sequence[Any]]
     ) -> dict[str, tuple[Tensor, ...]]:
         """Send tensors to some sites, and return what comes from others, whose number types and shapes are given."""
+        flat = [one for some in give.values() for one in some]
+        told = b"" if self.replays else _checksum({"what": what, "to": [*give]}, flat)
+        if self.past.recalls and not self.replays:
+            return {sender: tuple(frame.tensors) for sender, frame in self.past.recall(told).items()}
         self.unsure = True
         frames = {to: self._frame({"verb": "push", "what": what}, some) for to, some in give.items()}
         for to, content in frames.items():
@@ -155,9 +140,9 @@ class Connection:
             self._sending.append(self._threads.submit(self._push, to, content, self.epoch))
         while missing := self.mailbox.wait([*take], self._look):
             self._heed(self._ask(self._frame({"verb": "missing", "sites": missing})))
-        found = {}
+        found, came = {}, {sender: self.mailbox.take(sender) for sender in take}
         for sender, kinds in take.items():
-            frame = self.mailbox.take(sender)
+            frame = came[sender]
             try:
                 if frame.about.get("what") != what:
                     raise FrameError(f"{what} was due, and {frame.about.get('what')} came")
@@ -166,10 +151,14 @@ class Connection:
                 raise FrameError(f"a message of {sender} is not as it should be: {error}") from error
         self.exchanges += 1
         self._turn(self.step + 1)
+        if not self.replays:
+            self.past.keep(told, came)
         return found
 
     def clocks(self, now: float) -> dict[str, float]:
         """Return by how many seconds every site's clock differs from the coordinator's, given the time here."""
+        if self.past.recalls:
+            return {}
         reply = self._until({"verb": "meet", "what": "clocks", "clock": now}, (), "clocks")
         self._turn(self.step + 1)
         return {site: float(off) for site, off in reply.about["off"].items()}
@@ -217,16 +206,18 @@ class Connection:
         return bytes(content.numpy().tobytes())
 
     def fail(self, error: Exception) -> None:
-        """Let an error of this site be raised everywhere, unless that is where it comes from."""
+        """Let an error of this site be raised everywhere, unless that is where it comes from; see `in_words`."""
         if error is self._told or isinstance(error, SiteLostError):
             return
-        about = {"verb": "fail", "kind": type(error).__name__, "why": told(error)}
+        about = {"verb": "fail", "kind": type(error).__name__, "why": in_words(error)}
         with self._quietly():
             self._ask(self._frame(about), 10.0)
 
     def leave(self, why: str | BaseException) -> None:
         """Leave the run, for a reason that others are told, or by an error; the others go on."""
-        why = why if isinstance(why, str) else f"has failed ({type(why).__name__}: {told(why)})"
+        if not isinstance(why, str):
+            words = in_words(why)
+            why = f"has failed with a {type(why).__name__}{f' ({words})' if words else ''}"
         with self._quietly():
             self._ask(self._frame({"verb": "leave", "why": why}), 10.0)
         self.close()
@@ -256,7 +247,7 @@ class Connection:
         """Ask the coordinator until it has an answer."""
         content, again = self._frame(about, tensors), self._frame(about)
         if what:
-            self._count(what, "coordinator", len(content))
+            self._count(what, COORDINATOR, len(content))
         while True:
             reply = self._ask(content)
             if reply.about["status"] != "wait":
@@ -307,10 +298,8 @@ class Connection:
 
     def _stopped(self, about: Mapping[str, Any]) -> Exception:
         site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))
-        why = why if kind in ERRORS else f"{kind}: {why}"
-        error = ERRORS.get(kind, RuntimeError)(why if site in why else f"{site}: {why}")
-        self._told = error
-        return error
+        self._told = told_error(site, kind, why)
+        return self._told
 
     def _push(self, to: str, content: bytes, epoch: int) -> None:
         pause = 0.1
@@ -334,3 +323,10 @@ class Connection:
     def _quietly(self) -> Iterator[None]:
         with suppress(ConnectionError, SiteLostError, FrameError):
             yield
+
+
+def _checksum(about: Mapping[str, Any], tensors: Sequence[Tensor]) -> bytes:
+    """Return a checksum of what is told, 16 bytes."""
+    made = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
+    made.update(Frame({}, tensors).pack())
+    return made.digest()

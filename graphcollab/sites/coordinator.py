@@ -42,6 +42,7 @@ class Coordinator:
         deadline: Seconds without a sign of life after which a site is left behind. Sites give one while they compute.
         at_least: How many must be left; with fewer the run stops.
         poll: Seconds after which a call that waits is answered, to be made again.
+        lost: Seconds for which a site waits for a message that was sent, until the round is played again.
         clock: Tells seconds.
     """
 
@@ -51,11 +52,13 @@ class Coordinator:
         self,
         sites: Sequence[str],
         deadline: float = 60.0,
-        at_least: int = 2,
+        at_least: int = 1,
         poll: float = POLL,
+        lost: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sites, self.deadline, self.at_least, self.poll, self._clock = tuple(sites), deadline, at_least, poll, clock
+        self._patience = lost
         self.epoch = 0
         self.present, self.resting = list(self.sites), list[str]()
         self.lost: dict[str, str] = {}
@@ -69,6 +72,7 @@ class Coordinator:
         self._wanting: list[str] = []
         self._catching_up: set[str] = set()
         self._done: set[str] = set()
+        self._lives: dict[str, list[str]] = {}
         self._stopped: dict[str, Any] | None = None
 
     @property
@@ -212,6 +216,16 @@ class Coordinator:
             self._change.wait(left)
         return found
 
+    def _hello(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
+        """A site begins: for the first time, or again after its process has ended, so that it is to come back."""
+        lives, life = self._lives.setdefault(site, []), str(asked.about.get("life"))
+        if life not in lives:  # or it asks once more, as it has got no answer
+            lives.append(life)
+            self._at[site] = (0, 0)
+            if len(lives) > 1 and site in self.present and self._stopped is None:
+                self._leave_behind([site], "was started again")
+        return Frame({"status": "ok", "known": lives.index(life) > 0})
+
     def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site that computes gives a sign of life."""
         return self._news(site, epoch) or Frame({"status": "ok"})
@@ -226,7 +240,7 @@ class Coordinator:
         if since[0] != step:
             since = self._stuck[site] = (step, now)
         passed = isinstance(names, list) and [one for one in names if self._at.get(one, (0, 0)) > (epoch, step)]
-        if passed and now - since[1] > self.deadline / 4:
+        if passed and now - since[1] > self._patience:
             LOG.warning("a message from %s to %s was lost: the round is played again", few(passed), site)
             self._lost_at[step, site] = self._lost_at.get((step, site), 0) + 1
             if self._lost_at[step, site] > REPLAYS:
@@ -300,6 +314,7 @@ class Coordinator:
         return "; ".join(f"{site} {why}" for site, why in self.lost.items())
 
     _verbs: ClassVar[dict[str, Callable[..., Frame]]] = {
+        "hello": _hello,
         "meet": _meet,
         "beat": _beat,
         "missing": _missing,

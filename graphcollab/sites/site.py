@@ -19,7 +19,8 @@ from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, checked
-from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.transport import Sites
@@ -105,7 +106,13 @@ class Site:
         def play(here: Site, count: int) -> Result:
             def act(connection: Connection) -> Result:
                 tasks = here._tasks(connection, 0)
-                return run(method, tasks, model, here._graph(connection, tasks), rounds=count, **own)
+                graph = here._graph(connection, tasks)
+                if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:
+                    raise ValueError(
+                        f"{method.name} tells all sites the averages of those who may hear each other, and listeners= "
+                        f"keep {few(groups[0])} apart from others: play a run of their own"
+                    )
+                return run(method, tasks, model, graph, rounds=count, **own)
 
             return here._meet(act)
 
@@ -114,15 +121,13 @@ class Site:
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
         self._refuse_rehearsal("compare")
+        self._refuse_listeners("compare")
         return self._meet(lambda _: compare(methods, self.tasks, model, **settings))
 
     def benefit(self, model: Any, **settings: Any) -> Benefit:
         """Find out which sites gain by collaborating, as `graphcollab.benefit` does, each with its own samples."""
         self._refuse_rehearsal("benefit")
-        if self.listeners is not None:
-            raise ValueError(
-                "benefit lets all sites hear all others, which listeners= forbids: leave it out, or play a run"
-            )
+        self._refuse_listeners("benefit")
         return self._meet(lambda _: benefit(self.tasks, model, **settings))
 
     def tasks(self, seed: int = 0) -> Tasks:
@@ -130,6 +135,7 @@ class Site:
         return self._meet(lambda connection: self._tasks(connection, seed))
 
     def _tasks(self, connection: Connection, seed: int) -> Tasks:
+        connection.listeners = self.listeners
         own = {"seed": seed, **self.settings}
         return tasks_of_site(Gathering(connection), self.name, self.data, **own)
 
@@ -164,6 +170,12 @@ class Site:
         if self.dry_run:
             raise ValueError(
                 f"{what} is many runs; rehearse one by run(..., rounds=...), which tells what leaves this site in each"
+            )
+
+    def _refuse_listeners(self, what: str) -> None:
+        if self.listeners is not None:
+            raise ValueError(
+                f"{what} lets all sites hear all others, which listeners= forbids: leave it out, or play a run"
             )
 
     def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:
@@ -222,11 +234,21 @@ def connected(connection: Connection) -> Iterator[None]:
         _CONNECTION.reset(token)
 
 
+def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Return groups of sites between which there are no edges."""
+    groups = {name: [name] for name in names}
+    for one, other in graph:
+        if groups[one] is not groups[other]:
+            groups[one] += groups[other]
+            groups |= dict.fromkeys(groups[other], groups[one])
+    return [*{id(group): group for group in groups.values()}.values()]
+
+
 def _compare_clocks(connection: Connection) -> None:
     """Check that no site's clock is off: certificates would seem to be of another time, and logs could not be read."""
     connection.greeted = True
     off = connection.clocks(time.time())
-    usual = median(off.values())
+    usual = median(off.values() or [0.0])
     for name, seconds in off.items():
         if abs(seconds - usual) > CLOCK:
             how = "ahead of" if seconds > usual else "behind"

@@ -11,7 +11,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
-from graphcollab.sites.connection import Connection, LeftBehind, RoundLost, SiteLostError
+from graphcollab.naming import few
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
+from graphcollab.sites.frame import FrameError
 from graphcollab.transport import SharedTransport
 from graphcollab.typing import Env
 
@@ -118,10 +121,14 @@ class Sites(SharedTransport):
         return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
-        """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site."""
+        """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
+
+        What is of owners that are not there stays as it is known here: it has not changed.
+        """
         by, out = self.owner[owner], _unknown(values, len(values))
         own = by == self.process
-        out[own] = values[own]
+        kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
+        out[kept] = values[kept]
         if to is None:
             _, told = self.connection.tell(f"numbers of nodes, {_kinds([values])}", tensors=[values[own]])
             for site, (some,) in told.items():
@@ -135,6 +142,29 @@ class Sites(SharedTransport):
         for name, (some,) in self.connection.swap(f"numbers for a node, {_kinds([values])}", give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
+
+    def require_listeners(self, names: Iterable[str]) -> None:
+        """Check that sites may hear this one, whatever others have said of who may."""
+        here = self.connection
+        if here.listeners is not None and (strange := sorted({*names} - {*here.listeners})):
+            raise ValueError(f"{here.name} would send its model to {few(strange)}, and its listeners= does not say so")
+
+    def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; from site to site."""
+        wanted, give, take = self.wanted(edge_index), {}, {}
+        entries = (owner, *values)
+        for p, name in self._others:
+            if bool(self.here(wanted[p]).any()):
+                heard = torch.isin(owner, wanted[p])
+                give[name] = [one[heard] for one in entries]
+            if bool((self.owner[wanted[self.process]] == p).any()):
+                take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
+        self.require_listeners(give)
+        found = self.connection.swap(f"what is known of others, {_kinds(values)}", give, take)
+        for name, (of, *_) in found.items():
+            if not bool((self.owner[of] == self._sites.index(name)).all()):
+                raise FrameError(f"{name} tells what nodes of others are said to know")
+        return tuple(torch.cat([one[:0], *(some[n] for some in found.values())]) for n, one in enumerate(entries))
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
         """Return rows of other sites' nodes that owned receivers hear, [r, P], each sent once to a site."""
@@ -202,6 +232,9 @@ class Sites(SharedTransport):
         """
         here = self.connection
         self._begun = True
+        if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
+            here.past.recall(None)
+            return
         here.tell("rounds that were played", round_, round=round_)
         if here.name in here.resting:
             restore(here.take())
@@ -250,6 +283,7 @@ class _Fetch(torch.autograd.Function):
         give = {name: [rows[place.to(rows.device)]] for name, place in asked.items() if len(place)}
         take = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in places.items() if len(at)}
         out = _unknown(rows, len(wanted))
+        sites.require_listeners(give)
         for name, (some,) in sites.connection.swap(f"models, {_kinds([rows])}", give, take).items():
             out[places[name].to(rows.device)] = some.to(rows.device)
         ctx.sites, ctx.asked, ctx.places, ctx.count = sites, asked, places, len(nodes)

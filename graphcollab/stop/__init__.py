@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
 from graphcollab.metrics import as_metric, score_rows
-from graphcollab.piece import Field, Stop
+from graphcollab.piece import Field, Readers, Stop
 from graphcollab.settings import Count
 from graphcollab.typing import Env
 
@@ -36,6 +36,7 @@ class EarlyStopping(Stop):
     patience: Count = 50
 
     stops: ClassVar[bool] = True
+    told: ClassVar[Readers] = {"everybody": "when it has stopped"}
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("best_x", "models", "every node's best model so far", known_to="owner"),
         Field("best_start", "models", "the model that the best one's round began with", known_to="owner"),

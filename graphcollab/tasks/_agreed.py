@@ -24,10 +24,10 @@ _ALIKE = {
 }
 """What is said of facts that differ."""
 
-Told = Sequence[Mapping[str, Any]]
+Readers = Sequence[Mapping[str, Any]]
 
 
-def require_agreed(told: Told) -> None:
+def require_agreed(told: Readers) -> None:
     """Check that sites can make tasks together, by what each tells of itself first.
 
     A ValueError names the sites and what differs, in the same words at all of them: the version of graphcollab first,
@@ -57,7 +57,7 @@ def require_agreed(told: Told) -> None:
             raise ValueError(f"sites have {words.format(which)}")
 
 
-def require_done(told: Told, names: Sequence[str]) -> None:
+def require_done(told: Readers, names: Sequence[str]) -> None:
     """Check that no site has failed; a ValueError names those that have, and why, unless that may quote their rows."""
     for name, one in zip(names, told, strict=True):
         if one["failed"] is not None:
@@ -65,7 +65,7 @@ def require_done(told: Told, names: Sequence[str]) -> None:
             raise ValueError(f"site {name!r}: {why}")
 
 
-def column_kinds(told: Told) -> dict[str, str]:
+def column_kinds(told: Readers) -> dict[str, str]:
     """Return what columns hold at all sites where they are not empty, in the order of the first site.
 
     A ValueError names a column, and the sites, if kinds differ.
@@ -83,7 +83,7 @@ def column_kinds(told: Told) -> dict[str, str]:
     return found
 
 
-def _require_same_settings(told: Told) -> None:
+def _require_same_settings(told: Readers) -> None:
     """Check that sites make tasks in the same way."""
     settings = [one["settings"] for one in told]
     differing = {
@@ -95,7 +95,7 @@ def _require_same_settings(told: Told) -> None:
         raise ValueError(f"sites have different settings: {few(said)}. Give the same at all of them")
 
 
-def _require_columns(told: Told) -> None:
+def _require_columns(told: Readers) -> None:
     """Check that sites have the same columns to predict from."""
     columns = {one["site"]: one["facts"]["columns"] for one in told}
     for name in dict.fromkeys(name for known in columns.values() for name in known):
@@ -107,7 +107,7 @@ def _require_columns(told: Told) -> None:
             )
 
 
-def _differing(told: Told, values: Sequence[Any]) -> str:
+def _differing(told: Readers, values: Sequence[Any]) -> str:
     """Say which sites have which of several values; nothing where all have the same."""
     sites: dict[str, list[str]] = {}
     for one, value in zip(told, values, strict=True):

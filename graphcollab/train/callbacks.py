@@ -261,7 +261,8 @@ class WatchMetrics(Callback):
 class ProbeSimilarity(Callback):
     """Measure the similarity of some nodes to all others in ``history.scores``: what a metric could see.
 
-    Nothing is charged, and no method makes use of it. `graphcollab.report.similarity_curves` draws it.
+    Nothing is charged, and no method makes use of it. `graphcollab.report.similarity_curves` draws it. Between sites a
+    site measures those that it may hear, and tells nobody.
 
     Args:
         metric: What is measured.
@@ -291,7 +292,10 @@ class ProbeSimilarity(Callback):
         receiver = everyone if self.nodes is None else everyone[self.nodes]
         pairs = torch.cartesian_prod(receiver, everyone).T.flip(0)
         pairs = pairs[:, pairs[0] != pairs[1]]
-        self.found = pairs.cpu(), env.plane.tell(self.metric.scores(data, env, pairs).cpu(), pairs[1].cpu())
+        if env.plane.private and "allowed" in data:
+            pairs = data.allowed.edge_index[:, torch.isin(data.allowed.edge_index[1], receiver)]
+        scores = self.metric.scores(data, env, pairs).cpu()
+        self.found = pairs.cpu(), scores if env.plane.private else env.plane.tell(scores, pairs[1].cpu())
 
     def on_round(self, data: Data, history: History) -> None:
         if self.found is not None:

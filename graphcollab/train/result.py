@@ -112,7 +112,8 @@ class Result(Predicts):
 
         The folder gets a manifest in JSON and a safetensors file: models, the graph with names, how the models came
         about, and where the tasks had one the preparation of tables; no samples. It may hold saved models already,
-        which are replaced whole or not at all. In a run of several processes all of them call it, and the first writes.
+        which are replaced whole or not at all. In a run of several processes all of them call it, and the first writes;
+        between sites each writes its own model, which nobody else is told.
 
         The architecture is saved as a description of its layers, and no code. Classes of PyTorch, torchvision and this
         package are found wherever it is loaded; those of your own must be importable there, and `load` is told which
@@ -126,6 +127,9 @@ class Result(Predicts):
         """
         plane = self.env.plane
         with plane.agreed():
+            if plane.private:
+                _save_own(folder, self)
+                return Path(folder)
             stacks = plane.whole(self.stacks)
             if plane.speaks:
                 save_models(folder, stacks, self.modules, self.tasks, self.graph(), about_run(self))
@@ -185,3 +189,13 @@ class Result(Predicts):
             if self.env.plane.speaks:
                 mixer.save(path)
         return Path(path)
+
+
+def _save_own(folder: str | Path, result: Result) -> None:
+    """Write the models of the nodes here, and nothing of others but their places in the graph."""
+    own = result.env.plane.own
+    stacks, about = result.stacks.select(own), about_run(result)
+    known = [any(spec is one for one in stacks.specs) for spec in result.stacks.specs]
+    modules = [module for module, here in zip(result.modules, known, strict=True) if here]
+    about["values"] = {name: [values[k] for k in own.tolist()] for name, values in about["values"].items()}
+    save_models(folder, stacks, modules, result.tasks.select(own), result.graph(), about)

@@ -46,6 +46,7 @@ from graphcollab.typing import Env
 
 __all__ = ["choose_threads", "run"]
 
+OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "threads", "tuned"}
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
@@ -175,6 +176,8 @@ def run(
                 told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
                 told |= {"backend": backend, "chunk": chunk, "threads": threads}
             told["callbacks"] = [type(one).__name__ for one in callbacks if one.everywhere]
+            if plane.private:  # each site has a disk and a machine of its own
+                told = {name: value for name, value in told.items() if name not in OF_ONE_SITE}
             require_alike(told, plane)
         if checkpoint is not None and plane.speaks:
             held.enter_context(hold_folder(checkpoint))

@@ -47,12 +47,14 @@ def identify_samples(tasks: Tasks) -> Samples:
 
     Samples are told apart by their places and their targets; inputs are left out, since those of a table are
     standardised by the training rows, which differ from seed to seed. Where processes have the samples of some nodes
-    each, each looks at its own, and all call this together.
+    each, each looks at its own, and all call this together. Sites tell how many they have, and go by their own: from a
+    fingerprint of few samples others could find out how many are of which class.
     """
     plane = plane_of(tasks)
-    parts = plane.everyone(_of_own(tasks if plane.alone else tasks.select(plane.own)))
+    own = _of_own(tasks if plane.alone else tasks.select(plane.own))
+    parts = plane.everyone(own[:4] if plane.private else own)
     used, there, train, test = (sum(part[k] for part in parts) for k in range(4))
-    nodes, every = ([part[k] for part in parts] for k in (4, 5))
+    nodes, every = ([part[k] for part in ([own] if plane.private else parts)] for k in (4, 5))
     return Samples(train, test, used / max(there, 1), *(fingerprint(one) for one in (nodes, every)))
 
 

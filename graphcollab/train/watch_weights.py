@@ -89,4 +89,7 @@ def _inspected(weigher: Weigher, data: Data, env: Env) -> Mapping[str, Tensor]:
                 f"for each, [{data.num_nodes}], got {got}"
             )
     plain = {name: value.detach().cpu().double() for name, value in found.items()}
+    own = env.plane.own
+    if env.plane.private:  # others are not told, as of weights
+        return {k: torch.full_like(v, torch.nan).index_copy(0, own, v[own]) if v.dim() else v for k, v in plain.items()}
     return {name: env.plane.publish(value) if value.dim() else value for name, value in plain.items()}

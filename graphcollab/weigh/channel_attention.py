@@ -21,7 +21,7 @@ from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
 from graphcollab.nn.mixer_file import Form, Own, Score
 from graphcollab.ops import edge_products
-from graphcollab.piece import ALONE, Field, Origin, Weigher, WeighNew
+from graphcollab.piece import ALONE, Field, Origin, Readers, Weigher, WeighNew
 from graphcollab.settings import Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
@@ -155,6 +155,13 @@ class ChannelAttention(Weigher):
                     "out, since they bring their own settings"
                 )
             object.__setattr__(self, name, theirs)
+
+    @property
+    def told(self) -> Readers:
+        """Changes of models along edges; and where encoders are trained, what is added up for them."""
+        sums = "gradients of its encoders, and where a share of the own model is learned, validation losses"
+        along = "how far its model is from the start"
+        return {"listeners": along, "coordinator": sums} if self.learns else {"listeners": along}
 
     def init(self, data: Data, env: Env) -> Data:
         spec = data.x.specs[0]

@@ -16,7 +16,7 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import crossing_edges, has_neighbors
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import shares
-from graphcollab.piece import Field, Origin, Weigher
+from graphcollab.piece import Field, Origin, Readers, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
 from graphcollab.weigh.formulas import Formula, Uniform, require_self_loops
@@ -85,6 +85,7 @@ class HeadAffinity(Formula):
     """
 
     travels: ClassVar[str] = "the classifier, up to the server"
+    told: ClassVar[Readers] = {"listeners": "its classifier"}
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
     part: str = "backbone"
@@ -172,6 +173,7 @@ class ClassifierSimilarity(Weigher):
     )
     origin: ClassVar[Origin] = "learned"
     travels: ClassVar[str] = "classifiers, along every edge"
+    told: ClassVar[Readers] = {"listeners": "its classifier"}
 
     lr: Positive = 1.0
     mu1: NonNegative = 0.5

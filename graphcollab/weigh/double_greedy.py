@@ -17,7 +17,7 @@ from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
 from graphcollab.ops.by_receiver import by_receiver, receives, shares, turns
-from graphcollab.piece import Field
+from graphcollab.piece import Field, Readers
 from graphcollab.settings import Buffers, Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
@@ -65,6 +65,7 @@ class DoubleGreedy(AllPeers):
         Field("pooled", "per_node", "who has chosen once", known_to="owner"),
     )
     travels: ClassVar[str] = "the part that is mixed, from every candidate"
+    told: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     judges: ClassVar[bool] = True
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
     needs: ClassVar[tuple[str, ...]] = ("val",)

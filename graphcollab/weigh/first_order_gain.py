@@ -16,7 +16,7 @@ from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.exchange.exchange import buffers_travel, buffers_width
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field, Readers, Weigher
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
 from graphcollab.typing import Env
@@ -67,6 +67,7 @@ class FirstOrderGain(Weigher):
         Field("scores", "relation", "gains of other nodes' models, for callbacks", "round", "receiver"),
     )
     travels: ClassVar[str] = "models that are judged and not mixed, along edges"
+    told: ClassVar[Readers] = {"listeners": "its model, to be judged"}
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
     split: Literal["train", "val"] = "val"

@@ -17,7 +17,7 @@ from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import TOLD, Field, Origin, Weigher
+from graphcollab.piece import TOLD, Field, Origin, Readers, Weigher
 from graphcollab.settings import Count, Fraction, Natural, Positive
 from graphcollab.typing import Env
 
@@ -94,6 +94,10 @@ class GradientAlignment(Weigher):
     origin: ClassVar[Origin] = "learned"
     settling: ClassVar[int] = 200  # a round is one step, and compares few pairs
     travels: ClassVar[str] = "for a pair: models that are not sent anyway, the gradient of one node, and a number back"
+    told: ClassVar[Readers] = {
+        "listeners": "its model, and for a pair the gradient of one of its two sites at the midpoint",
+        "everybody": "the weights of its edges",
+    }
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
     gamma: Positive = 0.01

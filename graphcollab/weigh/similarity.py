@@ -18,7 +18,7 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops.by_receiver import by_receiver
-from graphcollab.piece import Piece
+from graphcollab.piece import Piece, Readers
 from graphcollab.settings import Buffers, Fraction, Positive, checked, look_up
 from graphcollab.typing import Env
 
@@ -42,6 +42,7 @@ class Similarity(Piece):
     """
 
     travels: ClassVar[str] = "the part that is compared, along every edge"
+    told: ClassVar[Readers] = {"listeners": "the part of its model that is compared"}
     purpose: ClassVar[str] = "to compare models by"
 
     @property
@@ -112,6 +113,7 @@ class CosineUpdates(Similarity):
     """
 
     travels: ClassVar[str] = "the part that is compared, along every edge; with α > 0 its last update, too"
+    told: ClassVar[Readers] = {"listeners": "the part of its model that is compared, and its last change"}
 
     alpha: Fraction = 1.0
     part: str = "all"
@@ -200,6 +202,7 @@ class InverseLoss(Similarity):
     """
 
     travels: ClassVar[str] = "whole models, along every edge"
+    told: ClassVar[Readers] = {"listeners": "its whole model"}
     shared: ClassVar[tuple[str, ...]] = ("buffers",)
     unbounded: ClassVar[bool] = True
 

@@ -16,7 +16,7 @@ from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
 from graphcollab.keyed import keyed_seed
 from graphcollab.metrics import accuracy
-from graphcollab.piece import Field, Origin, Weigher
+from graphcollab.piece import Field, Origin, Readers, Weigher
 from graphcollab.settings import Count, Fraction, Share
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo
@@ -84,6 +84,7 @@ class TrialMixtures(Weigher):
     )
     origin: ClassVar[Origin] = "learned"
     travels: ClassVar[str] = "the part that is mixed, along every edge tried"
+    told: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
     epochs: Count = 1

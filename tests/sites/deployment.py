@@ -28,14 +28,11 @@ from pathlib import Path
 
 import pytest
 
+from graphcollab.sites import allow
 from tests.sites.participant import Participant, hidden_folders, private_view
 
 ADMIN = "admin@coordinator.org"
 SERVER = "localhost"
-COLLAB = (
-    "nvflare.collab.runtime.controller.CollabController",
-    "nvflare.collab.runtime.executor.CollabExecutor",
-)
 
 
 def lacking() -> str | None:
@@ -77,7 +74,7 @@ class Deployment:
         files: of each site (or "localhost", the server), what lies in its private folder: text, or a file to copy.
         environment: what processes are told; "{private}" in it is the participant's private folder, "{name}" its name.
         resources: called with a name and the resources of its kit (``local/resources.json``), which it may change.
-        allowed: class paths or packages ("graphcollab.sites.") that jobs may name besides the Collab runtime's.
+        allowed: class paths or packages that jobs may name besides those of `allow`.
         port: the server's port; None: a free one.
         line: whether sites reach the server over a line that `throttle` makes slow.
     """
@@ -89,7 +86,7 @@ class Deployment:
         files: Mapping[str, Mapping[str, str | Path]] | None = None,
         environment: Mapping[str, str] | None = None,
         resources: Callable[[str, dict], None] | None = None,
-        allowed: Sequence[str] = ("graphcollab.sites.",),
+        allowed: Sequence[str] = (),
         port: int | None = None,
         line: bool = False,
     ):
@@ -152,21 +149,16 @@ class Deployment:
         self, participant: Participant, allowed: Sequence[str], change: Callable[[str, dict], None] | None
     ) -> None:
         """Write what a participant decides for itself: which classes jobs may name, where its files are."""
-        local = participant.kit / "local"
-        resources = json.loads((local / "resources.json.default").read_text())
-        resources["class_allow_list"] += [*COLLAB, *allowed]
-        if participant.name == SERVER:  # by default in /tmp/nvflare, one for all deployments of a machine
-            resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(participant.kit / "snapshots")
-            manager = next(one for one in resources["components"] if one["id"] == "job_manager")
-            manager["args"]["uri_root"] = str(participant.kit / "jobs")
-        else:
-            resources["allow_log_streaming"] = False
-            path = participant.kit / "startup" / "fed_client.json"
+        path = allow(participant.kit)
+        resources = json.loads(path.read_text())
+        resources["class_allow_list"] += allowed
+        if participant.name != SERVER:
+            client = participant.kit / "startup" / "fed_client.json"
             door = self._doors[participant.name]
-            path.write_text(path.read_text().replace(f"{SERVER}:{self.port}", f"{SERVER}:{door}"))
+            client.write_text(client.read_text().replace(f"{SERVER}:{self.port}", f"{SERVER}:{door}"))
         if change is not None:
             change(participant.name, resources)
-        (local / "resources.json").write_text(json.dumps(resources, indent=2))
+        path.write_text(json.dumps(resources, indent=2))
 
     def start(self) -> None:
         """Start all, and wait until all sites are connected."""

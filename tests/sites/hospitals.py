@@ -1,60 +1,44 @@
-"""Four hospitals, each with its own patients only, that meet in threads of one process."""
+"""Four hospitals, each with a file of its own patients, and the script that each of them runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import csv
+import math
+from pathlib import Path
 
-from torch import nn
+from graphcollab import load_dataset
 
-from graphcollab import Tasks, build_model, load_dataset, site
-from graphcollab.sites import Site, connected
-from graphcollab.sites.connection import Connection
-from graphcollab.sites.hall import Hall
+HOSPITALS = {"cleveland": "Cleveland", "hungarian": "Hungary", "switzerland": "Switzerland", "va": "LongBeach"}
+SITES = tuple(sorted(HOSPITALS.values()))
+SETTINGS = {"target": "disease", "metric": "auc", "categorical": ["cp", "restecg", "slope", "thal"]}
 
-TABLE = load_dataset("heart_disease")
-COLUMNS = {name: values for name, values in TABLE.columns.items() if name != "ca"}  # two hospitals have hardly any
-PLACE = COLUMNS["hospital"]
-NAMES = tuple(TABLE.sizes)
-ROWS = {
-    name: {column: values[name == PLACE] for column, values in COLUMNS.items() if column != "hospital"}
-    for name in NAMES
-}
-SETTINGS: dict[str, Any] = {"target": "disease", "categorical": list(TABLE.categorical)}
+SCRIPT = """
+from pathlib import Path
+import graphcollab
 
-
-def together() -> Tasks:
-    """Return the tasks of all hospitals, as they would be with all patients in one place."""
-    return Tasks.from_frame(COLUMNS, node="hospital", **SETTINGS)
+private = Path(__file__).parent
+hospital = graphcollab.site("{name}", private / "own.csv", **{settings})
+{body}
+"""
 
 
-def small(tasks: Tasks) -> nn.Module:
-    """Return a model for the hospitals."""
-    return build_model("mlp", tasks.input_shape, 2)
+def write_files(folder: Path) -> dict[str, Path]:
+    """Write the patients of each hospital into a file of its own; the files by site."""
+    table = load_dataset("heart_disease")
+    names = [name for name in table.columns if name != table.node]
+    rows = list(zip(*(table.columns[name].tolist() for name in names), strict=True))
+    found = {}
+    for hospital, site in HOSPITALS.items():
+        found[site] = folder / f"{site}.csv"
+        with found[site].open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(names)
+            for where, row in zip(table.columns[table.node], rows, strict=True):
+                if where == hospital:
+                    writer.writerow(["" if isinstance(one, float) and math.isnan(one) else one for one in row])
+    return found
 
 
-def meet(
-    act: Callable[[Site], Any],
-    hall: Hall | None = None,
-    beat: float = 0.2,
-    **own: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Let every hospital act, and return what each returns, or the error by which it has failed.
-
-    Args:
-        act: What a hospital does.
-        hall: Where they meet.
-        beat: Seconds between signs of life.
-        own: Settings of `site` by hospital, in place of the usual ones; ``rows`` are its patients.
-    """
-
-    def one(connection: Connection) -> Any:
-        given = {**SETTINGS, "rows": ROWS[connection.name], "name": connection.name, **own.get(connection.name, {})}
-        with connected(connection):
-            try:
-                return act(site(given.pop("name"), given.pop("rows"), **given))
-            except BaseException as error:
-                connection.leave(error)
-                return error
-
-    return (hall or Hall(NAMES, poll=0.5)).play(one, beat=beat)
+def scripts(body: str) -> dict[str, str]:
+    """Return what every site runs, by site."""
+    return {name: SCRIPT.format(name=name, settings=SETTINGS, body=body) for name in SITES}

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.sites.deployment import COLLAB
+from graphcollab.sites.deploying import CLASSES
 from tests.sites.participant import ROOT
 
 
 def simulate(
-    job: Path, sites: Sequence[str], workspace: Path, allowed: Sequence[str] = ("graphcollab.sites.",)
+    job: Path, sites: Sequence[str], workspace: Path, allowed: Sequence[str] = ()
 ) -> subprocess.CompletedProcess:
     """Play a job to its end (20 s without training); its output is all in `stdout`.
 
@@ -25,7 +25,7 @@ def simulate(
     """
     local = workspace / "local"
     local.mkdir(parents=True)
-    resources = {"format_version": 2, "class_allow_list": [*COLLAB, *allowed]}
+    resources = {"format_version": 2, "class_allow_list": [*CLASSES, *allowed]}
     (local / "resources.json").write_text(json.dumps(resources))
     command = [sys.executable, "-m", "tests.sites.simulator", str(job), str(workspace), ",".join(sites)]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -19,7 +19,7 @@ class Desk:
 
     def __init__(self, sites: str = "abc", **settings: object) -> None:
         self.clock = Clock()
-        self.coordinator = Coordinator(list(sites), deadline=10.0, poll=0.0, clock=self.clock, **settings)
+        self.coordinator = Coordinator(list(sites), deadline=10.0, poll=0.0, lost=2.0, clock=self.clock, **settings)
 
     def ask(self, site: str, verb: str, epoch: int = 0, step: int = 0, tensors=(), **about: object) -> Frame:
         frame = Frame({"verb": verb, "epoch": epoch, "step": step, **about}, tensors)
@@ -104,7 +104,7 @@ def test_a_site_that_computes_is_waited_for(desk):
 
 
 def test_too_few_sites_stop_the_run():
-    desk = Desk("ab")
+    desk = Desk("ab", at_least=2)
     desk.pass_(11, "a")
     told = desk.ask("a", "beat").about
     assert (told["status"], told["kind"]) == ("stop", "SiteLostError")
@@ -204,3 +204,16 @@ def test_answers_are_not_kept_for_ever(desk):
         for site in "abc":
             desk.say(site, "meet", 0, step, what="x")
     assert len(desk.coordinator._meetings) <= 3
+
+
+def test_a_site_that_begins_again_is_left_behind_first(desk):
+    for site in "abc":
+        assert not desk.ask(site, "hello", life="first").about["known"]
+        assert not desk.ask(site, "hello", life="first").about["known"]  # the answer was lost
+    for site in "abc":
+        desk.say(site, "meet", what="x")
+    assert desk.ask("b", "hello", life="second").about["known"]
+    told = desk.ask("a", "beat", 0, 1).about
+    assert (told["present"], told["lost"]) == (["a", "c"], {"b": "was started again"})
+    assert desk.say("b", "meet", 0, 0, what="y") == "ok"  # what was agreed before holds
+    assert desk.say("b", "meet", 0, 1, what="y") == "away"

@@ -11,7 +11,7 @@ from torch import nn
 import graphcollab.tasks._others
 from graphcollab import methods
 from graphcollab.sites.connection import Connection, SiteLostError
-from tests.sites.hospitals import NAMES, ROWS, meet, small
+from tests.sites.in_threads import NAMES, ROWS, meet, small
 
 
 def refused(act, **own) -> str:
@@ -147,7 +147,7 @@ def test_a_script_that_fails_before_it_meets_the_others():
     for name in ("cleveland", "hungarian", "switzerland"):
         assert isinstance(found[name], SiteLostError)
         assert secret not in str(found[name])
-        assert "va has failed (ValueError" in str(found[name])
+        assert "va has failed with a ValueError" in str(found[name])
 
 
 def test_a_script_that_ends_early():

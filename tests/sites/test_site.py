@@ -7,7 +7,7 @@ import torch
 
 from graphcollab import methods, run
 from graphcollab.train import Result
-from tests.sites.hospitals import NAMES, meet, small, together
+from tests.sites.in_threads import NAMES, meet, small, together
 
 ROUNDS = 3
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}

@@ -2,6 +2,9 @@
 
 A job names these two classes and brings no code: what runs at a site is this package as it is installed there, and the
 file that the variable GRAPHCOLLAB_SITE names in the environment of the site's own FLARE client (docs/deploying.md).
+
+What an error says may quote a sample, and FLARE's logs may travel: what has gone wrong in a script is written to the
+standard error output of the site's own FLARE client, and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import os
 import runpy
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,8 @@ from nvflare.collab import CollabCallError, collab
 
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.errors import SiteLostError
+from graphcollab.sites.flare.sealed import only_sealed
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.site import connected
 from graphcollab.tasks._sites import in_order
@@ -26,7 +32,14 @@ __all__ = ["Client", "Server"]
 
 LOG = logging.getLogger(__name__)
 SCRIPT = "GRAPHCOLLAB_SITE"
+PAST = "graphcollab-told"  # what was told before the first round, in the job's folder at the site
 SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
+NOT_YET = b""  # what a coordinator says that is not there yet: no frame, so it is asked again
+TALKATIVE = (
+    "nvflare.collab.runtime.cell_dispatcher.CellDispatcher",
+    "nvflare.private.fed.client.communicator.Communicator",
+    "nvflare.private.fed.client.fed_client.FederatedClient",
+)  # FLARE's loggers that write lines for every call
 
 
 class Server:
@@ -37,7 +50,7 @@ class Server:
         at_least: How many sites must be left.
     """
 
-    def __init__(self, deadline: float = 60.0, at_least: int = 2) -> None:
+    def __init__(self, deadline: float = 60.0, at_least: int = 1) -> None:
         self.deadline, self.at_least = deadline, at_least
         self._coordinator: Coordinator | None = None
 
@@ -45,12 +58,13 @@ class Server:
     def ask(self, content: bytes) -> bytes:
         """Answer a site, whose name FLARE has read off its certificate."""
         if self._coordinator is None:
-            raise RuntimeError("the coordinator is not there yet")
+            return NOT_YET
         return self._coordinator.answer(collab.caller, content)
 
     @collab.main
     def play(self) -> None:
         """Watch over the sites until they have come to the end."""
+        _quieten()
         self._coordinator = coordinator = Coordinator(_names(collab.clients), self.deadline, self.at_least)
         while not (coordinator.over or collab.is_aborted):
             coordinator.watch()
@@ -63,23 +77,31 @@ class Server:
 class Client:
     """What FLARE's client does in a job: it runs the site's own script.
 
+    What goes from site to site is encrypted for the other site, past the server that relays it, wherever sites have
+    certificates (FLARE's simulator has none), and nothing else is taken from other sites then.
+
     Args:
-        secure: Whether what goes from site to site is encrypted for the other site, past the server that relays it.
         deadline: The coordinator's; signs of life are given ten times as often.
     """
 
-    def __init__(self, secure: bool = True, deadline: float = 60.0) -> None:
-        self.secure, self.deadline = secure, deadline
+    def __init__(self, deadline: float = 60.0) -> None:
+        self.deadline = deadline
+        self.sealed = True
         self._mailbox: Mailbox | None = None
+        self._connection: Connection | None = None
         self._acting: threading.Thread | None = None
 
     @collab.init
     def begin(self) -> None:
         """Start the script, which goes on beside FLARE's own work."""
+        _quieten()
         path = os.environ.get(SCRIPT, "")
         if not Path(path).is_file():
             raise FileNotFoundError(f"{SCRIPT} must name this site's own script, and is {path!r}")
-        self._acting = threading.Thread(target=self._act, args=(path, collab.context.app), name="graphcollab-site")
+        self.sealed = only_sealed(collab.fl_ctx)
+        folder = collab.context.app.workspace.get_run_dir(collab.fl_ctx.get_job_id())
+        arguments = path, _Link(self, collab.context.app), Path(folder) / PAST
+        self._acting = threading.Thread(target=self._act, args=arguments, name="graphcollab-site", daemon=True)
         self._acting.start()
 
     @collab.publish
@@ -89,17 +111,23 @@ class Client:
 
     @collab.final
     def end(self) -> None:
-        """Wait for the script, which is over unless the job was aborted."""
+        """Let the script end, which has done so unless the job was aborted."""
         if self._acting is not None:
+            if self._connection is not None:
+                self._connection.close()
             self._acting.join(10.0)
 
-    def _act(self, path: str, app: Any) -> None:
-        connection = Connection(_Link(self, app), beat=self.deadline / 10)
+    def _act(self, path: str, link: _Link, past: Path) -> None:
+        try:
+            self._connection = connection = Connection(link, beat=self.deadline / 10, past=past)
+        except SiteLostError as error:
+            return LOG.error("%s was not begun: %s", path, error)
         try:
             with connected(connection):
                 runpy.run_path(path, run_name="__main__")
         except BaseException as error:
-            LOG.exception("%s has failed", path)
+            traceback.print_exc()
+            LOG.error("%s has failed with a %s; standard error says more", path, type(error).__name__)
             connection.leave(error)
         else:
             connection.finish()
@@ -120,21 +148,27 @@ class _Link:
 
     def ask(self, content: bytes) -> bytes:
         """Return the coordinator's answer; a ConnectionError where there is none."""
-        try:
-            reply: bytes = self.app.server_proxy(timeout=Coordinator.POLL + SPARE).ask(content)
-        except CollabCallError as error:
-            raise ConnectionError(str(error)) from error
+        reply: bytes = _call(self.app.server_proxy(timeout=Coordinator.POLL + SPARE).ask, content)
         return reply
 
     def push(self, to: str, content: bytes) -> str:
         """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
-        try:
-            reply: str = self._others[to](timeout=60.0, secure=self.client.secure).push(content)
-        except CollabCallError as error:
-            raise ConnectionError(str(error)) from error
+        reply: str = _call(self._others[to](timeout=60.0, secure=self.client.sealed).push, content)
         return reply
+
+
+def _call(function: Any, content: bytes) -> Any:
+    try:
+        return function(content)
+    except (CollabCallError, RuntimeError) as error:  # RuntimeError: the job is ending
+        raise ConnectionError(str(error)) from error
 
 
 def _names(clients: Any) -> tuple[str, ...]:
     names = [one.name for one in clients]
     return tuple(names[k] for k in in_order(names))
+
+
+def _quieten() -> None:
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -18,7 +18,7 @@ from graphcollab.sites.hall import Hall
 from graphcollab.train import Callback, Result
 from graphcollab.train.saver import Saver
 from graphcollab.typing import Env
-from tests.sites.hospitals import NAMES, meet, small, together
+from tests.sites.in_threads import NAMES, meet, small, together
 
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
 pytestmark = pytest.mark.filterwarnings("ignore:.*(goes on without|waits to be let in|back$|is damaged)")

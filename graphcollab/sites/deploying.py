@@ -1,0 +1,108 @@
+"""`job` and `allow`: the files by which NVIDIA FLARE plays a run between sites. Neither needs FLARE itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from graphcollab.files import write_whole
+from graphcollab.settings import Count, Positive, checked
+
+__all__ = ["allow", "job"]
+
+OWN = "graphcollab.sites.flare."
+RUNTIME = "nvflare.collab.runtime."
+CLASSES = (RUNTIME + "controller.CollabController", RUNTIME + "executor.CollabExecutor", OWN)
+
+Seconds = Annotated[float, Positive]
+
+
+@checked
+def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) -> Path:
+    """Write the folder of a FLARE job that lets all connected sites play their scripts; it holds no code.
+
+    Args:
+        folder: Is made; its name is the job's.
+        deadline: Seconds without a sign of life after which a site is left behind.
+        at_least: How many sites must be left for the run to go on. The job starts with all that are connected.
+
+    Returns:
+        The folder.
+
+    Example:
+        >>> import tempfile
+        >>> folder = job(tempfile.mkdtemp() + "/hearts", deadline=30.0)
+        >>> sorted(path.name for path in folder.rglob("*.json"))
+        ['config_fed_client.json', 'config_fed_server.json', 'meta.json']
+    """
+    folder = Path(folder)
+    if folder.exists():
+        raise FileExistsError(f"{folder} is there already: give the name of a folder that is not")
+    flow = {"id": "flow", "path": CLASSES[0], "args": {"server_obj_id": "graphcollab"}}
+    connect = {"path": OWN + "again.Executor", "args": {"client_obj_id": "graphcollab"}}
+    meets = {"id": "graphcollab", "path": OWN + "Server", "args": {"deadline": deadline, "at_least": at_least}}
+    acts = {"id": "graphcollab", "path": OWN + "Client", "args": {"deadline": deadline}}
+    content: dict[str, dict[str, Any]] = {
+        "app/config/config_fed_server.json": {
+            "format_version": 2,
+            "server": {"task_request_interval": 0.2},
+            "workflows": [flow],
+            "components": [meets],
+        },
+        "app/config/config_fed_client.json": {
+            "format_version": 2,
+            "executors": [{"tasks": ["*"], "executor": connect}],
+            "components": [acts],
+        },
+        "meta.json": {
+            "name": folder.name,
+            "resource_spec": {},
+            "min_clients": at_least,
+            "deploy_map": {"app": ["@ALL"]},
+        },
+    }
+    for name, value in content.items():
+        write_whole(folder / name, _text(value))
+    return folder
+
+
+@checked
+def allow(kit: str | Path) -> Path:
+    """Let a startup kit take part in runs: what a site's administrator, and that of the server, do once.
+
+    It writes ``local/resources.json``, beside the ``resources.json.default`` of the kit, or adds to the one that is
+    there: jobs may name the classes of this package; a site's job that is killed is started again, also when the
+    machine comes back; errors of a site are not sent to the server; and the server keeps its jobs in its kit, and not
+    in ``/tmp``.
+
+    Args:
+        kit: The folder of a site or of the server, as FLARE's ``nvflare provision`` makes it.
+
+    Returns:
+        The file.
+    """
+    local = Path(kit).absolute() / "local"
+    path, given = local / "resources.json", local / "resources.json.default"
+    source = path if path.exists() else given
+    if not source.exists():
+        raise FileNotFoundError(f"{kit} is no startup kit of a site or a server: it has no local/{given.name}")
+    resources = json.loads(source.read_text())
+    allowed = resources.setdefault("class_allow_list", [])
+    allowed += [one for one in CLASSES if one not in allowed]
+    components = {one["id"]: one for one in resources["components"]}
+    if "snapshot_persistor" in resources:
+        storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
+        jobs = components["job_manager"]["args"]
+        for settings, name, own in ((storage, "root_dir", "snapshots"), (jobs, "uri_root", "jobs")):
+            if settings[name].startswith("/tmp/"):
+                settings[name] = str(local.parent / own)
+    else:
+        resources["allow_log_streaming"] = False
+        components["process_launcher"]["path"] = OWN + "again.Launcher"
+    return write_whole(path, _text(resources))
+
+
+def _text(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()

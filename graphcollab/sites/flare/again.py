@@ -1,0 +1,114 @@
+"""A site's job that is killed goes on: what starts it again, and what connects it again.
+
+FLARE fails a job for all sites when the process of one is killed, and gives a job only to those that are there when it
+starts. `Launcher`, in a site's own ``local/resources.json``, starts the process again instead; `Executor`, in the job,
+connects it with the others as before. Both keep what they need in the job's folder at the site. Parts of FLARE that
+are used here are not documented, so this is for FLARE 2.9 only.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey, ReservedKey
+from nvflare.apis.job_launcher_spec import JobHandleSpec, JobReturnCode
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+from nvflare.collab.runtime.defs import SETUP_TASK_NAME, SyncKey
+from nvflare.collab.runtime.executor import CollabExecutor
+
+__all__ = ["Executor", "Launcher"]
+
+RUNNING = "running"  # the file in a job's folder that says: it had not ended when the client did
+SETUP = "setup.json"  # what the server told at the start
+RESTARTS = 5  # in one life of the client; more, and the job is broken
+
+
+class Launcher(ClientProcessJobLauncher):
+    """Starts jobs at a site, and starts those again that were killed, alone or together with the client."""
+
+    def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> JobHandleSpec:
+        """Start a job's process."""
+        launch = super().launch_job
+        running = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_run_dir(job_meta["job_id"])) / RUNNING
+        running.touch()
+        return _Again(lambda: launch(job_meta, fl_ctx), lambda: running.unlink(missing_ok=True))
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """As the client begins, start the jobs that had not ended; FLARE ends those that are over by now."""
+        super().handle_event(event_type, fl_ctx)
+        if event_type == EventType.SYSTEM_START:
+            workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
+            for running in sorted(Path(workspace.get_root_dir()).glob(f"*/{RUNNING}")):
+                job = running.parent.name
+                meta = json.loads(Path(workspace.get_job_meta_path(job)).read_text())
+                said = fl_ctx.get_engine().start_app(job, meta)
+                self.logger.info(f"job {job} had not ended here: {said}")
+
+
+class _Again(JobHandleSpec):
+    """A job's process, or the one after it if a signal has ended it."""
+
+    def __init__(self, launch: Callable[[], Any], ended: Callable[[], None]) -> None:
+        super().__init__()
+        self._launch, self._ended = launch, ended
+        self._left, self._stopped, self._lock = RESTARTS, False, threading.Lock()
+        self._now = launch()
+
+    def terminate(self) -> None:
+        """End it for good."""
+        with self._lock:
+            self._stopped = True
+            self._now.terminate()
+
+    def poll(self) -> Any:
+        """Return how it has ended."""
+        return self._now.poll() if self._over() else JobReturnCode.UNKNOWN
+
+    def wait(self) -> None:
+        """Wait until it has ended for good."""
+        while not self._over():
+            self._now.wait()
+
+    def _over(self) -> bool:
+        with self._lock:
+            code = self._now.adapter.poll()
+            if code is None:
+                return False
+            if code >= 0 or self._stopped or not self._left:  # a signal's code is negative
+                self._ended()
+                return True
+            self._left -= 1
+            self._now = self._launch()
+            return False
+
+
+class Executor(CollabExecutor):
+    """Connects a site's object with the others, again if its process is not the first of the job."""
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
+        """Do what the server asks at the start, and note what it told."""
+        if task_name == SETUP_TASK_NAME:
+            names = (SyncKey.COLLAB_INTERFACE, SyncKey.CLIENT_INTERFACES, SyncKey.SERVER_FQCN)
+            noted = self._noted(fl_ctx)
+            part = noted.with_suffix(".part")
+            part.write_text(json.dumps({name: shareable[name] for name in names}))
+            part.replace(noted)
+        return super().execute(task_name, shareable, fl_ctx, abort_signal)
+
+    def _handle_start_run(self, event_type: str, fl_ctx: Any) -> None:
+        super()._handle_start_run(event_type, fl_ctx)
+        noted = self._noted(fl_ctx)
+        if noted.exists():
+            told = Shareable(json.loads(noted.read_text()))
+            reply = super().execute(SETUP_TASK_NAME, told, fl_ctx, fl_ctx.get_prop(ReservedKey.RUN_ABORT_SIGNAL))
+            self.log_info(fl_ctx, f"connected again: {reply.get_return_code()}")
+
+    @staticmethod
+    def _noted(fl_ctx: Any) -> Path:
+        return Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / SETUP

@@ -1,0 +1,71 @@
+"""The files by which FLARE plays a run between sites."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from graphcollab.sites import allow, job
+
+SITE = {
+    "class_allow_list": ["nvflare.apis."],
+    "allow_log_streaming": True,
+    "components": [{"id": "process_launcher", "path": "nvflare.some.Launcher", "args": {}}],
+}
+SERVER = {
+    "class_allow_list": [],
+    "snapshot_persistor": {"args": {"storage": {"args": {"root_dir": "/tmp/nvflare/snapshot-storage"}}}},
+    "components": [{"id": "job_manager", "args": {"uri_root": "/srv/jobs"}}],
+}
+
+
+def kit(folder, resources):
+    (folder / "local").mkdir()
+    (folder / "local" / "resources.json.default").write_text(json.dumps(resources))
+    return folder
+
+
+def test_a_site_allows_runs_and_keeps_its_errors(tmp_path):
+    path = allow(kit(tmp_path, SITE))
+    found = json.loads(path.read_text())
+    assert path == tmp_path / "local" / "resources.json"
+    assert found["class_allow_list"][0] == "nvflare.apis."
+    assert "graphcollab.sites.flare." in found["class_allow_list"]
+    assert found["allow_log_streaming"] is False
+    assert found["components"] == [
+        {"id": "process_launcher", "path": "graphcollab.sites.flare.again.Launcher", "args": {}}
+    ]
+    assert json.loads((tmp_path / "local" / "resources.json.default").read_text()) == SITE
+
+
+def test_what_an_administrator_has_changed_stays_and_nothing_is_allowed_twice(tmp_path):
+    path = allow(kit(tmp_path, SITE))
+    changed = json.loads(path.read_text()) | {"own": 1}
+    path.write_text(json.dumps(changed))
+    allow(tmp_path)
+    assert json.loads(path.read_text()) == changed
+
+
+def test_a_server_keeps_jobs_in_its_kit_unless_told_where(tmp_path):
+    found = json.loads(allow(kit(tmp_path, SERVER)).read_text())
+    assert found["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] == str(tmp_path / "snapshots")
+    assert found["components"][0]["args"]["uri_root"] == "/srv/jobs"
+    assert "allow_log_streaming" not in found
+
+
+def test_what_is_no_kit_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no startup kit"):
+        allow(tmp_path)
+
+
+def test_a_job_holds_no_code_and_what_it_was_told(tmp_path):
+    folder = job(tmp_path / "hearts", deadline=30.0, at_least=3)
+    files = {path.name: json.loads(path.read_text()) for path in folder.rglob("*") if path.is_file()}
+    assert set(files) == {"meta.json", "config_fed_server.json", "config_fed_client.json"}
+    assert files["meta.json"]["name"] == "hearts"
+    assert files["meta.json"]["min_clients"] == 3
+    assert files["config_fed_server.json"]["components"][0]["args"] == {"deadline": 30.0, "at_least": 3}
+    assert files["config_fed_client.json"]["components"][0]["args"] == {"deadline": 30.0}
+    with pytest.raises(FileExistsError, match="hearts"):
+        job(folder)

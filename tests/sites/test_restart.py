@@ -1,0 +1,138 @@
+"""A site whose process is killed and started again goes on from its own checkpoint, and comes back into the run."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab import Tasks, methods, run
+from graphcollab.control import Attendance
+from graphcollab.sites import connected
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.hall import Door, Hall
+from graphcollab.tasks import tasks_of_site
+from graphcollab.train import Callback, Result
+from graphcollab.typing import Env
+
+NAMES = ("Basel", "Bern", "Chur")
+ROUNDS, DEADLINE = 12, 60.0  # a site that is started again is known to have been lost at once
+
+
+class Killed(BaseException):
+    """The process has ended, without a word to anybody."""
+
+
+class Kill(Callback):
+    """Ends the process in a round, when it has trained and sent nothing yet."""
+
+    def __init__(self, rounds: list[int]) -> None:
+        self.rounds, self.working = rounds, dict[int, list[bool]]()
+
+    def before_mixing(self, data: Data, env: Env) -> None:
+        if self.rounds and data.round == self.rounds[0]:
+            self.rounds.pop(0)
+            raise Killed
+        self.working[data.round] = env.plane.transport.working.tolist()
+        time.sleep(0.1 if data.round > 4 else 0.0)  # so that there is a run to come back into
+
+
+@dataclass(frozen=True)
+class Scripted(Attendance):
+    """Nodes are there as a table says, [rounds][K]."""
+
+    there: tuple[tuple[bool, ...], ...] = ()
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        there = torch.tensor(self.there[data.round])
+        return there, there
+
+
+def samples(name: str) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(len(name) + NAMES.index(name))
+    inputs = torch.randn(40, 3, generator=draw)
+    return inputs, (inputs.sum(1) > 0).long()
+
+
+def script(connection: Connection, method: str, folder: Path, kill: Kill) -> list[Result]:
+    """Two runs after one another, as a site plays them."""
+    made = getattr(methods, method)
+    settings: dict[str, Any] = {"rounds": ROUNDS, "progress": False, "checkpoint_every": 1}
+    found = []
+    with connected(connection):
+        for number, callbacks in enumerate(([], [kill])):
+            company = _Meeting(connection)
+            tasks = tasks_of_site(company, connection.name, samples(connection.name), test_fraction=0.2)
+            settings |= {"checkpoint": folder / connection.name / str(number), "callbacks": callbacks}
+            found.append(run(made(), tasks, lambda: torch.nn.Linear(3, 2), **settings))
+    return found
+
+
+class _Meeting:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def everyone(self, value: Any) -> list[Any]:
+        return [*self.connection.tell("values", value)[0].values()]
+
+
+def play(method: str, folder: Path, rounds: list[int]) -> tuple[dict[str, list[Result]], dict[str, Kill]]:
+    hall = Hall(NAMES, deadline=DEADLINE, poll=0.2)
+    kills = {name: Kill(rounds if name == "Chur" else []) for name in NAMES}
+
+    def life(name: str) -> list[Result]:
+        while True:
+            connection = Connection(Door(hall, name), beat=0.1, past=folder / name / "past")
+            try:
+                found = script(connection, method, folder, kills[name])
+            except Killed:
+                connection.close()
+                continue
+            connection.finish()
+            return found
+
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            hall.coordinator.watch()
+
+    threading.Thread(target=watch, daemon=True).start()
+    with ThreadPoolExecutor(len(NAMES)) as threads, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        acts = {name: threads.submit(life, name) for name in NAMES}
+        for one in acts.values():
+            one.exception()
+    ended.set()
+    return {name: one.result() for name, one in acts.items()}, kills
+
+
+@pytest.mark.parametrize("method", ["fedavg", "l2c", "meta_l2c", "cobo", "dac"])
+def test_a_site_that_is_started_again_comes_back(method, tmp_path):
+    found, kills = play(method, tmp_path, [3, 7])
+    working = [tuple(kills["Bern"].working[t]) for t in range(ROUNDS)]
+    away = [not row[2] for row in working]
+    assert away[3]
+    assert away[7]
+    assert not any(away[:3])
+    assert not away[-1]
+    every = map(torch.cat, zip(*map(samples, NAMES), strict=True))
+    pooled = Tasks.from_arrays(*every, [name for name in NAMES for _ in range(40)], test_fraction=0.2)
+    for number, attend in enumerate((None, Scripted(there=tuple(working)))):
+        alone = run(getattr(methods, method)(), pooled, lambda: torch.nn.Linear(3, 2), rounds=ROUNDS, attend=attend)
+        for k, name in enumerate(NAMES):
+            own = found[name][number]
+            assert own.history.rounds == alone.history.rounds
+            assert torch.allclose(own.stacks.row(k)[1], alone.stacks.row(k)[1], atol=1e-5), (number, name)
+    told = torch.stack(found["Bern"][1].history.values["test_metric"])
+    assert bool(told[3, 2].isnan())
+    assert not bool(told[:, :2].isnan().any())
