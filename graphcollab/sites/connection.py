@@ -65,6 +65,7 @@ class Connection:
         unsure: Whether something was sent from site to site since all have told something.
         wanted: Whether somebody wanted to come back when they did.
         replays: Whether a round is being played, which can be played again.
+        runs: How many runs have begun.
         exchanges: How often this site has waited for others so far.
         sent: Bytes that have left this site so far, by what they were and to whom.
         listeners: The sites that may hear this one's models; None: all.
@@ -73,7 +74,7 @@ class Connection:
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
         self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
         self.present, self.resting = self.sites, tuple[str, ...]()
-        self.epoch = self.step = self.exchanges = 0
+        self.epoch = self.step = self.exchanges = self.runs = 0
         self.unsure = self.wanted = self.greeted = self.replays = False
         self.sent: dict[tuple[str, str], int] = {}
         self.listeners: tuple[str, ...] | None = None
@@ -195,14 +196,19 @@ class Connection:
     def give(self, content: bytes) -> None:
         """Hand what everybody may know of the run to those that come back."""
         self._until(
-            {"verb": "give"},
+            {"verb": "give", "run": self.runs},
             [torch.frombuffer(bytearray(content), dtype=torch.uint8)],
             "state for a site that comes back",
         )
 
     def take(self) -> bytes:
         """Return what another site has handed over."""
-        (content,) = self._until({"verb": "take"}).tensors
+        reply = self._until({"verb": "take"})
+        if reply.about["run"] != self.runs:
+            raise ValueError(
+                "the others have come to another run of their scripts: give each run a checkpoint= folder of its own"
+            )
+        (content,) = reply.tensors
         return bytes(content.numpy().tobytes())
 
     def fail(self, error: Exception) -> None:

@@ -138,7 +138,7 @@ class Coordinator:
     def _conclude(self, meeting: _Meeting, at: tuple[int, int]) -> None:
         frames = [meeting.frames[site] for site in self.present]
         said = {site: meeting.frames[site].about["what"] for site in self.present}
-        if len({str(what) for what in said.values()}) > 1:
+        if len({str([frame.about.get(one) for one in ("what", "sum", "commit")]) for frame in frames}) > 1:
             told = ", ".join(f"{site}: {what}" for site, what in said.items())
             return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
         about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off}
@@ -250,8 +250,9 @@ class Coordinator:
 
     def _give(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site gives what everybody may know of the run, for those that come back."""
-        if (news := self._news(site, epoch)) is None and self._state is None:
-            self._state = Frame({"status": "ok"}, tuple(asked.tensors))
+        eldest = next((one for one in self.present if one not in self.resting), None)
+        if (news := self._news(site, epoch)) is None and self._state is None and site == eldest:
+            self._state = Frame({"status": "ok", "run": asked.about.get("run")}, tuple(asked.tensors))
             self._change.notify_all()
         return news or Frame({"status": "ok"})
 

@@ -220,6 +220,7 @@ class Gathering:
         """Return how rows and numbers of nodes travel."""
         if lost := [one for one in self.connection.sites if one not in self.connection.present]:
             raise SiteLostError(f"a run begins with all sites, and {few(lost)} is not there")
+        self.connection.runs += 1
         return Sites(self.connection, owner)
 
 

@@ -20,22 +20,28 @@ from graphcollab.train.journal import decode, encode
 
 __all__ = ["hand_over", "take_over"]
 
+OWN = ("graphs", "scores", "weighing", "findings", "watched", "heard")  # of a history: seen by each site for itself
 LENGTH = struct.Struct("<Q")  # of the description
 
 
 def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
-    """Return what everybody may know: fields that are declared public, but for rows of nodes, and the history."""
+    """Return what everybody may know: fields that are declared public, but for rows of nodes, and of the history."""
     tensors: dict[str, Tensor] = {}
+    told = {name: value for name, value in vars(history).items() if name not in OWN}
+    told["values"] = {name: values for name, values in history.values.items() if name not in history.weighing}
     public = {name: data[name] for name in sorted(data.keys()) if _is_public(name, fields)}
-    code = {"data": encode(public, "data", tensors), "history": encode(vars(history), "history", tensors)}
+    code = {"data": encode(public, "data", tensors), "history": encode(told, "history", tensors)}
     text = json.dumps(code).encode()
     return LENGTH.pack(len(text)) + text + save(tensors)
 
 
-def take_over(content: bytes, data: Data, fields: Collection[Field]) -> tuple[Data, History]:
+def take_over(
+    content: bytes, data: Data, fields: Collection[Field], own: History | None = None
+) -> tuple[Data, History]:
     """Return the state in which the others are, with what this site knows itself: its models, and what it has learned.
 
-    What it knows of edges that there are still is kept; of others it knows nothing (NaN).
+    What it knows of edges that there are still is kept; of others it knows nothing (NaN). Its ``own`` history goes on
+    with what nobody else has seen, such as the weights that it gave others.
 
     Raises:
         ValueError: If the content is damaged, or the run has come to another phase, in which nodes keep something else.
@@ -63,7 +69,18 @@ def take_over(content: bytes, data: Data, fields: Collection[Field]) -> tuple[Da
             back[name] = copy.copy(value)
     for name, value in told.items():
         back[name] = value
-    return back, history
+    return back, history if own is None else _with_own(history, own)
+
+
+def _with_own(history: History, own: History) -> History:
+    """Return a history with what a site has seen for itself, by evaluation; NaN where it was not there."""
+    for name in OWN:
+        setattr(history, name, getattr(own, name))
+    nothing = torch.full((len(history.names),), torch.nan, dtype=torch.float64)
+    for name in own.weighing.keys() & own.values.keys():
+        seen = dict(zip(own.rounds, own.values[name], strict=True))
+        history.values[name] = [seen.get(round_, nothing) for round_ in history.rounds]
+    return history
 
 
 def _moved(values: Tensor, before: Tensor, now: Tensor, count: int) -> Tensor:

@@ -159,7 +159,7 @@ class Session:
 
     def _take_over(self, content: bytes) -> None:
         """Go on from where others are, who have played rounds without this site."""
-        self.data, history = take_over(content, self.data, (*LOOP, *self.method.fields))
+        self.data, history = take_over(content, self.data, (*LOOP, *self.method.fields), self.history)
         vars(self.history).update(vars(history))
         self._shown = None
 

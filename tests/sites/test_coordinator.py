@@ -78,6 +78,12 @@ def test_different_steps_stop_the_run_and_say_who_is_where(desk):
     assert "a: models, b: models, c: losses" in reply.about["why"]
 
 
+def test_a_sum_for_some_and_not_for_others_stops_the_run(desk):
+    desk.say("a", "meet", what="x", sum=True)
+    desk.say("b", "meet", what="x")
+    assert desk.say("c", "meet", what="x", sum=True) == "stop"
+
+
 def test_what_cannot_be_added_names_its_site(desk):
     desk.say("a", "meet", what="x", sum=True, tensors=[torch.zeros(2)])
     desk.say("b", "meet", what="x", sum=True, tensors=[torch.zeros(3)])
@@ -125,6 +131,7 @@ def test_a_site_comes_back_when_the_round_has_ended(desk):
     assert (told["epoch"], told["present"], told["resting"]) == (2, ["a", "b", "c"], ["c"])
     assert desk.ask("c", "back", 0).about["epoch"] == 2
     assert commit(desk, "ab", 1).about["next"] == told  # for who has not read it
+    desk.say("b", "give", 2, tensors=[torch.zeros(3, dtype=torch.uint8)])  # it is not for b to say
     desk.say("a", "give", 2, tensors=[torch.ones(3, dtype=torch.uint8)])
     assert desk.ask("c", "take", 2).tensors[0].tolist() == [1, 1, 1]
     told = commit(desk, "abc", 2).about["next"]

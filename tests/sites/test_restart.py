@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Tasks, methods, run
 from graphcollab.control import Attendance
-from graphcollab.sites import connected
+from graphcollab.sites import SiteLostError, connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.tasks import tasks_of_site
@@ -26,6 +26,9 @@ from graphcollab.typing import Env
 
 NAMES = ("Basel", "Bern", "Chur")
 ROUNDS, DEADLINE = 12, 60.0  # a site that is started again is known to have been lost at once
+
+
+CHECKPOINTS = True
 
 
 class Killed(BaseException):
@@ -72,7 +75,8 @@ def script(connection: Connection, method: str, folder: Path, kill: Kill) -> lis
         for number, callbacks in enumerate(([], [kill])):
             company = _Meeting(connection)
             tasks = tasks_of_site(company, connection.name, samples(connection.name), test_fraction=0.2)
-            settings |= {"checkpoint": folder / connection.name / str(number), "callbacks": callbacks}
+            settings |= {"checkpoint": folder / connection.name / str(number) if CHECKPOINTS else None}
+            settings |= {"callbacks": callbacks}
             found.append(run(made(), tasks, lambda: torch.nn.Linear(3, 2), **settings))
     return found
 
@@ -97,6 +101,9 @@ def play(method: str, folder: Path, rounds: list[int]) -> tuple[dict[str, list[R
             except Killed:
                 connection.close()
                 continue
+            except SiteLostError as error:
+                connection.leave(str(error))
+                raise
             connection.finish()
             return found
 
@@ -136,3 +143,10 @@ def test_a_site_that_is_started_again_comes_back(method, tmp_path):
     told = torch.stack(found["Bern"][1].history.values["test_metric"])
     assert bool(told[3, 2].isnan())
     assert not bool(told[:, :2].isnan().any())
+
+
+def test_a_run_without_checkpoints_cannot_be_mistaken_for_another(tmp_path, monkeypatch):
+    """A site that begins its script again comes to its first run, and the others are in the second one."""
+    monkeypatch.setitem(globals(), "CHECKPOINTS", False)
+    with pytest.raises(SiteLostError, match="the others have come to another run"):
+        play("fedavg", tmp_path, [3])

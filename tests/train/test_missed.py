@@ -1,0 +1,41 @@
+"""What a site that comes back is handed over: what everybody may know, and not what others have seen for themselves."""
+
+from __future__ import annotations
+
+import torch
+
+from graphcollab import methods
+from graphcollab.control.state import LOOP
+from graphcollab.testing import Scene
+from graphcollab.train.history import Finding, History
+from graphcollab.train.missed import hand_over, take_over
+
+NAMES = tuple("abcdef")
+
+
+def history(rounds, own_weight):
+    told = History(NAMES)
+    told.weighing = {"own_weight": torch.full((6,), own_weight, dtype=torch.float64)}
+    for round_ in rounds:
+        values = {"test_loss": torch.full((6,), float(round_)), "own_weight": torch.full((6,), own_weight + round_)}
+        told.add(round_, 0.0, values)
+    told.graphs = {1: (torch.tensor([[0], [1]]), torch.tensor([own_weight]))}
+    told.findings = [Finding(1, "own model only", ("a",), f"it gives itself {own_weight}")]
+    return told
+
+
+def test_what_a_site_has_seen_for_itself_stays_with_it():
+    method = methods.l2c()
+    data, _ = Scene.small(embeds=method.embeds).begin(method)
+    fields = (*LOOP, *method.fields)
+    content = hand_over(data, history([1, 2, 3], 0.625), fields)
+    assert b"own_weight" not in content
+    assert b"it gives itself" not in content
+    assert torch.tensor(0.625).numpy().tobytes() not in content
+    _, back = take_over(content, data, fields, history([1], 0.25))
+    assert back.rounds == [1, 2, 3]
+    assert [one[0].item() for one in back.values["test_loss"]] == [1, 2, 3]
+    assert back.table("own_weight")[:, 0].nan_to_num(-1).tolist() == [1.25, -1, -1]
+    assert back.graphs[1][1].tolist() == [0.25]
+    assert back.findings[0].text == "it gives itself 0.25"
+    assert back.weighing["own_weight"][0] == 0.25
