@@ -101,6 +101,12 @@ class Site:
         Returns:
             What `graphcollab.run` returns: the history of all sites, and the model of this one.
         """
+        if given := sorted({"graph", "owner", "tasks"} & settings.keys()):
+            raise ValueError(
+                f"{given[0]} cannot be given between sites: each has its own data, and says by listeners= who hears it"
+            )
+                f"{given[0]} cannot be given between sites: each has its own data, and listeners= of its own"
+            )
         own = {**settings, "checkpoint": None, "progress": False} if self.dry_run else settings
 
         def play(here: Site, count: int) -> Result:

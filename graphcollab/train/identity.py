@@ -143,7 +143,7 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     if name is None:
         return
     what: dict[str, list[str]] = {}
-    for value, called in plane.everyone([str(here.get(name)), plane.transport.called]):
+    for value, called in plane.everyone([str(here.get(name)), plane.called]):
         what.setdefault(_short(value), []).append(called)
     cure = ": all must play the same run"
     if name.startswith(INITIAL):

@@ -23,9 +23,9 @@ ROWS = {
 SETTINGS: dict[str, Any] = {"target": "disease", "categorical": list(TABLE.categorical)}
 
 
-def together() -> Tasks:
+def together(seed: int = 0) -> Tasks:
     """Return the tasks of all hospitals, as they would be with all patients in one place."""
-    return Tasks.from_frame(COLUMNS, node="hospital", **SETTINGS)
+    return Tasks.from_frame(COLUMNS, node="hospital", seed=seed, **SETTINGS)
 
 
 def small(tasks: Tasks) -> nn.Module:

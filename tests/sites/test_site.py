@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import methods, run
+from graphcollab import benefit, compare, join, load, methods, run
+from graphcollab.control import Attendance
 from graphcollab.train import Result
 from tests.sites.in_threads import NAMES, meet, small, together
 
@@ -61,3 +62,53 @@ def test_who_cannot_listen_is_refused_as_in_one_process(name):
         run(method, together(), small, edges, rounds=1)
     found = meet(lambda here: here.run(method, small, rounds=ROUNDS), **own)
     assert {str(one) for one in found.values()} == {str(alone.value)}
+
+
+def test_methods_are_compared_as_in_one_process():
+    settings = {"seeds": (0, 1), "rounds": 2}
+    made = {"l2c": methods.l2c, "local": methods.local}
+    alone = compare(made, together, small, **settings)
+    for own in meet(lambda here: here.compare(made, small, **settings)).values():
+        assert str(own) == str(alone)
+
+
+def test_benefit_is_that_of_one_process():
+    settings = {"repeats": 3, "rounds": 2, "lrs": (0.03,), "evaluations": 1}
+    alone = benefit(together, small, **settings)
+    for own in meet(lambda here: here.benefit(small, **settings)).values():
+        torch.testing.assert_close(own.matrix, alone.matrix, equal_nan=True, **ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"patience": 2}, "patience="),
+        ({"attend": Attendance(drop=0.1)}, "attend="),
+        ({"owner": [0, 1, 2, 3]}, "owner cannot be given between sites"),
+        ({"graph": [("va", "cleveland")]}, "graph cannot be given between sites"),
+    ],
+)
+def test_what_cannot_be_between_sites_is_refused_by_name(settings, why):
+    for one in meet(lambda here: here.run(methods.l2c(), small, rounds=1, **settings)).values():
+        assert isinstance(one, ValueError)
+        assert why in str(one)
+
+
+def test_a_site_has_its_own_model_alone(tmp_path):
+    def act(here):
+        result = here.run(methods.l2c(), small, rounds=1)
+        result.save(tmp_path / here.name)
+        scores = result.scores(["auc", "accuracy"])
+        with pytest.raises(ValueError, match="no site has those of others"):
+            join(result, result.tasks)
+        others = [name for name in NAMES if name != here.name]
+        with pytest.raises(LookupError):
+            result.model(others[0])
+        return load(tmp_path / here.name).names, scores
+
+    alone = run(methods.l2c(), together(), small, rounds=1).scores(["auc", "accuracy"])
+    for name, own in meet(act).items():
+        assert not isinstance(own, BaseException), own
+        assert own[0] == (name,)
+        for metric, values in alone.values.items():
+            torch.testing.assert_close(own[1].values[metric], values, **ROUNDING)
