@@ -40,9 +40,11 @@ __all__ = [
     "require_one_state",
     "require_same",
     "require_same_run",
+    "same_beginning",
 ]
 
 OWN = "samples: "  # what sites do not tell each other, not even as a checksum
+ROUNDING = 1e-5  # by which initial models may differ that are made of the same seed on other processors
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
 INITIAL = "initial models"
@@ -121,6 +123,26 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
                     f"{told} {checksum(found if plane.private else plane.publish(found))}"
                 )
     return about
+
+
+def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
+    """Let all sites begin with the first one's models, where theirs differ only as other processors round.
+
+    Others stay as they are, and `require_same_run` says so.
+    """
+    if not plane.private:
+        return
+    tensors = [
+        one for module in modules for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()
+    ]
+    own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)])
+    if len({*plane.everyone(len(own))}) > 1:
+        return
+    told = plane.reduce(own if int(plane.own[0]) == 0 else torch.zeros_like(own))
+    if torch.allclose(told, own, rtol=ROUNDING, atol=ROUNDING):
+        with torch.no_grad():
+            for one, values in zip(tensors, told.split([one.numel() for one in tensors]), strict=True):
+                one.copy_(values.view_as(one))
 
 
 def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None:

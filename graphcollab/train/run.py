@@ -28,7 +28,14 @@ from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
-from graphcollab.train.identity import describe_run, describe_start, require_alike, require_same, require_same_run
+from graphcollab.train.identity import (
+    describe_run,
+    describe_start,
+    require_alike,
+    require_same,
+    require_same_run,
+    same_beginning,
+)
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
@@ -186,6 +193,7 @@ def run(
         device = check_device(device)
         tasks = tasks.to(device) if plane.alone else tasks.share(plane.own, device)
         modules = build_modules(for_tasks(model, tasks), seed, device)
+        same_beginning(modules, plane)
         metric = as_metric(tasks.metric)
         attend = None if attend is None else attend.by_id(tasks.names, tasks.ids)
         check_outputs(tasks if plane.alone else tasks.select(plane.own), modules, metric)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.collab import CollabCallError, collab
+from nvflare.collab.api.exceptions import RunAborted
 
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
@@ -160,6 +161,8 @@ class _Link:
 def _call(function: Any, content: bytes) -> Any:
     try:
         return function(content)
+    except RunAborted:
+        raise SiteLostError("FLARE has ended the job: submit it again, and runs go on from their checkpoints") from None
     except (CollabCallError, RuntimeError) as error:  # RuntimeError: the job is ending
         raise ConnectionError(str(error)) from error
 
