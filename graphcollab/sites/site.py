@@ -105,8 +105,6 @@ class Site:
             raise ValueError(
                 f"{given[0]} cannot be given between sites: each has its own data, and says by listeners= who hears it"
             )
-                f"{given[0]} cannot be given between sites: each has its own data, and listeners= of its own"
-            )
         own = {**settings, "checkpoint": None, "progress": False} if self.dry_run else settings
 
         def play(here: Site, count: int) -> Result:
