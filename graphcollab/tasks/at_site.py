@@ -52,12 +52,12 @@ def tasks_of_site(meeting: Everyone, site: object, data: Any, **settings: Any) -
         ...         self.said[place] = value
         ...         self.wait()
         ...         return [*self.said]
-        >>> room, ages = Room(2), {"north": [30, 40, 50], "south": [60, 70, 80]}
+        >>> room, ages = Room(2), {"north": [*range(30, 40)], "south": [*range(60, 70)]}
         >>> def make(place, site):
-        ...     return tasks_of_site(room.at(place), site, {"age": ages[site], "y": [0, 1, 0]})
+        ...     return tasks_of_site(room.at(place), site, {"age": ages[site], "y": [0, 1] * 5})
         >>> north, south = ThreadPoolExecutor().map(make, range(2), ages)
         >>> north.names, north.sizes("train").tolist(), len(north.pools["samples"])
-        (('north', 'south'), [1, 1], 3)
+        (('north', 'south'), [6, 6], 10)
     """
     party = Party(site, meeting)
     if isinstance(data, Dataset | DataLoader) or {"val", "test"} & settings.keys():
@@ -94,11 +94,11 @@ def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
         settings: See there.
 
     Example:
-        >>> told = told_by_site("north", {"age": [30, 40, 50, 60], "ill": [0, 1, 0, 1]}, target="ill")
+        >>> told = told_by_site("north", {"age": [*range(30, 40)], "ill": [0, 1] * 5}, target="ill")
         >>> [message.label for message in told]
         ['agreement', 'counts', 'sizes']
         >>> told[1].value["known"], told[1].value["names"]
-        ({'age': 2}, {'ill': ['0', '1']})
+        ({'age': 6}, {'ill': ['0', '1']})
     """
     rehearsal = _Rehearsal()
     tasks_of_site(rehearsal, site, data, **settings)

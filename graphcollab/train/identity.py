@@ -43,7 +43,7 @@ __all__ = [
     "same_beginning",
 ]
 
-OWN = "samples: "  # what sites do not tell each other, not even as a checksum
+OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
 ROUNDING = 1e-5  # by which initial models may differ that are made of the same seed on other processors
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
@@ -119,7 +119,7 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
             if values is not None:
                 told = f"{list(values.shape[1:])} {values.dtype}"
                 found = digests(split, values)
-                about[f"{OWN}{kind} in split {name!r}"] = (
+                about[f"{kind} in split {name!r}"] = (
                     f"{told} {checksum(found if plane.private else plane.publish(found))}"
                 )
     return about
