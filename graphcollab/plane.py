@@ -30,7 +30,8 @@ class Plane:
 
     Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
     knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
-    of nodes. These are the transport's own: `mine`, `tell`, `everyone`, `where`, `begin`, `play`, `commit`, `private`.
+    of nodes. These are the transport's own: `mine`, `tell`, `everyone`, `where`, `begin`, `play`, `commit`, `private`,
+    `called`.
 
     Args:
         count: K. One process need not know it.
@@ -50,7 +51,7 @@ class Plane:
         self.mine, self.tell = self.transport.mine, self.transport.tell
         self.everyone, self.where = self.transport.everyone, self.transport.where
         self.begin, self.play, self.commit = self.transport.begin, self.transport.play, self.transport.commit
-        self.private = self.transport.private
+        self.private, self.called = self.transport.private, self.transport.called
         self._arrivals = Arrivals(self.transport, self.own)
         self.change, self.whole, self.forget = self._arrivals.change, self._arrivals.whole, self._arrivals.forget
 

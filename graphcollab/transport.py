@@ -52,6 +52,9 @@ class Transport:
     private = False
     """Whether processes are of parties who tell each other no more than what is declared to be public."""
 
+    called = ""
+    """What the party is called whose process this is."""
+
     attendance: Any = None
     """Who takes part in which round (`graphcollab.control.Attendance`), where that is for the transport to say."""
 

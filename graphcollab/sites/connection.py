@@ -175,6 +175,9 @@ class Connection:
         back = [site for site in told["present"] if site not in self.present]
         if back:
             warn(f"{few(back)} {'is' if len(back) == 1 else 'are'} back", RuntimeWarning)
+        self._begin(told)
+
+    def _begin(self, told: Mapping[str, Any]) -> None:
         self.present, self.resting = tuple(told["present"]), tuple(told["resting"])
         self.epoch = int(told["epoch"])
         self._turn(0)
@@ -216,8 +219,11 @@ class Connection:
         with self._quietly():
             self._ask(self._frame(about), 10.0)
 
-    def leave(self, why: str) -> None:
-        """Leave the run; the others go on."""
+    def leave(self, why: str | BaseException) -> None:
+        """Leave the run, for a reason that others are told, or by an error; the others go on."""
+        if not isinstance(why, str):
+            words = in_words(why)
+            why = f"has failed with a {type(why).__name__}{f' ({words})' if words else ''}"
         with self._quietly():
             self._ask(self._frame({"verb": "leave", "why": why}), 10.0)
         self.close()
@@ -282,7 +288,9 @@ class Connection:
             case "away" | "over" if self.replays:
                 raise LeftBehind(about)
             case "again" | "away" | "over":
-                raise SiteLostError(self._why_lost(about))
+                error = SiteLostError(self._why_lost(about))
+                self._begin(about)  # what is asked next is answered by those that are there
+                raise error
             case "stop":
                 raise self._stopped(about)
         raise SiteLostError(f"the coordinator does not take what {self.name} says: {about.get('why')}")

@@ -124,8 +124,16 @@ class Coordinator:
             self._stuck.pop(site, None)
             if set(meeting.frames) >= set(self.present):
                 self._conclude(meeting, (epoch, step))
+            self._require_all(meeting)
         told = meeting  # what has been concluded holds, also for who hears of it when the next epoch has begun
         return self._wait(lambda: told.reply or self._news(site, epoch))
+
+    def _require_all(self, meeting: _Meeting) -> None:
+        """Stop where somebody waits for a site that has come to the end of its script."""
+        ended = [site for site in self.present if site in self._done and site not in meeting.frames]
+        if ended and meeting.frames and meeting.reply is None and self._stopped is None:
+            why = "has come to the end of its script, where others go on: all must make the same calls"
+            self._stop("", "SiteLostError", f"{few(ended)} {why}")
 
     def _conclude(self, meeting: _Meeting, at: tuple[int, int]) -> None:
         frames = [meeting.frames[site] for site in self.present]
@@ -281,6 +289,8 @@ class Coordinator:
     def _finish(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site has come to the end of its script."""
         self._done.add(site)
+        for meeting in self._meetings.values():
+            self._require_all(meeting)
         self._change.notify_all()
         return Frame({"status": "ok"})
 

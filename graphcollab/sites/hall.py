@@ -41,7 +41,7 @@ class Hall:
             try:
                 return act(connection)
             except BaseException as error:
-                connection.leave(f"has failed ({type(error).__name__}: {error})")
+                connection.leave(error)
                 raise
             finally:
                 connection.finish()

@@ -26,6 +26,7 @@ from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.transport import Sites
 from graphcollab.tasks import Tasks, tasks_of_site
 from graphcollab.train import Comparison, Result, compare, run
+from graphcollab.transport import agreed
 
 __all__ = ["Site", "connected", "site"]
 
@@ -100,56 +101,65 @@ class Site:
         Returns:
             What `graphcollab.run` returns: the history of all sites, and the model of this one.
         """
+        if given := sorted({"graph", "owner", "tasks"} & settings.keys()):
+            raise ValueError(
+                f"{given[0]} cannot be given between sites: each has its own data, and says by listeners= who hears it"
+            )
+        own = {**settings, "checkpoint": None, "progress": False} if self.dry_run else settings
 
-        def act(here: Site, count: int) -> Result:
-            tasks = here.tasks()
-            own = {**settings, "checkpoint": None, "progress": False} if self.dry_run else settings
-            graph = here._graph(tasks)
-            if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:
-                raise ValueError(
-                    f"{method.name} tells all sites the averages of those who may hear each other, and listeners= keep "
-                    f"{few(groups[0])} apart from others: play a run of their own"
-                )
-            return run(method, tasks, model, graph, rounds=count, **own)
+        def play(here: Site, count: int) -> Result:
+            def act(connection: Connection) -> Result:
+                tasks = here._tasks(connection, 0)
+                graph = here._graph(connection, tasks)
+                if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:
+                    raise ValueError(
+                        f"{method.name} tells all sites the averages of those who may hear each other, and listeners= "
+                        f"keep {few(groups[0])} apart from others: play a run of their own"
+                    )
+                return run(method, tasks, model, graph, rounds=count, **own)
 
-        return leaving(self, act, method, rounds) if self.dry_run else self._meet(lambda: act(self, rounds))
+            return here._meet(act)
+
+        return leaving(self, play, method, rounds) if self.dry_run else play(self, rounds)
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
         self._refuse_rehearsal("compare")
         self._refuse_listeners("compare")
-        return self._meet(lambda: compare(methods, self.tasks, model, **settings))
+        return self._meet(lambda _: compare(methods, self.tasks, model, **settings))
 
     def benefit(self, model: Any, **settings: Any) -> Benefit:
         """Find out which sites gain by collaborating, as `graphcollab.benefit` does, each with its own samples."""
         self._refuse_rehearsal("benefit")
         self._refuse_listeners("benefit")
-        return self._meet(lambda: benefit(self.tasks, model, **settings))
+        return self._meet(lambda _: benefit(self.tasks, model, **settings))
 
     def tasks(self, seed: int = 0) -> Tasks:
         """Return the tasks of all sites, of which this one has its own samples, split by a seed."""
+        return self._meet(lambda connection: self._tasks(connection, seed))
+
+    def _tasks(self, connection: Connection, seed: int) -> Tasks:
+        connection.listeners = self.listeners
+        own = {"seed": seed, **self.settings}
+        return tasks_of_site(Gathering(connection), self.name, self.data, **own)
+
+    def _meet(self, act: Callable[[Connection], T]) -> T:
+        """Do something with the other sites; what fails here fails at all of them."""
         connection = _CONNECTION.get()
         if connection is None:
             raise RuntimeError(
                 f"{self.name} is not connected to other sites: let NVIDIA FLARE start this script (docs/deploying.md), "
                 "or rehearse it by dry_run=True"
             )
-        if connection.name != self.name:
-            raise ValueError(f"this site's certificate is of {connection.name!r}, and its script says {self.name!r}")
-        connection.listeners = self.listeners
-        own = {"seed": seed, **self.settings}
-        return tasks_of_site(Gathering(connection), self.name, self.data, **own)
+        with agreed(Gathering(connection)):
+            if connection.name != self.name:
+                raise ValueError(f"the certificate of {connection.name} is given, and its script says {self.name!r}")
+            if not connection.greeted:
+                _compare_clocks(connection)
+            return act(connection)
 
-    def _meet(self, act: Callable[[], T]) -> T:
-        connection = _CONNECTION.get()
-        if connection is not None and not connection.greeted:
-            _compare_clocks(connection)
-        return act()
-
-    def _graph(self, tasks: Tasks) -> list[tuple[str, str]] | None:
+    def _graph(self, connection: Connection, tasks: Tasks) -> list[tuple[str, str]] | None:
         """Return who may hear whom, as all sites say; None if everybody may hear everybody."""
-        connection = _CONNECTION.get()
-        assert connection is not None
         values, _ = connection.tell("listeners", None if self.listeners is None else list(self.listeners))
         known = {*tasks.names}
         for sender, heard in values.items():

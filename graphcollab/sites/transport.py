@@ -49,7 +49,9 @@ class Sites(SharedTransport):
 
     def __init__(self, connection: Connection, owner: Tensor) -> None:
         self.connection = connection
+        self.called = connection.name
         super().__init__(connection.sites.index(connection.name), owner)
+        self._begun = False
         self._handed = 0  # the epoch in which those that came back were told what they had missed
 
     @property
@@ -78,8 +80,17 @@ class Sites(SharedTransport):
         return f"at {self._sites[int(self.owner[node])]}"
 
     def status(self, error: Exception | None = None) -> None:
-        """Let an error of this site be raised everywhere; that all goes well need not be said."""
-        if error is not None:
+        """Let an error of this site be raised everywhere; that all goes well need not be said.
+
+        A site whose disk is full, or fails otherwise, leaves instead, once rounds are played: the others go on.
+        """
+        if isinstance(error, OSError) and self._begun:
+            self.connection.leave(f"has failed ({error.strerror or type(error).__name__})")
+            error.add_note(
+                f"{self.connection.name} has left the run, and the others go on without it. Started again, it goes on "
+                "from its last checkpoint."
+            )
+        elif error is not None:
             self.connection.fail(error)
 
     def everyone(self, value: Any) -> list[Any]:
@@ -220,6 +231,7 @@ class Sites(SharedTransport):
             restore: Takes it over.
         """
         here = self.connection
+        self._begun = True
         if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
             here.past.recall(None)
             return

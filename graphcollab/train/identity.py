@@ -18,6 +18,7 @@ from graphcollab._version import __version__
 from graphcollab.control import Attendance, Isolate
 from graphcollab.control.shares import ROWS, split_rows, tell_all
 from graphcollab.method import Method
+from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.piece import Field
 from graphcollab.plane import Plane
@@ -163,13 +164,15 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     name = _differing(here, plane)
     if name is None:
         return
-    what = [_short(value) for value in plane.everyone(str(here.get(name)))]
-    cure = ""
+    what: dict[str, list[str]] = {}
+    for value, called in plane.everyone([str(here.get(name)), plane.called]):
+        what.setdefault(_short(value), []).append(called)
+    cure = ": all must play the same run"
     if name.startswith(INITIAL):
         cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
-    raise ValueError(
-        f"processes differ in {name} ({', '.join(dict.fromkeys(what))}){cure or ': all must play the same run'}"
-    )
+    if plane.private:
+        raise ValueError(f"sites differ in {name}, {' and '.join(f'{v} at {few(w)}' for v, w in what.items())}{cure}")
+    raise ValueError(f"processes differ in {name} ({', '.join(what)}){cure}")
 
 
 def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None:

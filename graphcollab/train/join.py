@@ -154,6 +154,8 @@ def join(
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
+    if result.env.plane.private:
+        raise ValueError("nodes join in one process, which needs the models of all: no site has those of others")
     if not result.env.plane.alone:
         raise ValueError(
             "nodes join in one process, which needs the models of all: give the run a checkpoint=, start it once more "

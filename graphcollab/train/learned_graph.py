@@ -52,9 +52,11 @@ class LearnedGraph(Data):
     def matrix(self) -> Tensor:
         """Return what every node gave every other in the last round, float64 [K, K], receivers in rows.
 
-        NaN where a node did not hear another one, and on the diagonal where it has no self-loop.
+        NaN where a node did not hear another one, and on the diagonal where it has no self-loop; between sites also
+        where another site alone knows it.
         """
-        return pair_weights(self.edge_index, self.edge_weight, self.num_nodes).cpu().double()
+        known = ~self.edge_weight.isnan()
+        return pair_weights(self.edge_index[:, known], self.edge_weight[known], self.num_nodes).cpu().double()
 
     def to_networkx(self) -> networkx.DiGraph:
         """Return a NetworkX graph whose nodes are the names; its edges have ``weight``, from sender to receiver."""

@@ -177,14 +177,11 @@ def run(
         attend = transport.attendance
     with ExitStack() as held, plane.agreed():
         if not plane.alone:
-            told: dict[str, Any] = {
-                "rounds": rounds,
-                "evaluate_every": evaluate_every,
-                "patience": patience,
-                "tuned": tuned,
-            }
-            told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
-            told |= {"backend": backend, "chunk": chunk, "threads": threads, "on_nonfinite": on_nonfinite}
+            told: dict[str, Any] = {"rounds": rounds, "evaluate_every": evaluate_every, "patience": patience}
+            told |= {"tuned": tuned, "on_nonfinite": on_nonfinite}
+            if not plane.private:  # each site saves, and computes, as it likes
+                told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
+                told |= {"backend": backend, "chunk": chunk, "threads": threads}
             told["callbacks"] = [type(one).__name__ for one in callbacks if one.everywhere]
             if plane.private:  # each site has a disk and a machine of its own
                 told = {name: value for name, value in told.items() if name not in OF_ONE_SITE}

@@ -133,7 +133,7 @@ class Client:
         except BaseException as error:
             traceback.print_exc()
             LOG.error("%s has failed with a %s; standard error says more", path, type(error).__name__)
-            connection.leave(f"has failed with a {type(error).__name__}")
+            connection.leave(error)
         else:
             connection.finish()
 

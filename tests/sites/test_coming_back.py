@@ -1,0 +1,200 @@
+"""Hospitals that are lost, come back, or start again come out as those that were away for a while."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab import methods, run
+from graphcollab.control import Attendance
+from graphcollab.sites.hall import Hall
+from graphcollab.train import Callback, Result
+from graphcollab.train.saver import Saver
+from graphcollab.typing import Env
+from tests.sites.in_threads import NAMES, meet, small, together
+
+ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
+pytestmark = pytest.mark.filterwarnings("ignore:.*(goes on without|waits to be let in|back$|is damaged)")
+
+
+class PowerCut(BaseException):
+    """A site stops at once."""
+
+
+@dataclass(frozen=True)
+class Stops(Callback):
+    """Stops a site in the middle of a round, when it has trained."""
+
+    round: int
+
+    def before_mixing(self, data: Data, env: Env) -> None:
+        if data.round == self.round:
+            raise PowerCut
+
+
+@dataclass
+class CutOff(Callback):
+    """Lets the coordinator leave a site behind after a round, as if it had been silent; notes when Long Beach works."""
+
+    hall: Hall
+    name: str
+    round: int
+    at_work: dict[int, bool]
+
+    def before_mixing(self, data: Data, env: Env) -> None:
+        self.at_work[data.round] = bool(data.trains[NAMES.index("va")])
+
+    def on_round(self, data, history) -> None:
+        if data.round == self.round and self.name:
+            with self.hall.coordinator._change:
+                self.hall.coordinator._leave_behind([self.name], "was cut off")
+            self.name = ""
+
+
+@dataclass(frozen=True)
+class Away(Attendance):
+    """Long Beach is away in some rounds."""
+
+    rounds: tuple[int, ...] = ()
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        there = torch.ones(len(NAMES), dtype=torch.bool)
+        there[NAMES.index("va")] = data.round not in self.rounds
+        return there, there
+
+
+def require_models(alone: Result, found: dict[str, Result], names=NAMES) -> None:
+    for name in names:
+        assert isinstance(found[name], Result), found[name]
+        k = NAMES.index(name)
+        torch.testing.assert_close(found[name].stacks.row(k)[1], alone.stacks.row(k)[1], **ROUNDING)
+
+
+def stopped(method, folder: Path) -> None:
+    """Play until Long Beach stops in the fifth round, and all others in the seventh."""
+
+    def act(here):
+        stops = Stops(4 if here.name == "va" else 6)
+        kept = {"checkpoint": folder / here.name, "checkpoint_every": 1, "callbacks": [stops]}
+        return here.run(method, small, rounds=8, **kept)
+
+    found = meet(act)
+    assert all(isinstance(one, BaseException) for one in found.values()), found
+    saved = {name: max(path.name for path in (folder / name).glob("round-*")) for name in NAMES}
+    assert saved == {name: "round-000004" if name == "va" else "round-000006" for name in NAMES}
+
+
+def resumed(method, folder: Path):
+    return meet(lambda here: here.run(method, small, rounds=8, checkpoint=folder / here.name, checkpoint_every=1))
+
+
+@pytest.mark.parametrize("name", ["l2c", "fedavg"])
+def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
+    """Who has missed rounds listens for one, and works again."""
+    method = getattr(methods, name)()
+    stopped(method, tmp_path)
+    found = resumed(method, tmp_path)
+    require_models(run(method, together(), small, rounds=8, attend=Away(rounds=(4, 5, 6))), found)
+    missed = found["cleveland"].history.table("test_metric")[:, NAMES.index("va")].isnan().tolist()
+    assert missed == [False] * 4 + [True] * 2 + [False] * 2
+    for one in found.values():
+        assert one.history.rounds == [*range(1, 9)]
+        torch.testing.assert_close(
+            one.history.table("test_metric"), found["cleveland"].history.table("test_metric"), equal_nan=True
+        )
+    again = resumed(method, tmp_path)  # every site has saved its own last state
+    for name in NAMES:
+        assert torch.equal(again[name].stacks.row(NAMES.index(name))[1], found[name].stacks.row(NAMES.index(name))[1])
+
+
+@pytest.mark.parametrize("lost", ["removed", "newest damaged"])
+def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path):
+    method = methods.fedavg()
+    stopped(method, tmp_path)
+    if lost == "removed":
+        shutil.rmtree(tmp_path / "va")
+    else:
+        (tmp_path / "va" / "round-000004" / "manifest.json").write_text("{")
+    found = resumed(method, tmp_path)
+    require_models(run(method, together(), small, rounds=8, attend=Away(rounds=(4, 5, 6))), found)
+
+
+def test_a_site_whose_checkpoints_are_all_damaged_is_named(tmp_path):
+    method = methods.fedavg()
+    stopped(method, tmp_path)
+    before = {name: sorted((tmp_path / name).rglob("*")) for name in NAMES}
+    for path in (tmp_path / "va").glob("round-*/manifest.json"):
+        path.write_text("{")
+    for name, one in resumed(method, tmp_path).items():
+        assert isinstance(one, ValueError)
+        assert "can be read" in str(one), name
+        assert str(tmp_path / "va") in str(one), name
+    assert {name: sorted((tmp_path / name).rglob("*")) for name in NAMES} == before
+
+
+@pytest.mark.parametrize("name", ["l2c", "fedavg"])
+def test_a_site_that_is_cut_off_comes_back(name, tmp_path):
+    """It misses a round, listens in the next, and works again."""
+    method, hall, at_work = getattr(methods, name)(), Hall(NAMES, poll=0.5), dict[int, bool]()
+
+    def act(here):
+        cut = [CutOff(hall, here.name if here.name == "va" else "", 2, at_work if here.name == "cleveland" else {})]
+        kept = {"checkpoint": tmp_path / here.name, "checkpoint_every": 1, "callbacks": cut}
+        return here.run(method, small, rounds=6, **kept)
+
+    found = meet(act, hall)
+    missed = tuple(round_ for round_, trains in at_work.items() if not trains)
+    assert missed[:2] == (2, 3)
+    alone = run(method, together(), small, rounds=6, attend=Away(rounds=missed))
+    require_models(alone, found)
+    assert not found["cleveland"].history.table("test_metric")[:, : NAMES.index("va")].isnan().any()
+    again = meet(lambda here: here.run(method, small, rounds=6, checkpoint=tmp_path / here.name))
+    require_models(alone, again)
+
+
+def full_disk(monkeypatch, folder: Path) -> None:
+    """Let nothing be written in a folder once there is a checkpoint in it."""
+    write = Saver._finish_part
+
+    def fails(self, part, *rest):
+        if self.folder == folder and self._kept:
+            raise OSError(errno.ENOSPC, "No space left on device", str(part))
+        return write(self, part, *rest)
+
+    monkeypatch.setattr(Saver, "_finish_part", fails)
+
+
+def test_a_site_whose_disk_is_full_leaves(tmp_path, monkeypatch):
+    full_disk(monkeypatch, tmp_path / "va")
+    method = methods.l2c()
+
+    def act(here):
+        return here.run(method, small, rounds=5, checkpoint=tmp_path / here.name, checkpoint_every=1)
+
+    with pytest.warns(RuntimeWarning, match=r"va has failed \(No space left on device\): the run goes on without it"):
+        found = meet(act)
+    assert isinstance(found["va"], OSError)
+    assert "goes on from its last checkpoint" in found["va"].__notes__[0]
+    others = [name for name in NAMES if name != "va"]
+    require_models(run(method, together(), small, rounds=5, attend=Away(rounds=(2, 3, 4))), found, others)
+    assert [path.name for path in (tmp_path / "va").glob("round-*")] == ["round-000001"]
+    monkeypatch.undo()
+    assert isinstance(meet(act)["va"], Result)
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_before_training(tmp_path):
+    (tmp_path / "va").write_text("a file")
+
+    def act(here):
+        return here.run(methods.l2c(), small, rounds=5, checkpoint=tmp_path / here.name)
+
+    found = meet(act)
+    assert all("va" in str(one) for one in found.values()), found
+    assert not any(isinstance(one, Result) for one in found.values())

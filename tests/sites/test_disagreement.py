@@ -1,0 +1,163 @@
+"""What hospitals do not agree about is said before the first round, with names, and alike at all of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import graphcollab.tasks._others
+from graphcollab import methods
+from graphcollab.sites.connection import Connection, SiteLostError
+from tests.sites.in_threads import NAMES, ROWS, meet, small
+
+
+def refused(act, **own) -> str:
+    """Return the error that all hospitals raise."""
+    found = meet(act, **own)
+    told = {f"{type(one).__name__}: {one}" for one in found.values()}
+    assert len(told) == 1, found
+    assert all(isinstance(one, Exception) for one in found.values()), found
+    return told.pop()
+
+
+def plays(here, **changed):
+    settings = {"method": methods.l2c(), "model": small, "rounds": 2, **changed}
+    return here.run(settings.pop("method"), settings.pop("model"), **settings)
+
+
+def only(name, usual, other):
+    return lambda here: other if here.name == name else usual
+
+
+@pytest.mark.parametrize(
+    ("what", "setting", "usual", "other"),
+    [
+        ("method", "method", methods.l2c(), methods.l2c(lr=0.5)),
+        ("rounds", "rounds", 2, 3),
+        ("seed", "seed", 0, 1),
+        ("shapes of the models", "model", small, lambda tasks: nn.Linear(*tasks.input_shape, 2)),
+        ("on_nonfinite", "on_nonfinite", "stop", "isolate"),
+        ("evaluate_every", "evaluate_every", 1, 2),
+    ],
+)
+def test_other_settings(what, setting, usual, other):
+    choose = only("va", usual, other)
+    told = refused(lambda here: plays(here, **{setting: choose(here)}))
+    assert re.search(
+        rf"ValueError: sites differ in {what}, .* at cleveland, hungarian.* switzerland and .* at va", told
+    )
+
+
+def test_other_initial_parameters():
+    def model(here):
+        def make(tasks):
+            made = small(tasks)
+            with torch.no_grad():
+                next(made.parameters()).add_(here.name == "va")
+            return made
+
+        return make
+
+    told = refused(lambda here: plays(here, model=model(here)))
+    assert re.match(r"ValueError: sites differ in initial models of architecture 0, .* at va", told)
+
+
+def test_another_version(monkeypatch):
+    made = graphcollab.tasks._others.Party.begin
+
+    def begin(self, *given):
+        made(self, *given)
+        self._first["version"] = "2" if str(self) == "va" else "1"
+
+    monkeypatch.setattr(graphcollab.tasks._others.Party, "begin", begin)
+    assert "different versions of graphcollab, 1 at 'cleveland'" in refused(plays)
+
+
+def test_other_columns():
+    fewer = {name: values for name, values in ROWS["va"].items() if name != "age"}
+    assert "column 'age' is at 'cleveland'" in refused(plays, va={"rows": fewer})
+
+
+def test_other_classes():
+    words = {**ROWS["va"], "disease": ["ill" if ill else "well" for ill in ROWS["va"]["disease"]]}
+    told = refused(plays, va={"rows": words})
+    assert "sites have targets of different" in told
+    assert "'va'" in told
+
+
+def test_other_settings_of_tasks():
+    told = refused(plays, va={"val_fraction": 0.3})
+    assert "sites have different settings: val_fraction=" in told
+    assert "0.3 at 'va'" in told
+
+
+def test_a_name_unlike_the_certificate():
+    told = refused(plays, va={"name": "Long Beach"})
+    assert "the certificate of va is given, and its script says 'Long Beach'" in told
+
+
+def test_two_sites_with_one_name():
+    told = refused(plays, va={"name": "cleveland"})
+    assert "the certificate of va is given, and its script says 'cleveland'" in told
+
+
+def test_unknown_listeners():
+    told = refused(plays, va={"listeners": ["cleveland", "Basel"]})
+    assert told.startswith("ValueError: va lets 'Basel' listen, and the sites are") or "va lets Basel listen" in told
+
+
+def test_a_clock_that_is_off(monkeypatch):
+    clocks = Connection.clocks
+    monkeypatch.setattr(Connection, "clocks", lambda self, now: clocks(self, now + 300 * (self.name == "va")))
+    assert "the clock of va is 300 s ahead of the others'" in refused(plays)
+
+
+def test_samples_are_not_quoted_to_others():
+    """What a library says of a site's own samples stays there; the others read which site has failed."""
+    secret = "Jane Doe, born 1961"
+
+    def act(here):
+        def model(tasks):
+            if here.name == "va":
+                raise KeyError(secret)
+            return small(tasks)
+
+        return plays(here, model=model)
+
+    found = meet(act)
+    assert isinstance(found["va"], KeyError)
+    for name in ("cleveland", "hungarian", "switzerland"):
+        assert secret not in str(found[name])
+        assert "va" in str(found[name])
+        assert "KeyError" in str(found[name])
+
+
+def test_a_script_that_fails_before_it_meets_the_others():
+    secret = "Jane Doe, born 1961"
+
+    def act(here):
+        if here.name == "va":
+            raise ValueError(secret)
+        return plays(here)
+
+    found = meet(act)
+    for name in ("cleveland", "hungarian", "switzerland"):
+        assert isinstance(found[name], SiteLostError)
+        assert secret not in str(found[name])
+        assert "va has failed with a ValueError" in str(found[name])
+
+
+def test_a_script_that_ends_early():
+    found = meet(lambda here: None if here.name == "va" else plays(here))
+    for name in ("cleveland", "hungarian", "switzerland"):
+        assert isinstance(found[name], SiteLostError)
+        assert "va has come to the end of its script" in str(found[name])
+
+
+def test_a_loss_that_is_not_finite_stops_all():
+    told = meet(lambda here: plays(here, method=methods.l2c(lr=1e30)))
+    assert all(type(one).__name__ == "NonFiniteLossError" for one in told.values())
+    assert all(any(name in str(one) for name in NAMES) for one in told.values())
