@@ -5,49 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
 from graphcollab.naming import few
+from graphcollab.sites.delivery import COORDINATOR, Delivery, Link
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words, told_error
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.past import Past
 
-__all__ = ["Connection", "Link"]
-
-COORDINATOR = "coordinator"
-PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
-
-
-class Link(Protocol):
-    """How bytes get from one site to the coordinator, and into the mailboxes of other sites.
-
-    Attributes:
-        name: This site.
-        sites: All of them, in an order that all have alike.
-    """
-
-    name: str
-    sites: tuple[str, ...]
-
-    def open(self, mailbox: Mailbox) -> None:
-        """Let messages of other sites come into a mailbox."""
-
-    def ask(self, content: bytes) -> bytes:
-        """Return the coordinator's answer; a ConnectionError where there is none."""
-
-    def push(self, to: str, content: bytes) -> str:
-        """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
+__all__ = ["Connection"]
 
 
 class Connection:
@@ -67,30 +40,25 @@ class Connection:
         replays: Whether a round is being played, which can be played again.
         runs: How many runs have begun.
         exchanges: How often this site has waited for others so far.
-        sent: Bytes that have left this site so far, by what they were and to whom.
+        delivery: How messages get to others.
         listeners: The sites that may hear this one's models; None: all.
     """
 
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
-        self.link, self.name, self.sites, self.patience = link, link.name, tuple(link.sites), patience
+        self.name, self.sites, self.delivery = link.name, tuple(link.sites), Delivery(link, patience)
         self.present, self.resting = self.sites, tuple[str, ...]()
         self.epoch = self.step = self.exchanges = self.runs = 0
         self.unsure = self.wanted = self.greeted = self.replays = False
-        self.sent: dict[tuple[str, str], int] = {}
         self.listeners: tuple[str, ...] | None = None
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
-        self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(max(len(self.sites) - 1, 1), "graphcollab-send")
-        self._sending: list[Future[None]] = []
-        self._closed = threading.Event()
-        self._look = min(beat, PAUSE)
+        self._look = min(beat, 1.0)
         link.open(self.mailbox)
-        known = bool(self._ask(self._frame({"verb": "hello", "life": secrets.token_hex(8)})).about["known"])
+        known = bool(self._until({"verb": "hello", "life": secrets.token_hex(8)}).about["known"])
         self.past = Past(past, known)
         if known and not self.past.recalls:
             raise SiteLostError(f"{self.name} has taken part in this run before, and has kept nothing of it")
-        threading.Thread(target=self._beats, args=(beat,), name="graphcollab-beat", daemon=True).start()
+        self.delivery.beat(beat)
 
     # ------------------------------------------------------------------------------------------ the two things
 
@@ -134,13 +102,11 @@ class Connection:
         if self.past.recalls and not self.replays:
             return {sender: tuple(frame.tensors) for sender, frame in self.past.recall(told).items()}
         self.unsure = True
-        frames = {to: self._frame({"verb": "push", "what": what}, some) for to, some in give.items()}
+        frames = {to: self.delivery.frame({"verb": "push", "what": what}, some) for to, some in give.items()}
         for to, content in frames.items():
-            self._count(what, to, len(content))
-            self._sending = [one for one in self._sending if not one.done()]
-            self._sending.append(self._threads.submit(self._push, to, content, self.epoch))
+            self.delivery.push(what, to, content)
         while missing := self.mailbox.wait([*take], self._look):
-            self._heed(self._ask(self._frame({"verb": "missing", "sites": missing})))
+            self._heed(self.delivery.ask(self.delivery.frame({"verb": "missing", "sites": missing})))
         found, came = {}, {sender: self.mailbox.take(sender) for sender in take}
         for sender, kinds in take.items():
             frame = came[sender]
@@ -156,11 +122,18 @@ class Connection:
             self.past.keep(told, came)
         return found
 
-    def clocks(self, now: float) -> dict[str, float]:
-        """Return by how many seconds every site's clock differs from the coordinator's, given the time here."""
+    def clocks(self, clock: Callable[[], float]) -> dict[str, float]:
+        """Return by how many seconds every site's clock differs from the coordinator's; ``clock`` tells it here."""
         if self.past.recalls:
             return {}
-        reply = self._until({"verb": "meet", "what": "clocks", "clock": now}, (), "clocks")
+
+        def now() -> bytes:
+            return self.delivery.frame({"verb": "meet", "what": "clocks", "clock": clock()})
+
+        self.delivery.count("clocks", COORDINATOR, len(now()))
+        while (reply := self.delivery.ask(now)).about["status"] == "wait":
+            pass  # until all have told theirs
+        self._heed(reply)
         self._turn(self.step + 1)
         return {site: float(off) for site, off in reply.about["off"].items()}
 
@@ -215,65 +188,40 @@ class Connection:
         """Let an error of this site be raised everywhere, unless that is where it comes from; see `in_words`."""
         if error is self._told or isinstance(error, SiteLostError):
             return
-        about = {"verb": "fail", "kind": type(error).__name__, "why": in_words(error)}
-        with self._quietly():
-            self._ask(self._frame(about), 10.0)
+        self.delivery.say({"verb": "fail", "kind": type(error).__name__, "why": in_words(error)}, 10.0)
 
     def leave(self, why: str | BaseException) -> None:
         """Leave the run, for a reason that others are told, or by an error; the others go on."""
         if not isinstance(why, str):
             words = in_words(why)
             why = f"has failed with a {type(why).__name__}{f' ({words})' if words else ''}"
-        with self._quietly():
-            self._ask(self._frame({"verb": "leave", "why": why}), 10.0)
-        self.close()
+        self.delivery.say({"verb": "leave", "why": why}, 10.0)
+        self.delivery.close()
 
     def finish(self) -> None:
         """Say that this site has come to its end, when all that it has to send is sent."""
-        wait(self._sending, min(self.patience, 60.0))
-        with self._quietly():
-            self._ask(self._frame({"verb": "finish"}), 30.0)
-        self.close()
-
-    def close(self) -> None:
-        """Send nothing any more."""
-        self._closed.set()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.delivery.drain()
+        self.delivery.say({"verb": "finish"}, 30.0)
+        self.delivery.close()
 
     # ------------------------------------------------------------------------------------------------ inside
 
     def _turn(self, step: int) -> None:
         self.step = step
+        self.delivery.place = (self.epoch, step)
         self.mailbox.turn_to(self.epoch, step)
-
-    def _frame(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
-        return Frame({**about, "epoch": self.epoch, "step": self.step}, tensors).pack()
 
     def _until(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = (), what: str = "") -> Frame:
         """Ask the coordinator until it has an answer."""
-        content, again = self._frame(about, tensors), self._frame(about)
+        content, again = self.delivery.frame(about, tensors), self.delivery.frame(about)
         if what:
-            self._count(what, COORDINATOR, len(content))
+            self.delivery.count(what, COORDINATOR, len(content))
         while True:
-            reply = self._ask(content)
+            reply = self.delivery.ask(content)
             if reply.about["status"] != "wait":
                 return self._heed(reply, about["verb"])
             if about["verb"] == "meet":
                 content = again  # it has what was told
-
-    def _ask(self, content: bytes, patience: float | None = None) -> Frame:
-        end, pause = time.monotonic() + (self.patience if patience is None else patience), 0.1
-        while True:
-            try:
-                reply = Frame.unpack(self.link.ask(content))
-                if reply.about.get("status") == "refused" and "damaged" in str(reply.about.get("why")):
-                    raise FrameError(str(reply.about["why"]))
-                return reply
-            except (ConnectionError, FrameError) as error:
-                if time.monotonic() + pause > end or self._closed.is_set():
-                    raise SiteLostError(f"{self.name} cannot reach the coordinator any more ({error})") from error
-                time.sleep(pause)
-                pause = min(2 * pause, PAUSE)
 
     def _heed(self, reply: Frame, verb: str = "") -> Frame:
         """Raise what an answer says that is none to the question."""
@@ -306,29 +254,6 @@ class Connection:
         site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))
         self._told = told_error(site, kind, why)
         return self._told
-
-    def _push(self, to: str, content: bytes, epoch: int) -> None:
-        pause = 0.1
-        while epoch == self.epoch and not self._closed.is_set():
-            with self._quietly():
-                if self.link.push(to, content) in ("ok", "late", "refused"):
-                    return
-            time.sleep(pause)
-            pause = min(2 * pause, PAUSE)
-
-    def _beats(self, seconds: float) -> None:
-        while not self._closed.wait(seconds):
-            with self._quietly():
-                self.link.ask(self._frame({"verb": "beat"}))
-
-    def _count(self, what: str, to: str, size: int) -> None:
-        with self._lock:
-            self.sent[what, to] = self.sent.get((what, to), 0) + size
-
-    @contextmanager
-    def _quietly(self) -> Iterator[None]:
-        with suppress(ConnectionError, SiteLostError, FrameError):
-            yield
 
 
 def _checksum(about: Mapping[str, Any], tensors: Sequence[Tensor]) -> bytes:

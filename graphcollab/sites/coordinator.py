@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from graphcollab.naming import few
-from graphcollab.sites.frame import Frame, FrameError
+from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
 
 __all__ = ["Coordinator"]
 
@@ -95,6 +95,9 @@ class Coordinator:
                 raise FrameError(f"no site of this run says {verb!r}")
         except FrameError as error:
             LOG.warning("a message of %s was refused: %s", site, error)
+            with self._change:  # who has not begun would be waited for; who has must have been somebody else
+                if isinstance(error, OtherVersionError) and site in self.sites and site not in self._lives:
+                    self._stop(site, "SiteLostError", f"{site} cannot take part: it sends {error}")
             return Frame({"status": "refused", "why": str(error)}).pack()
         with self._change:
             self._seen[site] = self._clock()
@@ -117,7 +120,10 @@ class Coordinator:
             if news := self._news(site, epoch):
                 return news
             self._catching_up.discard(site)
-            meeting = self._meetings.setdefault((epoch, step), _Meeting())
+            meeting = self._meetings.get((epoch, step), _Meeting())
+            if site not in meeting.frames and not isinstance(asked.about.get("what"), str):
+                return Frame({"status": "refused", "why": "it does not say what it tells"})
+            self._meetings[epoch, step] = meeting
             meeting.frames.setdefault(site, asked)
             if isinstance(clock := asked.about.get("clock"), float):
                 meeting.off.setdefault(site, clock - time.time())
@@ -160,8 +166,10 @@ class Coordinator:
             played = dict(zip(self.present, said_rounds, strict=False))
             self.resting = [site for site, many in played.items() if many < max(said_rounds)]
             about["resting"] = self.resting
+            self._state = None  # that of another run
         meeting.reply = Frame(about, tuple(flat))
         self._meetings[at] = meeting  # which a new epoch has not taken away
+        self._lost_at = {place: many for place, many in self._lost_at.items() if place[0] >= at[1]}  # others have come
         ended = [at for at, one in self._meetings.items() if one.reply is not None]
         for at in ended[:-2]:  # everybody has read it, or would not have come to the next one
             del self._meetings[at]

@@ -72,7 +72,7 @@ def told_error(site: str, kind: str, why: str) -> Exception:
     if not why:
         return RuntimeError(f"{site} has failed with a {kind}; what it says may quote a sample, and stays there")
     made = ERRORS.get(kind, RuntimeError)
-    error = made(why if kind in ERRORS else f"{kind}: {why}")
+    error = made(why if kind in ERRORS else f"{site} has failed with a {kind}: {why}" if site else f"{kind}: {why}")
     if site:
         error.add_note(f"It was raised at {site}.")
     return error

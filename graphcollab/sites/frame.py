@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Frame", "FrameError"]
+__all__ = ["Frame", "FrameError", "OtherVersionError"]
 
 MAGIC = b"graphcollab 1\n"
 HEAD = struct.Struct("<16sI")  # a checksum of all that follows it, and the length of the description
@@ -28,6 +28,10 @@ TYPES = {
 
 class FrameError(ValueError):
     """Bytes that are no frame, or another one than was due: cut, changed, of another shape or number type."""
+
+
+class OtherVersionError(FrameError):
+    """Messages of another version of graphcollab."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Frame:
         if not isinstance(content, bytes):
             raise FrameError(f"a frame is bytes, got a {type(content).__name__}")
         start = len(MAGIC) + HEAD.size
+        if content.startswith(MAGIC[:-2]) and not content.startswith(MAGIC):
+            raise OtherVersionError("messages of another version of graphcollab: install the same one everywhere")
         if len(content) < start or not content.startswith(MAGIC):
             raise FrameError(f"{len(content)} bytes are no frame of this version")
         digest, length = HEAD.unpack_from(content, len(MAGIC))

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.sites.delivery import COORDINATOR
 
 if TYPE_CHECKING:
     from graphcollab.sites.site import Site
 
 __all__ = ["Leaving", "Line", "leaving"]
 
-COORDINATOR = "the coordinator"
+MEANINGS = {
+    "clocks": "the time",
+    "end of a round": "that a round has been played",
+    "gradients": "gradients",
+    "listeners": "who may hear this site",
+    "lists of": "edges and other lists",
+    "models": "models, or changes of them",
+    "numbers for a node": "numbers for one site",
+    "numbers of nodes": "numbers that all are told: losses, scores, weights",
+    "rounds that": "rounds played so far",
+    "sums of": "what is added up: averages, scores, counters",
+    "values": "what is agreed on, and how tables are prepared",
+}
 
 
 @dataclass(frozen=True)
@@ -23,25 +35,29 @@ class Line:
     """One kind of message that leaves a site.
 
     Args:
-        what: What it holds.
+        what: What it holds; behind it number types and shapes.
         to: The site that can read it, or the coordinator, which passes on to all what all are told.
-        before: Bytes before the first round.
-        each: Bytes in every round that is evaluated.
+        messages: How many in the whole run.
+        bytes: Their size in all.
     """
 
     what: str
     to: str
-    before: int
-    each: int
+    messages: int
+    bytes: int
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """What would leave a site in a run, as found by a rehearsal among copies of it; its text is a table.
+    """What would leave a site in a run, as found by a rehearsal of it among copies of the site; its text is a table.
+
+    Which sites exchange something may be drawn at random, so of what goes to single sites the most that one got is
+    shown for each. Signs of life, which hold nothing, are not in it.
 
     Args:
         site: The site.
         method: The method's name.
+        sites: How many sites took part in the rehearsal.
         rounds: Rounds of the run.
         lines: One for each kind of message and each receiver.
         travels: What the method's pieces declare to travel because of them.
@@ -49,6 +65,7 @@ class Leaving:
 
     site: str
     method: str
+    sites: int
     rounds: int
     lines: tuple[Line, ...]
     travels: tuple[str, ...]
@@ -56,49 +73,54 @@ class Leaving:
     @property
     def bytes(self) -> int:
         """Bytes in all."""
-        return sum(line.before + self.rounds * line.each for line in self.lines)
+        return sum(line.bytes for line in self.lines)
 
     def __str__(self) -> str:
-        width = max(len(line.what) for line in self.lines)
-        reader = max(len(line.to) for line in self.lines)
-        head = f"{'what':{width}}  {'read by':{reader}}  {'at first':>12}  {'each round':>12}  {'in all':>14}"
-        rows = [
-            f"{line.what:{width}}  {line.to:{reader}}  {line.before:12,}  {line.each:12,}  "
-            f"{line.before + self.rounds * line.each:14,}"
-            for line in self.lines
-        ]
-        travels = [f"  {one}" for one in self.travels]
+        width, reader = (
+            max(len(text) for text in column) for column in zip(*((x.what, x.to) for x in self.lines), strict=True)
+        )
+        rows = [f"{x.what:{width}}  {x.to:{reader}}  {x.messages:8,}  {x.bytes:14,}" for x in self.lines]
         return "\n".join(
             [
-                f"What would leave {self.site} in {self.rounds} rounds of {self.method}, in bytes "
+                f"What would leave {self.site} in {self.rounds} rounds of {self.method} among {self.sites} sites "
                 "(nothing has left it; samples never do):",
                 "",
-                head,
+                f"{'what':{width}}  {'read by':{reader}}  messages  {'bytes':>14}",
                 *rows,
                 "",
                 f"{self.bytes:,} bytes in all. What the method sends, as its pieces declare it:",
-                *travels,
+                *(f"  {one}" for one in self.travels),
             ]
         )
 
 
-def leaving(site: Site, act: Callable[[Site, int], object], method: Method | Phases, rounds: int) -> Leaving:
-    """Rehearse a run of one round and of two, and return what would leave the site in the whole of it.
+def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, rounds: int) -> Leaving:
+    """Rehearse a run, and return what would leave the site.
 
     Args:
         site: The site.
-        act: Plays a run of so many rounds at a site.
+        act: Plays the run at a site.
         method: The run's method.
-        rounds: Rounds of the run itself.
+        rounds: Rounds of the run.
     """
-    once, twice = (
-        site.rehearse(lambda one, count=count: act(one, count))[site.name].sent  # type: ignore[misc]
-        for count in (1, 2)
-    )
+    played = site.rehearse(act)
+    sent, others = played[site.name].delivery.sent, sorted({*played} - {site.name})
     lines = []
-    for what, to in sorted({*once, *twice}):
-        each = twice.get((what, to), 0) - once.get((what, to), 0)
-        reader = COORDINATOR if to == "coordinator" else to
-        lines.append(Line(what, reader, max(once.get((what, to), 0) - each, 0), each))
-    travels = dict.fromkeys(piece.travels for piece in copy.copy(method).walk() if piece.travels)
-    return Leaving(site.name, method.name, rounds, tuple(lines), tuple(travels))
+    for what in sorted({what for what, _ in sent}):
+        found = {to: sent[what, to] for to in [COORDINATOR, *others] if (what, to) in sent}
+        if told := found.pop(COORDINATOR, None):
+            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *told))
+        if found:
+            most = [max(many) for many in zip(*found.values(), strict=True)]
+            lines += [Line(_meaning(what), to, *most) for to in others]
+    travels = dict.fromkeys(piece.travels for piece in method.walk() if piece.travels)
+    return Leaving(site.name, method.name, len(played), rounds, tuple(lines), tuple(travels))
+
+
+def _meaning(what: str) -> str:
+    """Return in plain words what a message holds, and of which numbers."""
+    start = next((one for one in MEANINGS if what.startswith(one)), None)
+    if start is None:
+        return what
+    kinds = what.partition(",")[2] if "," in what.partition("[")[0] else what.removeprefix(start)
+    return f"{MEANINGS[start]} ({kinds.strip()})" if "[" in kinds else MEANINGS[start]

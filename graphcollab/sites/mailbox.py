@@ -39,8 +39,10 @@ class Mailbox:
             return "refused"
         size = sum(one.numel() * one.element_size() for one in frame.tensors)
         with self._come:
-            if (epoch, step) < (self._epoch, self._step) or epoch > self._epoch + AHEAD:
+            if (epoch, step) < (self._epoch, self._step):
                 return "late"
+            if epoch > self._epoch + AHEAD:
+                return "early"
             if sum(held for _, held in self._frames.values()) + size > self.limit:
                 return "full"
             self._frames.setdefault((epoch, step, sender), (frame, size))

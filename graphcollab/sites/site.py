@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from statistics import median
@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from torch import Tensor
 
+from graphcollab.checks import own_filter
 from graphcollab.distributed import among
 from graphcollab.gains import Benefit, benefit
 from graphcollab.method import Method
@@ -40,7 +41,9 @@ _CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=No
 
 
 @checked
-def site(name: str, data: Any, *, listeners: Names | None = None, dry_run: bool = False, **settings: Any) -> Site:
+def site(
+    name: str, data: Any, *, listeners: Names | None = None, dry_run: bool | Names = False, **settings: Any
+) -> Site:
     """Take part in a run between sites, each of which keeps its data: say who this is, what it has, and who may listen.
 
     Every site runs a small script of its own, which calls this once and then, like all others, `Site.run`,
@@ -52,6 +55,8 @@ def site(name: str, data: Any, *, listeners: Names | None = None, dry_run: bool 
         data: Its own samples: a table, see `Tasks.from_frame`, or a pair (inputs, targets), see `Tasks.from_arrays`.
         listeners: Sites that may hear this one's models. Default: all.
         dry_run: Whether nothing is to leave this site: what is called then returns a `Leaving`, which lists what would.
+            All rounds are rehearsed in this process, among copies of the site. The names of the other sites say how
+            many there are to be; ``True`` stands for the listeners, or for three others.
         settings: Settings of how tasks are made, the same at all sites: ``target=`` and all others of
             `Tasks.from_frame`, or those of `Tasks.from_arrays`.
 
@@ -64,7 +69,8 @@ def site(name: str, data: Any, *, listeners: Names | None = None, dry_run: bool 
         >>> {line.to for line in told.lines}
         {'the coordinator'}
     """
-    return Site(name, data, None if listeners is None else tuple(listeners), dry_run, settings)
+    names = dry_run if isinstance(dry_run, bool) else tuple(dry_run)
+    return Site(name, data, None if listeners is None else tuple(listeners), names, settings)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Site:
     name: str
     data: Any = dataclasses.field(repr=False)
     listeners: tuple[str, ...] | None
-    dry_run: bool
+    dry_run: bool | tuple[str, ...]
     settings: dict[str, Any]
 
     def run(self, method: Method | Phases, model: Any, *, rounds: Count, **settings: Any) -> Result | Leaving:
@@ -105,9 +111,8 @@ class Site:
             raise ValueError(
                 f"{given[0]} cannot be given between sites: each has its own data, and says by listeners= who hears it"
             )
-        own = {**settings, "checkpoint": None, "progress": False} if self.dry_run else settings
 
-        def play(here: Site, count: int) -> Result:
+        def play(here: Site) -> Result:
             def act(connection: Connection) -> Result:
                 tasks = here._tasks(connection, 0)
                 graph = here._graph(connection, tasks)
@@ -116,11 +121,14 @@ class Site:
                         f"{method.name} tells all sites the averages of those who may hear each other, and listeners= "
                         f"keep {few(groups[0])} apart from others: play a run of their own"
                     )
-                return run(method, tasks, model, graph, rounds=count, **own)
+                if not self.dry_run:
+                    return run(method, tasks, model, graph, rounds=rounds, **settings)
+                with own_filter("ignore"):  # what copies of one site find out says nothing
+                    return run(method, tasks, model, graph, rounds=rounds, **settings | {"checkpoint": None})
 
             return here._meet(act)
 
-        return leaving(self, play, method, rounds) if self.dry_run else play(self, rounds)
+        return leaving(self, play, method, rounds) if self.dry_run else play(self)
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
@@ -186,14 +194,16 @@ class Site:
         """Let this site and others, which have copies of its data, act in this process; nothing leaves it.
 
         Returns:
-            What each site's connection has counted, by name; this site is the first one.
+            Each site's connection, by name.
         """
-        others = [name for name in self.listeners or [f"site {k}" for k in range(2, GHOSTS + 2)] if name != self.name]
+        named = self.listeners if isinstance(self.dry_run, bool) else self.dry_run
+        others = [name for name in named or [f"site {k}" for k in range(2, GHOSTS + 2)] if name != self.name]
         ghosts = {name: dataclasses.replace(self, name=name, listeners=None) for name in others}
         every = {self.name: self, **ghosts}
 
         def play(connection: Connection) -> Connection:
-            with connected(connection):
+            own = connection.name == self.name
+            with connected(connection), nullcontext() if own else own_filter("ignore"):
                 act(every[connection.name])
             return connection
 
@@ -252,8 +262,8 @@ def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[
 def _compare_clocks(connection: Connection) -> None:
     """Check that no site's clock is off: certificates would seem to be of another time, and logs could not be read."""
     connection.greeted = True
-    off = connection.clocks(time.time())
-    usual = median(off.values() or [0.0])
+    off = connection.clocks(time.time)
+    usual = median([*off.values(), 0.0])  # of two sites the coordinator says which one is off
     for name, seconds in off.items():
         if abs(seconds - usual) > CLOCK:
             how = "ahead of" if seconds > usual else "behind"

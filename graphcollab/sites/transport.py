@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import warn
 from graphcollab.control import Attendance
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
@@ -237,6 +238,11 @@ class Sites(SharedTransport):
             return
         here.tell("rounds that were played", round_, round=round_)
         if here.name in here.resting:
+            warn(
+                f"{here.name} has played {round_} rounds, as its checkpoints say, and others have played more: it goes "
+                "on from where they are with its own model as it was then",
+                RuntimeWarning,
+            )
             restore(here.take())
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())

@@ -18,6 +18,7 @@ from tests.processes.scenes import QUICK, SCENES, found_by
 ROOT = Path(__file__).parents[2]
 
 TOLERANCE = 1e-6  # of sums in another order, after some rounds of Adam
+SHARED = 1e-13  # of bytes: a message for several nodes counts in parts, whose sum ends in another last digit
 
 
 def launch(count: int, *arguments: object, timeout: float = 600, **settings: Any) -> subprocess.CompletedProcess[str]:
@@ -69,8 +70,8 @@ def compare(name: str, alone: dict[str, Any], together: Sequence[dict[str, Any]]
         assert "error" not in found, f"{name}: {found['error']}"
         for exact in ("rounds", "returned", "isolated", "findings"):
             assert found[exact] == alone[exact], f"{name}: {exact}"
-        for exact in ("bytes_sent", "messages_sent"):
-            assert torch.equal(found["values"][exact], alone["values"][exact]), f"{name}: {exact}"
+        assert torch.equal(found["values"]["messages_sent"], alone["values"]["messages_sent"]), f"{name}: messages"
+        close(found["values"]["bytes_sent"], alone["values"]["bytes_sent"], f"{name}: bytes", SHARED)
         assert torch.equal(found["edges"], alone["edges"]), f"{name}: edges"
         assert found["values"].keys() == alone["values"].keys(), name
         for what, values in alone["values"].items():
@@ -88,6 +89,6 @@ def compare(name: str, alone: dict[str, Any], together: Sequence[dict[str, Any]]
         close(models[node], model, f"{name}: model of {node}")
 
 
-def close(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+def close(found: torch.Tensor, expected: torch.Tensor, what: str, tolerance: float = TOLERANCE) -> None:
     message = f"{what}: {found} is not {expected}"
-    assert torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True), message
+    assert torch.allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True), message

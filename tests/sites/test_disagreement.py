@@ -111,7 +111,7 @@ def test_unknown_listeners():
 
 def test_a_clock_that_is_off(monkeypatch):
     clocks = Connection.clocks
-    monkeypatch.setattr(Connection, "clocks", lambda self, now: clocks(self, now + 300 * (self.name == "va")))
+    monkeypatch.setattr(Connection, "clocks", lambda self, now: clocks(self, lambda: now() + 300 * (self.name == "va")))
     assert "the clock of va is 300 s ahead of the others'" in refused(plays)
 
 

@@ -201,7 +201,7 @@ def run_with(listeners, method):
         one = site(connection.name, TABLES[connection.name], target="ill", listeners=listeners.get(connection.name))
         with connected(connection):
             one.run(method, lambda tasks: torch.nn.Linear(*tasks.input_shape, 2), rounds=1)
-        return {to for what, to in connection.sent if to != "coordinator"}
+        return {to for what, to in connection.delivery.sent if to != "coordinator"}
 
     return hall.play(act, beat=5.0)
 

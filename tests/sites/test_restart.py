@@ -99,7 +99,7 @@ def play(method: str, folder: Path, rounds: list[int]) -> tuple[dict[str, list[R
             try:
                 found = script(connection, method, folder, kills[name])
             except Killed:
-                connection.close()
+                connection.delivery.close()
                 continue
             except SiteLostError as error:
                 connection.leave(str(error))

@@ -119,7 +119,7 @@ class Client:
         """Let the script end, which has done so unless the job was aborted."""
         if self._acting is not None:
             if self._connection is not None:
-                self._connection.close()
+                self._connection.delivery.close()
             self._acting.join(10.0)
 
     def _act(self, path: str, link: _Link, past: Path) -> None:

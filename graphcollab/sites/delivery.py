@@ -1,0 +1,136 @@
+"""`Link` and `Delivery`: how messages get from one site to the coordinator and into the mailboxes of other sites."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from graphcollab.sites.errors import SiteLostError
+from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
+from graphcollab.sites.mailbox import Mailbox
+
+__all__ = ["COORDINATOR", "Delivery", "Link"]
+
+COORDINATOR = "coordinator"
+PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
+
+
+class Link(Protocol):
+    """How bytes get from one site to the coordinator, and into the mailboxes of other sites.
+
+    Attributes:
+        name: This site.
+        sites: All of them, in an order that all have alike.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+
+    def open(self, mailbox: Mailbox) -> None:
+        """Let messages of other sites come into a mailbox."""
+
+    def ask(self, content: bytes) -> bytes:
+        """Return the coordinator's answer; a ConnectionError where there is none."""
+
+    def push(self, to: str, content: bytes) -> str:
+        """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
+
+
+class Delivery:
+    """Sends messages again until they have come, and counts what has left this site.
+
+    Args:
+        link: How bytes travel.
+        patience: Seconds for which a coordinator that does not answer is asked again.
+
+    Attributes:
+        place: The epoch and the step that the run has come to, which every message says.
+        sent: Messages and bytes that have left this site so far, by what they were and to whom.
+    """
+
+    def __init__(self, link: Link, patience: float) -> None:
+        self.link, self.patience = link, patience
+        self.place = (0, 0)
+        self.sent: dict[tuple[str, str], tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(max(len(link.sites) - 1, 1), "graphcollab-send")
+        self._sending: list[Future[None]] = []
+        self._closed = threading.Event()
+
+    def frame(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
+        """Return a message from where the run is."""
+        epoch, step = self.place  # read at once, as signs of life come from another thread
+        return Frame({**about, "epoch": epoch, "step": step}, tensors).pack()
+
+    def ask(self, content: bytes | Callable[[], bytes], patience: float | None = None) -> Frame:
+        """Return the coordinator's answer to a message, or to what is made anew whenever it is asked again."""
+        end, pause = time.monotonic() + (self.patience if patience is None else patience), 0.1
+        while True:
+            try:
+                reply = Frame.unpack(self.link.ask(content() if callable(content) else content))
+                if reply.about.get("status") == "refused" and "damaged" in str(reply.about.get("why")):
+                    raise FrameError(str(reply.about["why"]))
+                return reply
+            except OtherVersionError as error:
+                raise SiteLostError(f"{self.link.name} cannot take part: the coordinator sends {error}") from error
+            except (ConnectionError, FrameError) as error:
+                if time.monotonic() + pause > end or self._closed.is_set():
+                    raise SiteLostError(f"{self.link.name} cannot reach the coordinator any more ({error})") from error
+                time.sleep(pause)
+                pause = min(2 * pause, PAUSE)
+
+    def say(self, about: Mapping[str, Any], patience: float) -> None:
+        """Tell the coordinator something that it may as well not hear."""
+        with _quietly():
+            self.ask(self.frame(about), patience)
+
+    def push(self, what: str, to: str, content: bytes) -> None:
+        """Send a message to a site, in a thread of its own, until it has come or its epoch is over."""
+        self.count(what, to, len(content))
+        self._sending = [one for one in self._sending if not one.done()]
+        self._sending.append(self._threads.submit(self._push, to, content, self.place[0]))
+
+    def count(self, what: str, to: str, size: int) -> None:
+        """Count a message."""
+        with self._lock:
+            many, before = self.sent.get((what, to), (0, 0))
+            self.sent[what, to] = many + 1, before + size
+
+    def beat(self, seconds: float) -> None:
+        """Give a sign of life now and then, until `close`."""
+        threading.Thread(target=self._beats, args=(seconds,), name="graphcollab-beat", daemon=True).start()
+
+    def drain(self) -> None:
+        """Wait until all that is to be sent is sent, a minute at most."""
+        wait(self._sending, min(self.patience, 60.0))
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self._closed.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _push(self, to: str, content: bytes, epoch: int) -> None:
+        pause = 0.1
+        while epoch == self.place[0] and not self._closed.is_set():
+            with _quietly():
+                if self.link.push(to, content) in ("ok", "late", "refused"):
+                    return
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSE)
+
+    def _beats(self, seconds: float) -> None:
+        while not self._closed.wait(seconds):
+            with _quietly():
+                self.link.ask(self.frame({"verb": "beat"}))
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    with suppress(ConnectionError, SiteLostError, FrameError):
+        yield
