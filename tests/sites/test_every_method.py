@@ -142,7 +142,7 @@ LOST = sorted({*methods.__all__} - {*SHOWN, "local", "directed"})
 def test_sites_find_what_one_process_finds(name):
     found = play(name, {})
     check(name, found)
-    assert max(found["a"].exchanges) <= (3 if name in SHOWN else 4)
+    assert max(found["a"].exchanges) <= 3
 
 
 @pytest.mark.parametrize("name", [*SHOWN, *(pytest.param(name, marks=pytest.mark.slow) for name in LOST)])
