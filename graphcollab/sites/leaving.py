@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ MEANINGS = {
     "listeners": "who may hear this site",
     "lists of": "edges and other lists",
     "models": "models, or changes of them",
-    "numbers for a node": "numbers for one site",
+    "numbers for a node": "gradients or their products, for one site",
     "numbers of nodes": "numbers that all are told: losses, scores, weights",
     "rounds that": "rounds played so far",
     "sums of": "what is added up: averages, scores, counters",
@@ -51,8 +52,8 @@ class Line:
 class Leaving:
     """What would leave a site in a run, as found by a rehearsal of it among copies of the site; its text is a table.
 
-    Which sites exchange something may be drawn at random, so of what goes to single sites the most that one got is
-    shown for each. Signs of life, which hold nothing, are not in it.
+    Which sites exchange something may be drawn at random or found out in the run, so of what goes to single sites the
+    most that one got in the rehearsal is shown for each. Signs of life, which hold nothing, are not in it.
 
     Args:
         site: The site.
@@ -112,9 +113,13 @@ def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, 
             lines.append(Line(_meaning(what), f"the {COORDINATOR}", *told))
         if found:
             most = [max(many) for many in zip(*found.values(), strict=True)]
-            lines += [Line(_meaning(what), to, *most) for to in others]
+            lines += [Line(_meaning(what), to, *most) for to in others if to in found or _may_hear(site, to)]
     travels = dict.fromkeys(piece.travels for piece in method.walk() if piece.travels)
     return Leaving(site.name, method.name, len(played), rounds, tuple(lines), tuple(travels))
+
+
+def _may_hear(site: Site, to: str) -> bool:
+    return site.listeners is None or to in site.listeners
 
 
 def _meaning(what: str) -> str:
@@ -122,5 +127,9 @@ def _meaning(what: str) -> str:
     start = next((one for one in MEANINGS if what.startswith(one)), None)
     if start is None:
         return what
-    kinds = what.partition(",")[2] if "," in what.partition("[")[0] else what.removeprefix(start)
-    return f"{MEANINGS[start]} ({kinds.strip()})" if "[" in kinds else MEANINGS[start]
+    kinds = re.findall(r"(\w+) (\[[\d, ]*\])", what)
+    if len(kinds) < 3:
+        told = " and ".join(f"{kind} {shape}" for kind, shape in kinds)
+    else:
+        told = f"{len(kinds)} tensors of {', '.join(dict.fromkeys(kind for kind, _ in kinds))}"
+    return f"{MEANINGS[start]} ({told})" if told else MEANINGS[start]
