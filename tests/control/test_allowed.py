@@ -18,7 +18,8 @@ from graphcollab.control.allowed import (
     without_the_alone,
 )
 
-ENV = SimpleNamespace(engine=SimpleNamespace(tasks=SimpleNamespace(names=("ann", "bob", "cai", "dan", "eve"))))
+NAMES = ("ann", "bob", "cai", "dan", "eve")
+ENV = SimpleNamespace(engine=SimpleNamespace(tasks=SimpleNamespace(names=NAMES)), plane=Plane(5))
 
 
 def graph(edges, count=5, **fields):

@@ -173,9 +173,9 @@ def test_a_site_probes_for_itself(metric):
             assert scores[~own].isnan().all()
 
 
-@pytest.mark.parametrize("name", ["l2c", "dac"])
-def test_nodes_stop_as_in_one_process(name):
-    method = replace(getattr(methods, name)(lr=0.05), stop=EarlyStopping(patience=1), judge=Judge(field="best_x"))
+@pytest.mark.parametrize(("name", "lr"), [("l2c", 0.05), ("dac", 0.01)])
+def test_nodes_stop_as_in_one_process(name, lr):
+    method = replace(getattr(methods, name)(lr=lr), stop=EarlyStopping(patience=1), judge=Judge(field="best_x"))
     alone = run(method, together(), small, rounds=6)
     assert alone.data.stopped.any()
     require_same(alone, meet(lambda here: here.run(method, small, rounds=6)))
