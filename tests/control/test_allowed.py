@@ -17,6 +17,7 @@ from graphcollab.control.allowed import (
     server_groups,
     without_the_alone,
 )
+from graphcollab.plane import Plane
 
 NAMES = ("ann", "bob", "cai", "dan", "eve")
 ENV = SimpleNamespace(engine=SimpleNamespace(tasks=SimpleNamespace(names=NAMES)), plane=Plane(5))
