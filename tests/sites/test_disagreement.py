@@ -69,6 +69,12 @@ def test_other_initial_parameters():
     assert re.match(r"ValueError: sites differ in initial models of architecture 0, .* at va", told)
 
 
+def test_other_architectures():
+    choose = only("va", dict.fromkeys(NAMES[1:], 0) | {NAMES[0]: 1}, dict.fromkeys(NAMES[:3], 0) | {"va": 1})
+    told = refused(lambda here: plays(here, model=[small, small], architecture=choose(here)))
+    assert "sites differ in architecture=, [1, 0, 0, 0] at cleveland, hungarian, switzerland and [0, 0, 0, 1]" in told
+
+
 def test_another_version(monkeypatch):
     made = graphcollab.tasks._others.Party.begin
 
