@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.sites.deployment import SERVER, free_port, provision
+from graphcollab.sites import job
+from tests.sites.deployment import SERVER, deployment, free_port, provision
+from tests.sites.hospitals import scripts, write_files
 
 pytest.importorskip("nvflare", reason="needs NVIDIA FLARE: pip install 'graphcollab[nvflare]'")
 
@@ -250,3 +252,79 @@ def test_without_certificates_nothing_is_sealed():
     bare = SimpleNamespace(core_cell=SimpleNamespace(supports_secure_messages=lambda: False))
     engine = SimpleNamespace(get_cell=lambda: bare)
     assert not only_sealed(SimpleNamespace(get_engine=lambda: engine))
+
+
+SEES = '''
+"""Read by every Python process of the server: it keeps all that FLARE hands it, as it comes off the line."""
+import os
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+
+inner = CoreCell.process_message
+
+
+def process_message(self, endpoint, connection, app_id, message):
+    with open(f"{os.environ['SEEN']}/seen-{os.getpid()}", "ab") as file:
+        file.write(bytes(message.payload or b"") + b"|")
+    return inner(self, endpoint, connection, app_id, message)
+
+
+CoreCell.process_message = process_message
+'''
+
+NOTES = """
+from graphcollab.sites.connection import Connection
+
+swap, tell = Connection.swap, Connection.tell
+
+
+def note(name, tensors):
+    with open(private / name, "ab") as file:
+        for one in tensors:
+            file.write(one.detach().contiguous().numpy().tobytes() + b"|end|")
+
+
+def noted_swap(self, what, give, take):
+    note("given", [one for some in give.values() for one in some])
+    return swap(self, what, give, take)
+
+
+def noted_tell(self, what, value=None, tensors=(), add=False, **said):
+    if add:
+        note("added", tensors)
+    return tell(self, what, value, tensors, add, **said)
+
+
+Connection.swap, Connection.tell = noted_swap, noted_tell
+model = lambda tasks: graphcollab.build_model("mlp", tasks.input_shape, 2, hidden=16)
+for method in (graphcollab.l2c(), graphcollab.fedavg()):
+    hospital.run(method, model, rounds=3, progress=False)
+"""
+
+
+def windows(file: Path) -> list[bytes]:
+    """Pieces of what a site has noted, 64 bytes each, that hold more than zeros."""
+    noted = file.read_bytes().split(b"|end|")
+    pieces = [one[at : at + 64] for one in noted for at in range(0, len(one) - 63, 64)]
+    return [piece for piece in pieces if len({*piece}) > 16]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_server_of_a_deployment_reads_sums_and_no_models_that_go_along_edges(tmp_path):
+    patients, texts = write_files(tmp_path), scripts(NOTES)
+    files = {name: {"own.csv": patients[name], "own.py": texts[name]} for name in (SENDER, READER)}
+    files[SERVER] = {"sitecustomize.py": SEES}
+    variables = {"GRAPHCOLLAB_SITE": "{private}/own.py"}
+    with deployment((SENDER, READER), start=False, files=files, environment=variables) as deployed:
+        own = deployed.server
+        own.environment |= {"SEEN": str(own.private), "PYTHONPATH": f"{own.private}:{own.environment['PYTHONPATH']}"}
+        deployed.start()
+        status = deployed.wait(deployed.submit(job(tmp_path / "job")), 240)
+        assert status == "FINISHED:COMPLETED", deployed.sites[READER].output.read_text()[-3000:]
+        seen = b"".join(path.read_bytes() for path in own.private.glob("seen-*"))
+        for site in deployed.sites.values():
+            added, given = windows(site.private / "added"), windows(site.private / "given")
+            assert len(given) > 50
+            assert len(added) > 50
+            assert all(piece in seen for piece in added)
+            assert not [piece for piece in given if piece in seen]
