@@ -116,8 +116,8 @@ def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, 
     lines = []
     for what in sorted({what for what, _ in sent}):
         found = {to: sent[what, to] for to in [COORDINATOR, *others] if (what, to) in sent}
-        if told := found.pop(COORDINATOR, None):
-            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *told))
+        if summed := found.pop(COORDINATOR, None):
+            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *summed))
         if found:
             most = [max(many) for many in zip(*found.values(), strict=True)]
             lines += [Line(_meaning(what), to, *most) for to in others if to in found or _may_hear(site, to)]
