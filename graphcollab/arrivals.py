@@ -132,12 +132,12 @@ class Arrivals:
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def whole(self, models: Stacks) -> Stacks:
-        """Return the models of all nodes, told to everybody."""
+        """Return the models of all nodes, told to everybody; between parties, who are told none, it is a ValueError."""
         if self.alone:
             return models
         tensors, members = [], []
         for tensor, known in zip(models.tensors, models.members, strict=True):
-            every, found = self.transport.concat(beside(known, tensor), tensor)
+            every, found = self.transport.spread(beside(known, tensor), tensor)
             tensors.append(found[every.argsort()])
             members.append(every.sort().values.cpu())
         return Stacks(models.specs, tuple(tensors), tuple(members))

@@ -134,7 +134,10 @@ class Plane:
         return self.gather(self.mine(values))
 
     def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
-        """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...]."""
+        """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...].
+
+        Everybody is told them, so they are neither models (`whole`) nor samples.
+        """
         if self.transport.here(nodes) is None:
             return values
         every, found = self.transport.concat(beside(own, values), values)
@@ -309,17 +312,6 @@ class Plane:
             return out
         owner = rows.index if rows.index.dim() == 1 else rows.index[:, -1]
         return self.tell(out, rows.node, owner if to == "model" else None)
-
-    def first(self, models: Stacks, part: str) -> Tensor:
-        """Return a part of the model of the first node of the first architecture, [P_part], told to all."""
-        columns = models.specs[0].columns(part)
-        if self.alone:
-            return models.tensors[0][0, columns]
-        node = torch.zeros(1, dtype=torch.int64) if self.kind is None else (self.kind == 0).nonzero()[:1, 0]
-        row = models.tensors[0].new_empty(1, columns.stop - columns.start)
-        if bool(self.known(node)):
-            row = models.tensors[0][torch.searchsorted(models.members[0], node), columns]
-        return self.tell(row, node)[0]
 
     def scored(self, values: Tensor) -> Tensor:
         """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""

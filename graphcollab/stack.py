@@ -63,6 +63,14 @@ class Stacks:
         return tuple(torch.searchsorted(self.nodes, members) for members in self.members)
 
     @cached_property
+    def kinds(self) -> Tensor:
+        """The architecture of every node whose model is here, in the order of nodes, [k]."""
+        kinds = torch.empty(self.num_nodes, dtype=torch.int64)
+        for number, places in enumerate(self.places):
+            kinds[places] = number
+        return kinds
+
+    @cached_property
     def _whole(self) -> bool:
         """Whether nodes are numbered as their rows are: 0 to k - 1."""
         return len(self.nodes) == 0 or int(self.nodes[-1]) == len(self.nodes) - 1

@@ -134,6 +134,10 @@ class Transport:
         """
         return values
 
+    def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
+        """Return models of all processes as `concat` does: the only way by which everybody gets those of others."""
+        return self.concat(*rows)
+
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Return what is passed on along edges [2, E] to nodes here: whose it is, [N], and values, [N, ...].
 

@@ -112,9 +112,12 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
     if bool(bad.any()):
         names, first = env.engine.tasks.names, int(bad.nonzero()[0])
         here, there = names[int(receiver[first])], names[int(sender[first])]
+        cure = "give an undirected graph, for example by PyG's transforms.ToUndirected()"
+        if env.plane.private:
+            cure = f"let {there} hear {here}, by listeners= at {here}" + ", or at sites between them" * by_path
         raise ValueError(
             f"{what}, and {here} may hear {there}, but there is no {'path' if by_path else 'edge'} {here} → {there}: "
-            "give an undirected graph, for example by PyG's transforms.ToUndirected(), or use another method"
+            f"{cure}, or use another method"
         )
 
 
@@ -132,10 +135,13 @@ def _require_complete(data: Data, env: Env, group: Tensor) -> None:
     member[node] = False
     names = env.engine.tasks.names
     deaf, unheard = names[node], names[int(member.nonzero()[0])]
+    cure = "Give a graph whose connected nodes all hear each other"
+    if env.plane.private:
+        cure = f"Let {deaf} hear {unheard}, by listeners= at {unheard}"
     raise ValueError(
         f"a server would average {deaf} and {unheard}, which are connected, but {deaf} may not hear {unheard}: there "
-        f"is no edge {unheard} → {deaf}. Give a graph whose connected nodes all hear each other, or say "
-        "incomplete='average' to average inside connected components all the same"
+        f"is no edge {unheard} → {deaf}. {cure}, or say incomplete='average' to average inside connected components "
+        "all the same"
     )
 
 

@@ -40,6 +40,9 @@ class Engine:
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
         autocast: Compute forward passes in bfloat16.
         compile: Compile stacked forward passes with ``torch.compile``.
+
+    Attributes:
+        initial: The first architecture's model as it was made, [P]: that of a run's beginning, in every process.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Engine:
         else:
             for plan, (module, spec) in zip(plans, pairs, strict=True):
                 check_plan(plan, module, spec, sample, self.objective)
+        self.initial = specs[0].flatten(modules[0])
         self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
         self.backends: tuple[Backend, ...] = tuple(
             BACKENDS[plan.backend](*pair, autocast, compile, plan.padding) for plan, pair in planned

@@ -113,38 +113,43 @@ class CrossGradients(Local):
         own = gradients.part(self.part)
         lost = data.x.nodes[~torch.isfinite(_squares(own)).cpu()]
         taken.bad_step = taken.bad_step.index_copy(0, lost, taken.bad_step[lost].clamp(min=0))
-        taken.answers = env.plane.publish(taken.bad_step < 0)
-        direction, weight = own.clone(), data.edge_weight.to(own.dtype)
+        able, (sender, receiver) = taken.bad_step < 0, data.edge_index
+        rests = data.edge_weight.to(own.dtype).masked_fill(data.trains[receiver], 0)
+        direction, weight = own.clone(), rests.clone()
         share = torch.ones(data.num_nodes, dtype=own.dtype)
-        sender, receiver = data.edge_index
-        weight = weight.masked_fill(data.trains[receiver], 0)
         sizes = [math.prod(shape) for shape in data.x.specs[0].part_layout(self.part)]
         chunk = min(plan.chunk for plan in env.engine.plans)
 
         def combine(asked: Tensor) -> Tensor:
-            """Set the directions of receivers with finite answers only; return the edges of the other answers."""
+            """Set the directions of receivers with finite answers only; return which answers are not, mask [E]."""
             bad = torch.zeros_like(receiver, dtype=torch.bool)
             for edges in _by_receiver(receiver, asked, chunk):
                 nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
                 here = env.plane.known(nodes)
                 finite = torch.isfinite(_squares(others)).cpu()
                 bad[edges[~finite & here[:, None]]] = True
-                fine = (finite.all(1) & here).nonzero().flatten()
+                fine = (finite.all(1) & here & able[nodes]).nonzero().flatten()
                 nodes, edges, others = nodes[fine], edges[fine], pick(others, fine)
                 place = beside(data.x.place(nodes), own)
                 direction[place], coefficient = self.combine(own[place], others, sizes)
                 coefficient = coefficient.cpu().to(own.dtype)
                 share[nodes], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
-            return env.plane.tell(bad, receiver).nonzero().flatten()
+            return bad
 
-        asked = self._asked(data, taken.answers)
-        bad = combine(asked)
+        asked = self._asked(data, torch.ones_like(data.trains))
+        bad, taken.answers = self._tell(combine(asked), able, data, env)
+        answered = self._asked(data, taken.answers)
+        bad = answered[bad[answered]]
         taken.answers_lost = torch.zeros_like(receiver, dtype=torch.bool).index_fill(0, bad, True)
-        if len(bad):
-            blamed = _to_blame(data, asked, bad)
+        if len(bad) or len(answered) < len(asked):
+            blamed = _to_blame(data, answered, bad)
             taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
-            again = torch.isin(receiver[asked], receiver[bad]) & ~torch.isin(asked, bad)
-            combine(asked[again & ~torch.isin(receiver[asked], blamed)])
+            anew = receiver[torch.cat([bad, asked[~torch.isin(asked, answered)]])].unique()
+            place = beside(data.x.place(anew[env.plane.known(anew)]), own)
+            direction[place], share[anew] = own[place], 1
+            weight = torch.where(torch.isin(receiver, anew), rests, weight)
+            again = torch.isin(receiver[answered], anew) & ~torch.isin(answered, bad)
+            combine(answered[again & ~torch.isin(receiver[answered], blamed)])
         own_edge = (sender == receiver) & data.trains[receiver]
         taken.edge_weight = torch.where(own_edge, share[receiver], weight)
         taken = self._count(taken, env, asked)
@@ -184,6 +189,12 @@ class CrossGradients(Local):
         sender, receiver = data.edge_index
         answers = data.serves & answers
         return ((sender != receiver) & answers[sender] & (answers & data.trains)[receiver]).nonzero().flatten()
+
+    def _tell(self, bad: Tensor, finite: Tensor, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Tell everybody what receivers know of edges, mask [E], and nodes of themselves, [K]; return both."""
+        owner = torch.cat([data.edge_index[1], torch.arange(data.num_nodes)])
+        told = env.plane.tell(torch.cat([bad, finite]), owner)
+        return told[: len(bad)], told[len(bad) :]
 
     def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""

@@ -167,14 +167,14 @@ class ChooseCenter(Rewiring):
 
     def _drawn(self, data: Data, env: Env, attempt: int) -> Centers:
         """Return centres by part, [C, P_part] each; buffers are the initial model's."""
-        start = data.x_init
+        start, first = data.x_init, data.x_init.specs[0]
         if self.centers is None:
-            row = env.plane.first(start, self.part)
+            row = env.engine.initial[first.columns(self.part)]
             centers = {self.part: draw_centers(start, self.part, self.clusters, env.seed, attempt, row)}
         else:
             centers = {self.part: self.centers.to(start.tensors[0])}
         if buffers_travel(start, self.buffers):
-            centers["buffers"] = env.plane.first(start, "buffers").expand(self.clusters, -1)
+            centers["buffers"] = env.engine.initial[first.columns("buffers")].expand(self.clusters, -1)
         return centers
 
     def _choose(self, data: Data, env: Env, centers: Centers, group: Tensor, round_: int) -> Data:

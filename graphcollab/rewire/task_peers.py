@@ -15,7 +15,7 @@ from graphcollab.piece import Field, Readers, Rewiring
 from graphcollab.rewire.sampler import connect
 from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
-from graphcollab.tasks import Tasks
+from graphcollab.tasks import Tasks, TellableError
 from graphcollab.typing import Env
 
 __all__ = ["TaskPeers"]
@@ -74,7 +74,8 @@ class TaskPeers(Rewiring):
 
     Raises:
         ValueError: If both a threshold and groups are asked for, there are fewer nodes than groups, no node has two
-            centres and no threshold was given, or an edge that is given has no path back.
+            centres and no threshold was given, or an edge that is given has no path back; and between sites, if
+            there is no encoder and a centre is a sample.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centres"),)
@@ -151,6 +152,8 @@ class TaskPeers(Rewiring):
             own = env.plane.at_home(nodes)
             some = own if len(own) else env.plane.own[:1]  # what others find has the shape of what is found here
             found = self._centers(env.engine.tasks, some, env.seed)[: len(own)]
+            if env.plane.private and self.encoder is None:
+                _refuse_samples(env.engine.tasks, own, found)
             most = max(env.plane.everyone(found.shape[1]))
             found = nn.functional.pad(found, (0, 0, 0, most - found.shape[1]), value=torch.nan)
             centers = env.plane.collect(found, own, nodes)
@@ -185,6 +188,19 @@ class TaskPeers(Rewiring):
         first, second = torch.triu_indices(count, count, 1)
         looked_at = pairs[first, second]
         return ratio < _widest_gap(ratio[first, second][looked_at], *self.window)
+
+
+def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
+    """Check that no centre, [n, C, D], that a party would tell others is one of its nodes' training samples."""
+    split = tasks.splits["train"]
+    for node, own in zip(nodes.tolist(), centers, strict=True):
+        samples = tasks.pools[split.pool].inputs[split.of(node)].flatten(1).double().cpu()
+        equal = torch.isclose(own[:, None, : samples.shape[1]], samples).all(2).any(1)
+        if bool(equal.any()):
+            raise TellableError(
+                f"{tasks.names[node]} would tell all sites one of its training samples, since a cluster centre is one: "
+                "give encoder=..., so that centres are of codes, or ask for fewer of them by centers=..."
+            )
 
 
 def _may_hear(data: Data, nodes: Tensor) -> Tensor:

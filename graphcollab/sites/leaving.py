@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.piece import Reader
 from graphcollab.sites.delivery import COORDINATOR
 
 if TYPE_CHECKING:
@@ -20,13 +22,19 @@ MEANINGS = {
     "end of a round": "that a round has been played",
     "gradients": "gradients",
     "listeners": "who may hear this site",
-    "lists of": "edges and other lists",
+    "lists of": "what all are told as lists: edges, cluster centres",
     "models": "models, or changes of them",
-    "numbers for a node": "numbers for one site",
-    "numbers of nodes": "numbers that all are told: losses, scores, weights",
+    "numbers for a node": "gradients or their products, for one site",
+    "numbers of nodes": "what all are told as numbers: losses, scores, weights",
     "rounds that": "rounds played so far",
-    "sums of": "what is added up: averages, scores, counters",
+    "sums of": "what is added up: models, gradients, scores, counters",
+    "what is known of others": "what it knows of others: similarities",
     "values": "what is agreed on, and how tables are prepared",
+}
+READERS: dict[Reader, str] = {
+    "listeners": "sites that may hear it",
+    "coordinator": "the coordinator, to be added up",
+    "everybody": "everybody",
 }
 
 
@@ -51,8 +59,8 @@ class Line:
 class Leaving:
     """What would leave a site in a run, as found by a rehearsal of it among copies of the site; its text is a table.
 
-    Which sites exchange something may be drawn at random, so of what goes to single sites the most that one got is
-    shown for each. Signs of life, which hold nothing, are not in it.
+    Which sites exchange something may be drawn at random or found out in the run, so of what goes to single sites the
+    most that one got in the rehearsal is shown for each. Signs of life, which hold nothing, are not in it.
 
     Args:
         site: The site.
@@ -60,7 +68,7 @@ class Leaving:
         sites: How many sites took part in the rehearsal.
         rounds: Rounds of the run.
         lines: One for each kind of message and each receiver.
-        travels: What the method's pieces declare to travel because of them.
+        told: What the method's pieces declare to tell others, by who reads it, see `Piece.told`.
     """
 
     site: str
@@ -68,7 +76,7 @@ class Leaving:
     sites: int
     rounds: int
     lines: tuple[Line, ...]
-    travels: tuple[str, ...]
+    told: dict[Reader, tuple[str, ...]]
 
     @property
     def bytes(self) -> int:
@@ -88,8 +96,8 @@ class Leaving:
                 f"{'what':{width}}  {'read by':{reader}}  messages  {'bytes':>14}",
                 *rows,
                 "",
-                f"{self.bytes:,} bytes in all. What the method sends, as its pieces declare it:",
-                *(f"  {one}" for one in self.travels),
+                f"{self.bytes:,} bytes in all. What the method tells, besides scores and counters:",
+                *(f"  to {READERS[reader]}: {'; '.join(what) or 'nothing'}" for reader, what in self.told.items()),
             ]
         )
 
@@ -108,13 +116,18 @@ def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, 
     lines = []
     for what in sorted({what for what, _ in sent}):
         found = {to: sent[what, to] for to in [COORDINATOR, *others] if (what, to) in sent}
-        if told := found.pop(COORDINATOR, None):
-            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *told))
+        if summed := found.pop(COORDINATOR, None):
+            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *summed))
         if found:
             most = [max(many) for many in zip(*found.values(), strict=True)]
-            lines += [Line(_meaning(what), to, *most) for to in others]
-    travels = dict.fromkeys(piece.travels for piece in method.walk() if piece.travels)
-    return Leaving(site.name, method.name, len(played), rounds, tuple(lines), tuple(travels))
+            lines += [Line(_meaning(what), to, *most) for to in others if to in found or _may_hear(site, to)]
+    pieces = [*method.walk()]
+    told = {one: tuple(dict.fromkeys(piece.told[one] for piece in pieces if one in piece.told)) for one in READERS}
+    return Leaving(site.name, method.name, len(played), rounds, tuple(lines), told)
+
+
+def _may_hear(site: Site, to: str) -> bool:
+    return site.listeners is None or to in site.listeners
 
 
 def _meaning(what: str) -> str:
@@ -122,5 +135,9 @@ def _meaning(what: str) -> str:
     start = next((one for one in MEANINGS if what.startswith(one)), None)
     if start is None:
         return what
-    kinds = what.partition(",")[2] if "," in what.partition("[")[0] else what.removeprefix(start)
-    return f"{MEANINGS[start]} ({kinds.strip()})" if "[" in kinds else MEANINGS[start]
+    kinds = re.findall(r"(\w+) (\[[\d, ]*\])", what)
+    if len(kinds) < 3:
+        told = " and ".join(f"{kind} {shape}" for kind, shape in kinds)
+    else:
+        told = f"{len(kinds)} tensors of {', '.join(dict.fromkeys(kind for kind, _ in kinds))}"
+    return f"{MEANINGS[start]} ({told})" if told else MEANINGS[start]

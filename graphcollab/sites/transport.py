@@ -121,6 +121,13 @@ class Sites(SharedTransport):
         every = zip(*told.values(), strict=True)
         return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
 
+    def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
+        """Refuse to tell everybody a model: between sites models go to listeners, or into a sum."""
+        raise ValueError(
+            f"{self.called} would tell all sites its model, and models go to those sites only that may hear it: each "
+            "site has its own"
+        )
+
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
         """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
 

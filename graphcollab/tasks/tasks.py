@@ -175,7 +175,8 @@ class Tasks(Builders):
         """Return every node's true cluster, [K], numbered from 0; a ValueError where they are not known."""
         if self.cluster is None:
             raise ValueError(
-                "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...)"
+                "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...), "
+                "which is not possible between sites"
             )
         return self.cluster.unique(return_inverse=True)[1]
 

@@ -40,7 +40,8 @@ class Callback:
     A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
     and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; then ``on_stop`` and ``on_end``. It
     calls callbacks as they were given, then the progress bar; a checkpoint comes after all of them. Only ``on_stop``
-    goes the other way: the last state is saved before anything is put back.
+    goes the other way: the last state is saved before anything is put back. Between sites a round in which a site is
+    lost is played again, so what is called in it may be called twice with the same ``data.round``.
 
     Attributes:
         needs: Splits that every node must have samples in.
@@ -262,7 +263,7 @@ class ProbeSimilarity(Callback):
     """Measure the similarity of some nodes to all others in ``history.scores``: what a metric could see.
 
     Nothing is charged, and no method makes use of it. `graphcollab.report.similarity_curves` draws it. Between sites a
-    site measures those that it may hear, and tells nobody.
+    site measures those that it may hear, and tells nobody; what others measure is NaN.
 
     Args:
         metric: What is measured.
@@ -295,7 +296,11 @@ class ProbeSimilarity(Callback):
         if env.plane.private and "allowed" in data:
             pairs = data.allowed.edge_index[:, torch.isin(data.allowed.edge_index[1], receiver)]
         scores = self.metric.scores(data, env, pairs).cpu()
-        self.found = pairs.cpu(), scores if env.plane.private else env.plane.tell(scores, pairs[1].cpu())
+        if env.plane.private:  # of others nothing is known
+            scores = scores.masked_fill(~env.plane.known(pairs[1]).cpu(), torch.nan)
+        else:
+            scores = env.plane.tell(scores, pairs[1].cpu())
+        self.found = pairs.cpu(), scores
 
     def on_round(self, data: Data, history: History) -> None:
         if self.found is not None:

@@ -152,7 +152,9 @@ def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None
     """
     if plane.alone:
         return
-    same = {**about, "edges": checksum(data.edge_index)}
+    kinds = data.x.kinds
+    same = {**about, "architecture=": kinds.tolist() if plane.private else checksum(kinds)}
+    same["edges"] = checksum(data.edge_index)
     if plane.private:  # what decides is told by one of them, so they may have other processors
         require_alike({name: value for name, value in same.items() if not name.startswith(OWN)}, plane)
     else:

@@ -69,6 +69,7 @@ class Result(Predicts):
         """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError).
 
         In a run of several processes a model is where its node is; elsewhere it is a LookupError that says where.
+        Between sites each has its own only.
         """
         return self._model(find_node(node, self.tasks.names))
 
@@ -78,10 +79,10 @@ class Result(Predicts):
     def _model(self, position: int) -> nn.Module:
         plane = self.env.plane
         if not bool(plane.known(torch.tensor(position))):
-            raise LookupError(
-                f"the model of {self.tasks.names[position]!r} is {plane.where(position)}: ask for it there, or save "
-                "the result, by result.save(folder) in all processes, and load it"
-            )
+            cure = "ask for it there, or save the result, by result.save(folder) in all processes, and load it"
+            if plane.private:
+                cure = f"each site has its own only, here that of {plane.called!r}"
+            raise LookupError(f"the model of {self.tasks.names[position]!r} is {plane.where(position)}: {cure}")
         spec, row = self.stacks.row(position)
         module = copy_module(self.modules[next(a for a, s in enumerate(self.stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()

@@ -210,9 +210,9 @@ def run(
         require_same_run(about, data, plane)
         if saved:
             require_same(before, about, str(checkpoint))
-        data = keep_own(data, fields, plane)
+        kinds, data = data.x.kinds, keep_own(data, fields, plane)
         if not plane.alone and len(modules) > 1:
-            plane.kind = torch.as_tensor(architecture)
+            plane.kind = kinds
         plans = _plans(before["plans"], backend, chunk) if saved else None
         specs = [ParamSpec.from_module(module) for module in modules]
         if tuned and plans is None:

@@ -17,8 +17,10 @@ from graphcollab.control.allowed import (
     server_groups,
     without_the_alone,
 )
+from graphcollab.plane import Plane
 
-ENV = SimpleNamespace(engine=SimpleNamespace(tasks=SimpleNamespace(names=("ann", "bob", "cai", "dan", "eve"))))
+NAMES = ("ann", "bob", "cai", "dan", "eve")
+ENV = SimpleNamespace(engine=SimpleNamespace(tasks=SimpleNamespace(names=NAMES)), plane=Plane(5))
 
 
 def graph(edges, count=5, **fields):

@@ -115,6 +115,22 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
         assert torch.equal(again[name].stacks.row(NAMES.index(name))[1], found[name].stacks.row(NAMES.index(name))[1])
 
 
+def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(tmp_path):
+    method = methods.fedavg()
+
+    def act(here, stops=()):
+        for number in range(2):
+            kept = {"checkpoint": tmp_path / here.name / str(number), "checkpoint_every": 1}
+            callbacks = stops if number else ()
+            result = here.run(method, small, rounds=6, seed=number, callbacks=callbacks, **kept)
+        return result
+
+    assert not any(isinstance(one, Result) for one in meet(lambda here: act(here, [Stops(3)])).values())
+    shutil.rmtree(tmp_path / "va")
+    found = meet(act)
+    require_models(run(method, together(), small, rounds=6, seed=1, attend=Away(rounds=(3,))), found)
+
+
 @pytest.mark.parametrize("lost", ["removed", "newest damaged"])
 def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path):
     method = methods.fedavg()

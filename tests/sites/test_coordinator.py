@@ -91,6 +91,47 @@ def test_what_cannot_be_added_names_its_site(desk):
     assert (reply.about["status"], reply.about["site"]) == ("stop", "b")
 
 
+def test_what_does_not_say_what_it_tells_is_refused_and_harms_nobody(desk):
+    assert desk.say("a", "meet", value=1) == "refused"
+    for site in "bc":
+        assert desk.say(site, "meet", what="x", value=2) == "wait"
+    assert desk.ask("a", "meet", what="x", value=1).about["values"] == [1, 2, 2]
+
+
+def answer_another_version(desk: Desk, site: str) -> Frame:
+    frame = Frame({"verb": "hello", "epoch": 0, "step": 0, "life": "1"}).pack()
+    return Frame.unpack(desk.coordinator.answer(site, frame.replace(b"graphcollab 1", b"graphcollab 2", 1)))
+
+
+def test_a_site_of_another_version_stops_a_run_that_has_not_begun_and_is_named(desk):
+    assert answer_another_version(desk, "b").about["status"] == "refused"
+    reply = desk.ask("a", "meet", what="x", value=1)
+    assert reply.about["status"] == "stop"
+    assert "b cannot take part: it sends messages of another version" in reply.about["why"]
+
+
+def test_messages_of_another_version_in_the_name_of_a_site_that_is_there_harm_nobody(desk):
+    desk.ask("b", "hello", life="1")
+    answer_another_version(desk, "b")
+    answer_another_version(desk, "nobody")
+    assert desk.say("a", "meet", what="x", value=1) == "wait"
+
+
+def test_messages_that_are_lost_far_apart_do_not_add_up():
+    """One message is lost at the first step of every epoch, and all goes well until the next one."""
+    desk = Desk("ab")
+    for _ in range(30):
+        epoch = desk.coordinator.epoch
+        desk.say("b", "beat", epoch, 1)  # it has passed the step, so what it sent there was lost
+        desk.say("a", "missing", epoch, 0, sites=["b"])
+        desk.pass_(2.5, "a", "b")
+        assert desk.say("a", "missing", epoch, 0, sites=["b"]) == "again"
+        for step in range(3):
+            for site in "ab":
+                reply = desk.ask(site, "meet", epoch + 1, step, what="x", commit=True)
+            assert reply.about["status"] == "ok"
+
+
 def test_a_silent_site_is_left_behind(desk):
     desk.say("a", "meet", what="x", value=1)
     desk.pass_(11, "a", "b")

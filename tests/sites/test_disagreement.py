@@ -9,8 +9,12 @@ import torch
 from torch import nn
 
 import graphcollab.tasks._others
-from graphcollab import methods
+from graphcollab import methods, site
+from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.frame import Frame
+from graphcollab.sites.hall import Door, Hall
+from graphcollab.train import Result
 from tests.sites.in_threads import NAMES, ROWS, meet, small
 
 
@@ -65,6 +69,12 @@ def test_other_initial_parameters():
     assert re.match(r"ValueError: sites differ in initial models of architecture 0, .* at va", told)
 
 
+def test_other_architectures():
+    choose = only("va", dict.fromkeys(NAMES[1:], 0) | {NAMES[0]: 1}, dict.fromkeys(NAMES[:3], 0) | {"va": 1})
+    told = refused(lambda here: plays(here, model=[small, small], architecture=choose(here)))
+    assert "sites differ in architecture=, [1, 0, 0, 0] at cleveland, hungarian, switzerland and [0, 0, 0, 1]" in told
+
+
 def test_another_version(monkeypatch):
     made = graphcollab.tasks._others.Party.begin
 
@@ -113,6 +123,43 @@ def test_a_clock_that_is_off(monkeypatch):
     clocks = Connection.clocks
     monkeypatch.setattr(Connection, "clocks", lambda self, now: clocks(self, lambda: now() + 300 * (self.name == "va")))
     assert "the clock of va is 300 s ahead of the others'" in refused(plays)
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(100, "Bern is 100 s ahead"), (-130, "Bern is 130 s behind"), (30, "")])
+def test_the_clock_that_is_off_is_named_if_there_are_two_sites(ahead, told):
+    """The coordinator's clock says which one it is."""
+
+    def act(connection: Connection) -> str:
+        off = {"Basel": 0, "Bern": ahead}[connection.name]
+        clocks = connection.clocks
+        connection.clocks = lambda now: clocks(lambda: now() + off)
+        with connected(connection):
+            try:
+                samples = torch.randn(40, 3), torch.tensor([0, 1] * 20)
+                here = site(connection.name, samples, test_fraction=0.2)
+                here.run(methods.local(), lambda: nn.Linear(3, 2), rounds=1)
+            except ValueError as error:
+                return str(error)
+        return ""
+
+    found = Hall(["Basel", "Bern"], poll=0.5).play(act)
+    assert all(told in one and bool(told) == bool(one) for one in found.values()), found
+
+
+def test_a_clock_is_read_anew_when_a_call_has_failed(monkeypatch):
+    """A call that gets through late does not look like a clock that is off."""
+    ask, said = Door.ask, list[float]()
+
+    def asks(self: Door, content: bytes) -> bytes:
+        if b"clocks" in content and self.name == "va":
+            said.append(Frame.unpack(content).about["clock"])
+            if len(said) == 1:
+                raise ConnectionError("not now")
+        return ask(self, content)
+
+    monkeypatch.setattr(Door, "ask", asks)
+    assert all(isinstance(one, Result) for one in meet(plays).values())
+    assert said[1] > said[0]
 
 
 def test_samples_are_not_quoted_to_others():

@@ -24,7 +24,7 @@ from graphcollab.testing.scene import Scene
 from graphcollab.train.history import History
 from graphcollab.train.missed import hand_over, take_over
 from graphcollab.typing import Env
-from tests.methods.quick import early
+from tests.sites.apart import apart
 
 NAMES = tuple("abcdef")
 ROUNDS = 5
@@ -60,7 +60,7 @@ class Small:
 
     def __init__(self, hall: Hall, connection: Connection, name: str, losses: dict[int, str]) -> None:
         self.hall, self.connection, self.losses = hall, connection, dict(losses)
-        self.method = early(name)
+        self.method = apart(name)
         self.sites = Sites(connection, torch.arange(len(NAMES)))
         scene = Scene.small(embeds=self.method.embeds).replace(attend=Presence())
         self.data, self.env = scene.begin(self.method, self.sites)
@@ -111,7 +111,7 @@ def play(name: str, losses: dict[int, str]) -> dict[str, Small]:
 def check(name: str, found: dict[str, Small]) -> None:
     longest: Sequence[tuple[bool, ...]] = max((one.there for one in found.values()), key=len)
     assert len(longest) == ROUNDS
-    method = early(name)
+    method = apart(name)
     scene = Scene.small(embeds=method.embeds).replace(attend=Scripted(there=tuple(longest)))
     data, env = scene.play(method, ROUNDS)
     judged = method.models(data, env)
@@ -142,7 +142,7 @@ LOST = sorted({*methods.__all__} - {*SHOWN, "local", "directed"})
 def test_sites_find_what_one_process_finds(name):
     found = play(name, {})
     check(name, found)
-    assert max(found["a"].exchanges) <= (3 if name in SHOWN else 4)
+    assert max(found["a"].exchanges) <= 3
 
 
 @pytest.mark.parametrize("name", [*SHOWN, *(pytest.param(name, marks=pytest.mark.slow) for name in LOST)])
@@ -152,4 +152,4 @@ def test_sites_that_are_lost_are_away(name):
     check(name, found)
     there = [site["c"] for site in [dict(zip(NAMES, one, strict=True)) for one in found["a"].there]]
     back = [True, False, False, True, True]
-    assert there == back or (isinstance(early(name), Phases) and there == [True, False, False, False, False])
+    assert there == back or (isinstance(apart(name), Phases) and there == [True, False, False, False, False])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphcollab import methods
 from graphcollab.piece import Field
+from graphcollab.plane import Plane
 from graphcollab.relation import Relation
 from graphcollab.rewire import AdaptivePeers
 from graphcollab.sites import connected, site
@@ -20,7 +21,7 @@ from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Sites
 from graphcollab.stack import Stacks
-from tests.methods.quick import early
+from tests.sites.apart import apart
 from tests.sites.test_every_method import NAMES, Small
 
 ROUNDS = 3
@@ -53,6 +54,8 @@ class Telling(Small):
         here, own = self.connection, int(self.sites.nodes)
         secret = odd(*(value for name, value in self.data.to_dict().items() for value in self.secrets(name, value)))
         self.public |= odd(*(one for name, value in self.data.to_dict().items() for one in self.publics(name, value)))
+        sample = odd(*(pool.inputs for pool in self.env.engine.tasks.select(self.sites.nodes).pools.values()))
+        assert not odd(*here.told, *here.added, *(one for _, one in here.given)) & sample, "a sample has left its site"
         leaked = odd(*here.told) & (secret - self.public)
         assert not leaked, f"{NAMES[own]} has told everybody {sorted(leaked)[:3]} in round {self.data.round}"
 
@@ -124,7 +127,7 @@ def play(name: str, kind: type[Small] = Telling) -> dict[str, Any]:
 def test_what_is_told_is_declared(name):
     """Who reads something is who the pieces say; and nobody is told what only an owner or a receiver may know."""
     found = play(name)
-    declared = {reader for piece in early(name).walk() for reader in piece.told}
+    declared = {reader for piece in apart(name).walk() for reader in piece.told}
     told = set()
     for one in found.values():
         here = one.connection
@@ -144,6 +147,24 @@ def test_a_leak_would_be_found(monkeypatch):
     monkeypatch.setattr(AdaptivePeers, "digest", digest)
     with pytest.raises(AssertionError, match="has told everybody"):
         play("dac")
+
+
+def test_no_verb_tells_everybody_a_model():
+    """Whatever a piece may try: models go along edges, which are watched, or into sums."""
+
+    def act(sites):
+        models = Stacks((Spec(),), (torch.rand(1, 4),), (sites.nodes,))
+        with pytest.raises(ValueError, match=f"{sites.called} would tell all sites its model"):
+            Plane(3, sites).whole(models)
+        return True
+
+    for done, connection in exchange(act).values():
+        assert done
+        assert not connection.told
+
+
+class Spec:
+    num_columns = 4
 
 
 def exchange(act, owners=None):

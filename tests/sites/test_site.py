@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import nn
 
-from graphcollab import benefit, compare, join, load, methods, run
+from graphcollab import Tasks, benefit, compare, join, load, methods, run, site
 from graphcollab.control import Attendance
-from graphcollab.train import Result
-from tests.sites.in_threads import NAMES, meet, small, together
+from graphcollab.judge import Judge
+from graphcollab.models import split_models
+from graphcollab.report import site_table
+from graphcollab.stop import EarlyStopping
+from graphcollab.train import ProbeSimilarity, Result
+from graphcollab.weigh import CosineUpdates, InverseLoss
+from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, small, together
 
 ROUNDS = 3
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
@@ -61,7 +71,15 @@ def test_who_cannot_listen_is_refused_as_in_one_process(name):
     with pytest.raises(ValueError, match=r"may hear|hear each other") as alone:
         run(method, together(), small, edges, rounds=1)
     found = meet(lambda here: here.run(method, small, rounds=ROUNDS), **own)
-    assert {str(one) for one in found.values()} == {str(alone.value)}
+    (told,) = {str(one) for one in found.values()}
+    why, cure = advice(told)
+    assert why == advice(str(alone.value))[0]
+    assert "by listeners= at" in cure
+
+
+def advice(text: str) -> list[str]:
+    """Return an error's words, and what it advises, which differs between sites."""
+    return re.split(r": give |: let |\. Give |\. Let ", text, maxsplit=1)
 
 
 def test_methods_are_compared_as_in_one_process():
@@ -102,8 +120,9 @@ def test_a_site_has_its_own_model_alone(tmp_path):
         with pytest.raises(ValueError, match="no site has those of others"):
             join(result, result.tasks)
         others = [name for name in NAMES if name != here.name]
-        with pytest.raises(LookupError):
+        with pytest.raises(LookupError, match="each site has its own only, here that of") as told:
             result.model(others[0])
+        assert "process" not in str(told.value)
         return load(tmp_path / here.name).names, scores
 
     alone = run(methods.l2c(), together(), small, rounds=1).scores(["auc", "accuracy"])
@@ -112,3 +131,109 @@ def test_a_site_has_its_own_model_alone(tmp_path):
         assert own[0] == (name,)
         for metric, values in alone.values.items():
             torch.testing.assert_close(own[1].values[metric], values, **ROUNDING)
+
+
+def test_a_sample_is_not_told_as_a_cluster_centre():
+    """With as many centres as training samples every centre is a sample; a code of it may be told."""
+    for one in meet(lambda here: here.run(methods.flt(centers=400), small, rounds=1)).values():
+        assert isinstance(one, ValueError)
+        assert "would tell all sites one of its training samples" in str(one)
+        assert "encoder=" in str(one)
+
+
+def test_nodes_with_other_models():
+    """Heads travel between two architectures, which are given by name; also to begin centres with."""
+    kinds = {name: k % 2 for k, name in enumerate(NAMES)}
+
+    def two(tasks):
+        width = tasks.input_shape[0]
+        bodies = {"wide": nn.Sequential(nn.Linear(width, 8), nn.ReLU()), "narrow": nn.Linear(width, 6)}
+        return split_models(bodies, tasks.input_shape, 2, latent=5)
+
+    for method in (methods.l2c(part="head"), methods.ifca(part="head")):
+        alone = run(method, together(), two, rounds=2, architecture=kinds)
+        require_same(alone, meet(lambda here: here.run(method, two, rounds=2, architecture=kinds)))  # noqa: B023
+
+
+@pytest.mark.parametrize("metric", [CosineUpdates(), InverseLoss()])
+def test_a_site_probes_for_itself(metric):
+    """What a site measures is what one process measures; of what others measure it knows nothing."""
+
+    def settings():
+        return {"rounds": 2, "callbacks": [ProbeSimilarity(metric)]}
+
+    alone = run(methods.l2c(), together(), small, **settings()).history.scores
+    found = meet(lambda here: here.run(methods.l2c(), small, **settings()).history.scores)
+    for k, name in enumerate(NAMES):
+        assert [*found[name]] == [*alone] == [1, 2]
+        for round_, (pairs, scores) in found[name].items():
+            assert torch.equal(pairs, alone[round_][0])
+            own = pairs[1] == k
+            torch.testing.assert_close(scores[own], alone[round_][1][own], **ROUNDING)
+            assert scores[~own].isnan().all()
+
+
+@pytest.mark.parametrize(("name", "lr"), [("l2c", 0.05), ("dac", 0.01)])
+def test_nodes_stop_as_in_one_process(name, lr):
+    method = replace(getattr(methods, name)(lr=lr), stop=EarlyStopping(patience=1), judge=Judge(field="best_x"))
+    alone = run(method, together(), small, rounds=6)
+    assert alone.data.stopped.any()
+    require_same(alone, meet(lambda here: here.run(method, small, rounds=6)))
+
+
+def test_who_diverges_is_left_behind_as_in_one_process():
+    settings = {"rounds": 2, "on_nonfinite": "isolate"}
+    method = methods.l2c(lr=1e6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = run(method, together(), small, **settings)
+        found = meet(lambda here: here.run(method, small, **settings))
+    require_same(alone, found)
+    assert {*alone.history.isolated}
+    for own in found.values():
+        assert own.history.isolated.keys() == alone.history.isolated.keys()
+
+
+def wide(tasks):
+    return nn.Linear(*tasks.input_shape, 1)
+
+
+@pytest.mark.parametrize("name", ["l2c", "fedavg", "dac"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target": "age", "loss": "mse", "standardise_target": True},
+        {"weight": "age", "loss": "bce"},
+        {"metric": "auc", "loss": "bce", "pooled": "per_site"},
+    ],
+)
+def test_other_tasks(name, settings):
+    """Regression, weighted samples, and other metrics; with a table of what every site has reached."""
+    method, given = getattr(methods, name)(), {**SETTINGS, **settings}
+    alone = run(method, Tasks.from_frame(COLUMNS, node="hospital", **given), wide, rounds=2)
+    table = str(site_table(alone))
+
+    def act(here):
+        result = here.run(method, wide, rounds=2)
+        return result, str(site_table(result))
+
+    found = meet(act, **dict.fromkeys(NAMES, given))
+    require_same(alone, {name: one[0] for name, one in found.items()})
+    assert {one[1] for one in found.values()} == {table}
+
+
+def test_several_targets():
+    """Two numbers for every sample, as arrays."""
+    draw = torch.Generator().manual_seed(0)
+    inputs, place = torch.randn(60, 3, generator=draw), torch.arange(60) % 4
+    targets = torch.stack([inputs.sum(1), inputs[:, 0] - place], 1)
+    names = [NAMES[k] for k in place]
+    settings = {"loss": "mse", "metric": "mse"}
+    model = lambda tasks: nn.Linear(*tasks.input_shape, 2)  # noqa: E731
+    alone = run(methods.l2c(), Tasks.from_arrays(inputs, targets, names, **settings), model, rounds=2)
+
+    def act(here):
+        own = place == NAMES.index(here.name)
+        return site(here.name, (inputs[own], targets[own]), **settings).run(methods.l2c(), model, rounds=2)
+
+    require_same(alone, meet(act))

@@ -15,7 +15,7 @@ from graphcollab.testing.planes import OWNERS, hide
 from graphcollab.train.session import evaluate
 
 # Models come along edges once, whoever reads them (fetch), or are summed (reduce). Beyond that:
-# - CGA and FC: who can answer (gather), the answers, and which are of no use (tell);
+# - CGA and FC: the answers, and which are of no use (tell);
 # - CoBo: the gradients of pairs, and the weights, whose stability follows from all of them (tell);
 # - `directed`: the weights of senders that choose their receivers (tell);
 # - DAC: what the peers know, and whom everybody meets next (concat), which all that draw peers tell;
@@ -23,7 +23,7 @@ from graphcollab.train.session import evaluate
 # - IFCA: which centre every node has chosen (gather);
 # - meta-L2C: gradients of the encoders and losses, in one (reduce).
 MEETINGS = {
-    "cga": ["gather", "fetch", "tell", "tell"],
+    "cga": ["fetch", "tell", "tell"],
     "cobo": ["fetch", "tell", "tell"],
     "dac": ["fetch", "concat", "concat"],
     "dfedavgm": ["fetch"],
@@ -31,7 +31,7 @@ MEETINGS = {
     "ditto": ["reduce"],
     "dpfl": ["fetch"],
     "dpsgd": ["fetch"],
-    "fc": ["gather", "fetch", "tell", "tell"],
+    "fc": ["fetch", "tell", "tell"],
     "fedamp": ["fetch"],
     "fedavg": ["reduce"],
     "fedavg_finetuned": ["reduce"],

@@ -1,0 +1,157 @@
+"""What a rehearsal says is what leaves a site: counted at the doors, and in a run of the hospitals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+import torch
+
+from graphcollab import methods, site
+from graphcollab.sites.frame import Frame
+from graphcollab.sites.hall import Door
+from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
+
+OTHERS = ["cleveland", "hungarian", "switzerland"]
+ROUNDS = 7
+
+
+@pytest.fixture
+def doors(monkeypatch):
+    """Bytes of what Long Beach has told and sent, each thing once: {reader: bytes}."""
+    sizes: dict[tuple[str, int, int], int] = {}
+    ask, push = Door.ask, Door.push
+
+    def count(name: str, to: str, content: bytes) -> None:
+        about = Frame.unpack(content).about
+        if name == "va" and about["verb"] in ("meet", "push"):
+            sizes.setdefault((to, about["epoch"], about["step"]), len(content))
+
+    def asks(self, content):
+        count(self.name, "the coordinator", content)
+        return ask(self, content)
+
+    def pushes(self, to, content):
+        count(self.name, to, content)
+        return push(self, to, content)
+
+    def read() -> dict[str, int]:
+        found = defaultdict(int)
+        for (to, *_), size in sizes.items():
+            found[to] += size
+        return dict(found)
+
+    monkeypatch.setattr(Door, "ask", asks)
+    monkeypatch.setattr(Door, "push", pushes)
+    return read
+
+
+def rehearsed(method, dry_run=OTHERS, **settings):
+    here = site("va", ROWS["va"], dry_run=dry_run, **SETTINGS)
+    return here.run(method, small, rounds=ROUNDS, **settings)
+
+
+def by_reader(leaving) -> dict[str, int]:
+    found = defaultdict(int)
+    for line in leaving.lines:
+        found[line.to] += line.bytes
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        (methods.l2c(), {"evaluate_every": 5}),
+        (methods.meta_l2c(), {}),
+        (methods.fedavg(), {"evaluate_every": 3}),
+        (methods.ditto(), {}),
+        (methods.local(), {}),
+    ],
+    ids=["evaluated seldom", "mixer", "server", "two models", "alone"],
+)
+def test_a_rehearsal_counts_all_that_is_sent(method, settings, doors):
+    assert by_reader(rehearsed(method, **settings)) == pytest.approx(doors(), abs=30)  # a clock has 17 digits or fewer
+
+
+@pytest.mark.parametrize(
+    "method", [methods.cobo(), methods.l2c(drop_round=4)], ids=["pairs drawn", "neighbours dropped"]
+)
+def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
+    told, real = by_reader(rehearsed(method)), doors()
+    assert told.keys() == {"the coordinator", *OTHERS} >= real.keys()
+    assert told["the coordinator"] == pytest.approx(real["the coordinator"], abs=30)
+    assert {told[to] for to in OTHERS} == {max(real[to] for to in OTHERS)} or method.name == "cobo"
+    assert all(told[to] >= real[to] for to in OTHERS)
+
+
+def test_a_run_sends_the_models_that_its_rehearsal_has_told(doors):
+    told = {to: size for to, size in by_reader(rehearsed(methods.l2c())).items() if to in OTHERS}
+
+    def act(here):
+        here.run(methods.l2c(), small, rounds=ROUNDS)
+
+    before = doors()
+    meet(act)
+    assert before == {**doors()}  # the same places in the run, the same sizes; else `setdefault` would have added some
+    assert {to: before[to] for to in OTHERS} == told
+
+
+def test_the_table_says_who_reads_what(tmp_path):
+    leaving = rehearsed(methods.l2c(), checkpoint=tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+    assert (leaving.site, leaving.method, leaving.sites, leaving.rounds) == ("va", "l2c", 4, ROUNDS)
+    numbers = sum(one.numel() for one in small_model().parameters())
+    models = [line for line in leaving.lines if line.what.startswith("models")]
+    assert [line.to for line in models] == OTHERS
+    assert {line.messages for line in models} == {ROUNDS}
+    assert {line.what for line in models} == {f"models, or changes of them (float32 [{numbers}])"}
+    assert all(ROUNDS * 4 * numbers < line.bytes < ROUNDS * (4 * numbers + 200) for line in models)
+    text = str(leaving)
+    assert "What would leave va in 7 rounds of l2c among 4 sites" in text
+    assert f"{leaving.bytes:,} bytes in all" in text
+    assert leaving.bytes == sum(line.bytes for line in leaving.lines)
+    assert "to sites that may hear it: the part of its model that is mixed\n" in text
+    assert "to the coordinator, to be added up: nothing" in text
+    averaged = str(rehearsed(methods.fedavg()))
+    assert "to the coordinator, to be added up: the part of its model that is averaged" in averaged
+
+
+def small_model():
+    import graphcollab
+
+    columns = ROWS["va"]
+    return small(graphcollab.Tasks.from_frame({**columns, "at": ["va"] * len(columns["age"])}, node="at", **SETTINGS))
+
+
+@pytest.mark.parametrize(("dry_run", "count"), [(True, 4), (["Genf"], 2), (["Genf", "Basel"], 3)])
+def test_so_many_sites_are_rehearsed(dry_run, count):
+    assert rehearsed(methods.fedavg(), dry_run=dry_run).sites == count
+
+
+def test_listeners_are_the_others_where_no_others_are_named():
+    here = site("va", ROWS["va"], dry_run=True, listeners=["cleveland", "hungarian"], **SETTINGS)
+    leaving = here.run(methods.l2c(), small, rounds=1)
+    assert {line.to for line in leaving.lines} == {"the coordinator", "cleveland", "hungarian"}
+
+
+def test_sites_that_may_not_listen_get_no_models():
+    here = site("va", ROWS["va"], dry_run=OTHERS, listeners=["cleveland"], **SETTINGS)
+    leaving = here.run(methods.l2c(), small, rounds=2)
+    assert {line.to: line.bytes > 0 for line in leaving.lines if line.what.startswith("models")} == {"cleveland": True}
+
+
+def test_a_rehearsal_warns_of_nothing_that_copies_find(recwarn):
+    rehearsed(methods.l2c(lr=0.5))
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_other_sites_are_named_by_text():
+    with pytest.raises((TypeError, ValueError), match="dry_run"):
+        site("va", ROWS["va"], dry_run=[1, 2], **SETTINGS)
+
+
+def test_nothing_is_sent_to_anybody_outside():
+    """A rehearsal needs no connection."""
+    assert torch.is_tensor(next(small_model().parameters()))
+    assert rehearsed(methods.local()).lines
+    assert set(NAMES) == {*OTHERS, "va"}
