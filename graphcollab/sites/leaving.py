@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
+from graphcollab.piece import Reader
 from graphcollab.sites.delivery import COORDINATOR
 
 if TYPE_CHECKING:
@@ -21,13 +22,19 @@ MEANINGS = {
     "end of a round": "that a round has been played",
     "gradients": "gradients",
     "listeners": "who may hear this site",
-    "lists of": "edges and other lists",
+    "lists of": "what all are told as lists: edges, cluster centres",
     "models": "models, or changes of them",
     "numbers for a node": "gradients or their products, for one site",
-    "numbers of nodes": "numbers that all are told: losses, scores, weights",
+    "numbers of nodes": "what all are told as numbers: losses, scores, weights",
     "rounds that": "rounds played so far",
-    "sums of": "what is added up: averages, scores, counters",
+    "sums of": "what is added up: models, gradients, scores, counters",
+    "what is known of others": "what it knows of others: similarities",
     "values": "what is agreed on, and how tables are prepared",
+}
+READERS: dict[Reader, str] = {
+    "listeners": "sites that may hear it",
+    "coordinator": "the coordinator, to be added up",
+    "everybody": "everybody",
 }
 
 
@@ -61,7 +68,7 @@ class Leaving:
         sites: How many sites took part in the rehearsal.
         rounds: Rounds of the run.
         lines: One for each kind of message and each receiver.
-        travels: What the method's pieces declare to travel because of them.
+        told: What the method's pieces declare to tell others, by who reads it, see `Piece.told`.
     """
 
     site: str
@@ -69,7 +76,7 @@ class Leaving:
     sites: int
     rounds: int
     lines: tuple[Line, ...]
-    travels: tuple[str, ...]
+    told: dict[Reader, tuple[str, ...]]
 
     @property
     def bytes(self) -> int:
@@ -89,8 +96,8 @@ class Leaving:
                 f"{'what':{width}}  {'read by':{reader}}  messages  {'bytes':>14}",
                 *rows,
                 "",
-                f"{self.bytes:,} bytes in all. What the method sends, as its pieces declare it:",
-                *(f"  {one}" for one in self.travels),
+                f"{self.bytes:,} bytes in all. What the method tells, besides scores and counters:",
+                *(f"  to {READERS[reader]}: {'; '.join(what) or 'nothing'}" for reader, what in self.told.items()),
             ]
         )
 
@@ -109,13 +116,14 @@ def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, 
     lines = []
     for what in sorted({what for what, _ in sent}):
         found = {to: sent[what, to] for to in [COORDINATOR, *others] if (what, to) in sent}
-        if told := found.pop(COORDINATOR, None):
-            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *told))
+        if summed := found.pop(COORDINATOR, None):
+            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *summed))
         if found:
             most = [max(many) for many in zip(*found.values(), strict=True)]
             lines += [Line(_meaning(what), to, *most) for to in others if to in found or _may_hear(site, to)]
-    travels = dict.fromkeys(piece.travels for piece in method.walk() if piece.travels)
-    return Leaving(site.name, method.name, len(played), rounds, tuple(lines), tuple(travels))
+    pieces = [*method.walk()]
+    told = {one: tuple(dict.fromkeys(piece.told[one] for piece in pieces if one in piece.told)) for one in READERS}
+    return Leaving(site.name, method.name, len(played), rounds, tuple(lines), told)
 
 
 def _may_hear(site: Site, to: str) -> bool:

@@ -40,7 +40,8 @@ class Callback:
     A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
     and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; then ``on_stop`` and ``on_end``. It
     calls callbacks as they were given, then the progress bar; a checkpoint comes after all of them. Only ``on_stop``
-    goes the other way: the last state is saved before anything is put back.
+    goes the other way: the last state is saved before anything is put back. Between sites a round in which a site is
+    lost is played again, so what is called in it may be called twice with the same ``data.round``.
 
     Attributes:
         needs: Splits that every node must have samples in.

@@ -29,9 +29,10 @@ from pathlib import Path
 import pytest
 
 from graphcollab.sites import allow
+from tests.sites import page
 from tests.sites.participant import Participant, hidden_folders, private_view
 
-ADMIN = "admin@coordinator.org"
+ADMIN = page.ADMIN
 SERVER = "localhost"
 
 
@@ -65,6 +66,18 @@ def wait_for(ready: Callable[[], object], seconds: float, what: str, every: floa
     return said
 
 
+def provision(folder: Path, sites: Sequence[str], port: int) -> Path:
+    """Make keys, certificates and kits of all, as the page tells the one who owns a project; the folder of the kits."""
+    project = page.project(SERVER, port, sites)
+    (folder / "project.yml").write_text(json.dumps(project))  # JSON is YAML
+    told = page.commands("nvflare provision")[0]
+    done = subprocess.run([sys.executable, "-m", "nvflare.cli", *told[1:]], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"provisioning failed: {done.stdout}{done.stderr}")
+    (folder / "made").chmod(0o700)  # it holds the key that signs certificates
+    return folder / "made" / project["name"] / "prod_00"
+
+
 class Deployment:
     """A server, its admin and sites, as `deployment` makes them.
 
@@ -94,7 +107,7 @@ class Deployment:
         self._doors = {name: free_port() if line else self.port for name in sites}
         self._admin: subprocess.Popen | None = None
         self._line: subprocess.Popen | None = None
-        kits = self._provision(sites)
+        kits = provision(folder, sites, self.port)
         users = 1_000_000 + 100 * secrets.randbelow(20_000_000)
         view = private_view(folder / "hold")
         self.everyone: dict[str, Participant] = {}
@@ -113,37 +126,6 @@ class Deployment:
             participant.own()
         self.server, self.admin = self.everyone[SERVER], self.everyone[ADMIN]
         self.sites = {name: self.everyone[name] for name in sites}
-
-    def _provision(self, sites: Sequence[str]) -> Path:
-        """Make keys, certificates and kits of all, as the one who runs a project does."""
-        prefix = "nvflare.lighter.impl."
-        ports = {"fed_learn_port": self.port, "admin_port": self.port}
-        files = {"config_folder": "config", "scheme": "tcp"}
-        project = {
-            "api_version": 3,
-            "name": "hospitals",
-            "description": "a deployment of the tests",
-            "participants": [
-                {"name": SERVER, "type": "server", "org": "coordinator", **ports},
-                *({"name": name, "type": "client", "org": name} for name in sites),
-                {"name": ADMIN, "type": "admin", "org": "coordinator", "role": "lead"},
-            ],
-            "builders": [
-                {"path": prefix + "workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
-                {"path": prefix + "static_file.StaticFileBuilder", "args": files},
-                {"path": prefix + "cert.CertBuilder"},
-                {"path": prefix + "signature.SignatureBuilder"},
-            ],
-        }
-        written = self.folder / "project.yml"
-        written.write_text(json.dumps(project))  # JSON is YAML
-        made = self.folder / "made"
-        command = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(written), "-w", str(made)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"provisioning failed: {done.stdout}{done.stderr}")
-        made.chmod(0o700)  # it holds the key that signs certificates
-        return made / "hospitals" / "prod_00"
 
     def _settle(
         self, participant: Participant, allowed: Sequence[str], change: Callable[[str, dict], None] | None

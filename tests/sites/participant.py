@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.sites import page
+from tests.sites.page import ROOT
 
 
 def needed_folders() -> list[Path]:
@@ -52,7 +53,7 @@ class Participant:
     """
 
     def __init__(self, name: str, kit: Path, user: int, environment: Mapping[str, str], view: str):
-        self.name, self.kit, self.user, self._view = name, kit, user, view
+        self.name, self.kit, self.user, self.view = name, kit, user, view
         self.private = kit / "private"
         self.output = kit.with_name(f"{name}.out")  # all that it prints
         self.environment = {
@@ -77,7 +78,7 @@ class Participant:
     def launch(self, command: str, **options) -> subprocess.Popen:
         """Start a command as this user in its folder."""
         become = f"exec setpriv --reuid {self.user} --regid {self.user} --clear-groups --no-new-privs {command}"
-        script = "\n".join([self._view, f"cd {self.kit}", "umask 077", become])
+        script = "\n".join([self.view, f"cd {self.kit}", "umask 077", become])
         with self.output.open("ab") as output:
             outputs = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, **options}
             process = subprocess.Popen(
@@ -87,8 +88,8 @@ class Participant:
         return process
 
     def start(self) -> None:
-        """Start it, without FLARE's watchdog (``startup/start.sh``), which would start it again when it is killed."""
-        self.launch(f"bash {self.kit}/startup/sub_start.sh --once")
+        """Start it as the page's unit does: without FLARE's watchdog, which would start it again when it is killed."""
+        self.launch(page.unit()["ExecStart"])
 
     def processes(self) -> dict[int, str]:
         """The command lines of its processes, by number."""

@@ -110,7 +110,10 @@ def test_the_table_says_who_reads_what(tmp_path):
     assert "What would leave va in 7 rounds of l2c among 4 sites" in text
     assert f"{leaving.bytes:,} bytes in all" in text
     assert leaving.bytes == sum(line.bytes for line in leaving.lines)
-    assert max(map(len, text.splitlines())) <= 140
+    assert "to sites that may hear it: the part of its model that is mixed\n" in text
+    assert "to the coordinator, to be added up: nothing" in text
+    averaged = str(rehearsed(methods.fedavg()))
+    assert "to the coordinator, to be added up: the part of its model that is averaged" in averaged
 
 
 def small_model():
