@@ -3,7 +3,7 @@
 First come the exports, from the text of the files alone: an ``__init__.py`` imports what its ``__all__`` names from the
 files of its folder that define it. Methods and pieces are added to ``__all__`` by themselves, and what is gone goes;
 whatever else a folder shows is added by hand. Then docs/pages.py imports the package and makes docs/reference.md and
-the tables in docs/methods.md and docs/threat_model.md. A test compares.
+the tables in docs/methods.md, docs/deploying.md and docs/threat_model.md. A test compares.
 """
 
 from __future__ import annotations

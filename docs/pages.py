@@ -6,14 +6,22 @@ import importlib
 import inspect
 import pkgutil
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
+
+import torch
 
 import graphcollab
 from graphcollab import methods, piece
 from graphcollab.control.state import LOOP
+from graphcollab.method import Method
+from graphcollab.phases import Phases
 from graphcollab.piece import Field, Piece, Reader
+from graphcollab.sites.refused import MANY_RUNS, ONE_RUN
+from graphcollab.testing.scene import SIZES, Scene
 
 ROOT = Path(__file__).parents[1]
 SLOTS = {
@@ -31,6 +39,9 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs" / "reference.md", reference()
     page = ROOT / "docs" / "methods.md"
     yield page, between(page.read_text(encoding="utf-8"), "methods", table_of_methods())
+    page = ROOT / "docs" / "deploying.md"
+    text = between(page.read_text(encoding="utf-8"), "between sites", table_of_sites())
+    yield page, between(text, "settings between sites", table_of_settings())
     page = ROOT / "docs" / "threat_model.md"
     yield page, between(page.read_text(encoding="utf-8"), "readers", table_of_readers())
 
@@ -74,6 +85,42 @@ def table_of_readers() -> str:
         rows.append((f"`{name}`", *cells, ", ".join(f"`{one}`" for one in kept) or "–"))
     head = ("to sites that may hear it", "to the coordinator, to be added up", "to everybody", "fields all know")
     return table(("method", *head), rows)
+
+
+def table_of_sites() -> str:
+    """Return the table of which methods sites can play, by who lets whom listen: they are begun, to see."""
+    sites = 4
+    every = torch.cartesian_prod(torch.arange(sites), torch.arange(sites)).T
+    every = every[:, every[0] != every[1]]
+    rows = []
+    for name in methods.__all__:
+        method = methods.get_method(name)()
+        scene = Scene.small(sizes=SIZES[:sites], embeds=method.embeds)
+        scene = scene.replace(tasks=replace(scene.tasks, cluster=None))
+        why = [refusal(scene.replace(edge_index=edges), method) for edges in (None, every[:, every[0] != 0])]
+        apart = why[0] or ("averages are told to all" if method.beyond_edges else "")
+        rows.append((f"`{name}`", *(f"refused: {one}" if one else "works" for one in (*why, apart))))
+    return table(("method", "all hear all", "one site has no listeners", "groups that hear no others"), rows)
+
+
+def refusal(scene: Scene, method: Method | Phases) -> str:
+    """Return the first words of the error by which a method cannot be begun; nothing if it can."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scene.begin(method)
+    except ValueError as error:
+        return re.sub(r"node \d+ and node \d+", "all", re.split(r", | \(|: ", str(error))[0])
+    return ""
+
+
+def table_of_settings() -> str:
+    """Return the table of settings that are refused between sites."""
+    rows = []
+    for name in dict.fromkeys([*ONE_RUN, *MANY_RUNS]):
+        verbs = ["`run`"] * (name in ONE_RUN) + ["`compare`", "`benefit`"] * (name in MANY_RUNS)
+        rows.append((f"`{name}`", ", ".join(verbs), {**ONE_RUN, **MANY_RUNS}[name]))
+    return table(("setting", "refused by", "why"), rows)
 
 
 def summary(of: Callable[..., object] | type) -> str:

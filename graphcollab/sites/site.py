@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
+from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse
 from graphcollab.sites.transport import Sites
 from graphcollab.tasks import Tasks, tasks_of_site
 from graphcollab.train import Comparison, Result, compare, run
@@ -107,13 +108,10 @@ class Site:
         Returns:
             What `graphcollab.run` returns: the history of all sites, and the model of this one.
         """
-        if given := sorted({"graph", "owner", "tasks"} & settings.keys()):
-            raise ValueError(
-                f"{given[0]} cannot be given between sites: each has its own data, and says by listeners= who hears it"
-            )
 
         def play(here: Site) -> Result:
             def act(connection: Connection) -> Result:
+                refuse(settings, ONE_RUN)
                 tasks = here._tasks(connection, 0)
                 graph = here._graph(connection, tasks)
                 if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:
@@ -134,17 +132,26 @@ class Site:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
         self._refuse_rehearsal("compare")
         self._refuse_listeners("compare")
-        return self._meet(lambda _: compare(methods, self.tasks, model, **settings))
+        return self._many(settings, lambda: compare(methods, self.tasks, model, **settings))
 
     def benefit(self, model: Any, **settings: Any) -> Benefit:
         """Find out which sites gain by collaborating, as `graphcollab.benefit` does, each with its own samples."""
         self._refuse_rehearsal("benefit")
         self._refuse_listeners("benefit")
-        return self._meet(lambda _: benefit(self.tasks, model, **settings))
+        return self._many(settings, lambda: benefit(self.tasks, model, **settings))
 
     def tasks(self, seed: int = 0) -> Tasks:
         """Return the tasks of all sites, of which this one has its own samples, split by a seed."""
         return self._meet(lambda connection: self._tasks(connection, seed))
+
+    def _many(self, settings: Iterable[str], act: Callable[[], T]) -> T:
+        """Play many runs with the other sites."""
+
+        def together(_: Connection) -> T:
+            refuse(settings, MANY_RUNS)
+            return act()
+
+        return self._meet(together)
 
     def _tasks(self, connection: Connection, seed: int) -> Tasks:
         connection.listeners = self.listeners

@@ -51,7 +51,13 @@ from graphcollab.train.start import (
 )
 from graphcollab.typing import Env
 
-__all__ = ["choose_threads", "run"]
+__all__ = ["BETWEEN_PARTIES", "choose_threads", "run"]
+
+BETWEEN_PARTIES = {
+    "attend": "those take part who are there",
+    "patience": "the best state would have to be kept of all sites, and a site may be gone by then",
+}
+"""Settings that cannot be given where nodes are of parties that keep their data, and why."""
 
 OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "threads", "tuned"}
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
@@ -169,11 +175,9 @@ def run(
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
     plane = Plane(tasks.num_nodes, transport)
     if plane.private:
-        if attend is not None or patience is not None:
-            raise ValueError(
-                "between sites those are there who are there (attend=), and no state is kept of sites that are not "
-                "(patience=): leave these out"
-            )
+        for name, value in {"attend": attend, "patience": patience}.items():
+            if value is not None:
+                raise ValueError(f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
         attend = transport.attendance
     with ExitStack() as held, plane.agreed():
         if not plane.alone:

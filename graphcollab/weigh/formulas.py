@@ -81,9 +81,10 @@ class Metropolis(Formula):
 
     def init(self, data: Data, env: Env) -> Data:
         if not is_undirected(data.edge_index, num_nodes=data.num_nodes):
+            cure = "let those hear each site, by listeners=, that it hears,"
             raise ValueError(
-                "Metropolis weights need an undirected graph (an edge back for every edge): use an undirected topology "
-                "or Uniform weights"
+                "Metropolis weights need an undirected graph (an edge back for every edge): "
+                f"{cure if env.plane.private else 'use an undirected topology'} or Uniform weights"
             )
         return data
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,6 @@ def codes(samples: Tensor) -> Tensor:
     return torch.stack([flat.sum(1), (flat * torch.arange(flat.shape[1])).sum(1)], 1)
 
 
-def apart(name: str) -> Method | Phases:
-    """Make a method whose phases are all played in two rounds."""
-    return early(name, encoder=codes)
+def apart(name: str, **settings: Any) -> Method | Phases:
+    """Make a method whose phases are all played in two rounds, with those of some settings that it has."""
+    return early(name, encoder=codes, **settings)

@@ -15,6 +15,7 @@ from graphcollab.control import Attendance
 from graphcollab.judge import Judge
 from graphcollab.models import split_models
 from graphcollab.report import site_table
+from graphcollab.sites.refused import MANY_RUNS, ONE_RUN
 from graphcollab.stop import EarlyStopping
 from graphcollab.train import ProbeSimilarity, Result
 from graphcollab.weigh import CosineUpdates, InverseLoss
@@ -100,16 +101,33 @@ def test_benefit_is_that_of_one_process():
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"patience": 2}, "patience="),
-        ({"attend": Attendance(drop=0.1)}, "attend="),
-        ({"owner": [0, 1, 2, 3]}, "owner cannot be given between sites"),
-        ({"graph": [("va", "cleveland")]}, "graph cannot be given between sites"),
+        ({"patience": 2}, "a site may be gone by then"),
+        ({"attend": Attendance(drop=0.1)}, "those take part who are there"),
+        ({"owner": [0, 1, 2, 3]}, "each site has its own samples"),
+        ({"graph": [("va", "cleveland")]}, "by listeners= who hears it"),
+        ({"tasks": together}, "which it gives to site(...)"),
+        ({"jobs": 2}, "all sites play the same run at a time"),
     ],
 )
 def test_what_cannot_be_between_sites_is_refused_by_name(settings, why):
-    for one in meet(lambda here: here.run(methods.l2c(), small, rounds=1, **settings)).values():
-        assert isinstance(one, ValueError)
-        assert why in str(one)
+    verbs = [
+        lambda here: here.run(methods.l2c(), small, rounds=1, **settings),
+        lambda here: here.compare({"l2c": methods.l2c}, small, rounds=1, seeds=(0,), **settings),
+        lambda here: here.benefit(small, rounds=1, repeats=3, **settings),
+    ]
+    (name,) = settings
+    for act, refused in zip(verbs, (ONE_RUN, MANY_RUNS, MANY_RUNS), strict=True):
+        if name in refused:
+            for one in meet(act).values():
+                assert isinstance(one, ValueError)
+                assert str(one).startswith(f"{name} cannot be given between sites: ")
+                assert why in str(one)
+
+
+def test_parties_without_a_site_are_refused_the_same():
+    """Also where a script calls `graphcollab.run` itself."""
+    for one in meet(lambda here: run(methods.l2c(), here.tasks(), small, rounds=1, patience=2)).values():
+        assert str(one) == f"patience cannot be given between sites: {ONE_RUN['patience']}"
 
 
 def test_a_site_has_its_own_model_alone(tmp_path):
