@@ -186,9 +186,11 @@ def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None
         public = [field for field in public if field.kind != "replicated"]
     names = [name for name in data.to_dict() if any(field.covers(name) for field in public)]
     if name := _differing({name: _content(data[name], name) for name in sorted(names)}, plane):
+        who, cure = "processes", "the same machines, with the same build of PyTorch"
+        if plane.private:
+            who, cure = "sites", "the same build of PyTorch at all"
         raise RuntimeError(
-            f"processes differ in {name!r} after round {data.round}, which all should have computed alike: use the "
-            "same machines, with the same build of PyTorch"
+            f"{who} differ in {name!r} after round {data.round}, which all should have computed alike: use {cure}"
         )
 
 

@@ -14,7 +14,7 @@ from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection, SiteLostError
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door, Hall
-from graphcollab.train import Result
+from graphcollab.train import Callback, Result
 from tests.sites.in_threads import NAMES, ROWS, meet, small
 
 
@@ -208,3 +208,19 @@ def test_a_loss_that_is_not_finite_stops_all():
     told = meet(lambda here: plays(here, method=methods.l2c(lr=1e30)))
     assert all(type(one).__name__ == "NonFiniteLossError" for one in told.values())
     assert all(any(name in str(one) for name in NAMES) for one in told.values())
+
+
+def test_a_state_that_is_not_alike():
+    """Long Beach counts a node as isolated that nobody else does."""
+
+    class Meddles(Callback):
+        def __init__(self, name):
+            self.name = name
+
+        def on_round(self, data, history):
+            data.isolated[0] = self.name == "va"  # a callback must not, and here does
+
+    told = refused(lambda here: plays(here, method=methods.fedavg(), callbacks=[Meddles(here.name)]))
+    assert "sites differ in 'isolated' after round 1" in told
+    assert "process" not in told
+    assert "the same build of PyTorch at all" in told
