@@ -75,7 +75,8 @@ def allow(kit: str | Path) -> Path:
     It writes ``local/resources.json``, beside the ``resources.json.default`` of the kit, or adds to the one that is
     there: jobs may name the classes of this package; a site's job that is killed is started again, also when the
     machine comes back; errors of a site are not sent to the server; and the server keeps its jobs in its kit, and not
-    in ``/tmp``.
+    in ``/tmp``. And it writes ``local/authorization.json`` likewise: nobody's job may bring code, which FLARE lets
+    administrators do by default.
 
     Args:
         kit: The folder of a site or of the server, as FLARE's ``nvflare provision`` makes it.
@@ -101,7 +102,20 @@ def allow(kit: str | Path) -> Path:
     else:
         resources["allow_log_streaming"] = False
         components["process_launcher"]["path"] = OWN + "again.Launcher"
+    _refuse_code(local)
     return write_whole(path, _text(resources))
+
+
+def _refuse_code(local: Path) -> None:
+    """Let nobody's job bring code, whatever else the kit allows to whom."""
+    path, given = local / "authorization.json", local / "authorization.json.default"
+    policy = json.loads((path if path.exists() else given).read_text())
+    roles = policy["permissions"]
+    every = {right for rights in roles.values() if isinstance(rights, dict) for right in rights}
+    for role, rights in roles.items():
+        listed = rights if isinstance(rights, dict) else dict.fromkeys(sorted(every), rights)
+        roles[role] = {**listed, "byoc": "none"}
+    write_whole(path, _text(policy))
 
 
 def _text(value: Mapping[str, Any]) -> bytes:

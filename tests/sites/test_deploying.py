@@ -19,10 +19,13 @@ SERVER = {
     "components": [{"id": "job_manager", "args": {"uri_root": "/srv/jobs"}}],
 }
 
+POLICY = {"permissions": {"project_admin": "any", "lead": {"submit_job": "o:site", "byoc": "any"}}}
+
 
 def kit(folder, resources):
     (folder / "local").mkdir()
     (folder / "local" / "resources.json.default").write_text(json.dumps(resources))
+    (folder / "local" / "authorization.json.default").write_text(json.dumps(POLICY))
     return folder
 
 
@@ -37,6 +40,17 @@ def test_a_site_allows_runs_and_keeps_its_errors(tmp_path):
         {"id": "process_launcher", "path": "graphcollab.sites.flare.again.Launcher", "args": {}}
     ]
     assert json.loads((tmp_path / "local" / "resources.json.default").read_text()) == SITE
+
+
+def test_nobody_may_bring_code(tmp_path):
+    allow(kit(tmp_path, SITE))
+    path = tmp_path / "local" / "authorization.json"
+    found = json.loads(path.read_text())
+    chief, lead = {"submit_job": "any", "byoc": "none"}, {"submit_job": "o:site", "byoc": "none"}
+    assert found == {"permissions": {"project_admin": chief, "lead": lead}}
+    path.write_text(json.dumps({"permissions": {"lead": {"submit_job": "none", "byoc": "any"}}}))
+    allow(tmp_path)
+    assert json.loads(path.read_text()) == {"permissions": {"lead": {"submit_job": "none", "byoc": "none"}}}
 
 
 def test_what_an_administrator_has_changed_stays_and_nothing_is_allowed_twice(tmp_path):

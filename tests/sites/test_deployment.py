@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -63,6 +64,37 @@ def test_a_site_of_another_project_is_not_connected():
         stranger.start()
         wait_for(lambda: "CERTIFICATE_VERIFY_FAILED" in stranger.log(), 60, "the stranger is refused")
         assert deployed.ask("clients") == ["Cleveland"]
+
+
+@pytest.mark.slow
+def test_a_job_that_brings_code_is_refused(tmp_path):
+    """Python would run this file in every process of the job, whichever classes it names."""
+    with deployment(SITES[:1], **PARTS) as deployed:
+        parts = "tests.sites.parts."
+        folder = write_job(tmp_path / "own", parts + "Server", parts + "Site", question="own.txt", seconds=0.0)
+        (folder / "app" / "custom").mkdir()
+        (folder / "app" / "custom" / "sitecustomize.py").write_text("open('ran', 'w').close()")
+        try:
+            status = deployed.wait(deployed.submit(folder))
+        except RuntimeError as error:
+            status = str(error)
+        ran = [name for name, one in deployed.everyone.items() if [*one.kit.rglob("ran")]]
+    assert ran == []
+    assert "COMPLETED" not in status, status
+
+
+@pytest.mark.slow
+def test_a_site_under_the_name_of_another_is_not_connected():
+    with deployment(SITES[:2], start=False, **PARTS) as deployed:
+        impostor, own = (deployed.sites[name].kit / "startup" for name in SITES[:2])
+        for file in ("client.crt", "client.key"):
+            shutil.copy(own / file, impostor / file)
+        deployed.sites[SITES[0]].own()
+        deployed.server.start()
+        deployed.sites[SITES[0]].start()
+        said = "authenticated as 'Hungary' but claimed endpoint 'Cleveland' requires identity 'Cleveland'"
+        wait_for(lambda: said in deployed.server.log(), 60, "the impostor is refused")
+        assert "New client" not in deployed.server.log()
 
 
 @pytest.mark.slow
