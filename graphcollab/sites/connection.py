@@ -55,7 +55,11 @@ class Connection:
         self._look = min(beat, 1.0)
         link.open(self.mailbox)
         known = bool(self._until({"verb": "hello", "life": secrets.token_hex(8)}).about["known"])
-        self.past = Past(past, known)
+        try:
+            self.past = Past(past, known)
+        except OSError as error:  # a full disk, which the others need not wait for
+            self.leave(error)
+            raise
         if known and not self.past.recalls:
             raise SiteLostError(f"{self.name} has taken part in this run before, and has kept nothing of it")
         self.delivery.beat(beat)

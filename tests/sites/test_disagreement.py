@@ -197,6 +197,17 @@ def test_a_script_that_fails_before_it_meets_the_others():
         assert "va has failed with a ValueError" in str(found[name])
 
 
+def test_a_site_that_cannot_write_its_journal_is_named_at_once(tmp_path):
+    (tmp_path / "full").write_text("a file, where a folder is to be made")
+    hall = Hall(["Basel", "Bern"], poll=0.2)
+    with pytest.raises(OSError, match="full"):
+        Connection(Door(hall, "Bern"), past=tmp_path / "full" / "told")
+    other = Connection(Door(hall, "Basel"))
+    with pytest.raises(SiteLostError, match=r"Bern has failed with a (FileExists|NotADirectory)Error"):
+        other.tell("values", 1)
+    other.finish()
+
+
 def test_a_script_that_ends_early():
     found = meet(lambda here: None if here.name == "va" else plays(here))
     for name in ("cleveland", "hungarian", "switzerland"):

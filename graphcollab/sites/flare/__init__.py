@@ -127,6 +127,9 @@ class Client:
             self._connection = connection = Connection(link, beat=self.deadline / 10, past=past)
         except SiteLostError as error:
             return LOG.error("%s was not begun: %s", path, error)
+        except OSError:
+            traceback.print_exc()
+            return LOG.error("%s was not begun: nothing can be written to %s", path, past.parent)
         try:
             with connected(connection):
                 runpy.run_path(path, run_name="__main__")
