@@ -73,10 +73,11 @@ def allow(kit: str | Path) -> Path:
     """Let a startup kit take part in runs: what a site's administrator, and that of the server, do once.
 
     It writes ``local/resources.json``, beside the ``resources.json.default`` of the kit, or adds to the one that is
-    there: jobs may name the classes of this package; a site's job that is killed is started again, also when the
-    machine comes back; errors of a site are not sent to the server; and the server keeps its jobs in its kit, and not
-    in ``/tmp``. And it writes ``local/authorization.json`` likewise: nobody's job may bring code, which FLARE lets
-    administrators do by default.
+    there: jobs may name the classes of this package and those two of FLARE's by which sites call each other (in a new
+    file no others; FLARE's list has some that read files or send logs); a site's job that is killed is started again,
+    also when the machine comes back; errors of a site are not sent to the server; and the server keeps its jobs in its
+    kit, and not in ``/tmp``. And it writes ``local/authorization.json`` likewise: nobody's job may bring code, which
+    FLARE lets administrators do by default.
 
     Args:
         kit: The folder of a site or of the server, as FLARE's ``nvflare provision`` makes it.
@@ -90,8 +91,8 @@ def allow(kit: str | Path) -> Path:
     if not source.exists():
         raise FileNotFoundError(f"{kit} is no startup kit of a site or a server: it has no local/{given.name}")
     resources = json.loads(source.read_text())
-    allowed = resources.setdefault("class_allow_list", [])
-    allowed += [one for one in CLASSES if one not in allowed]
+    allowed = resources.get("class_allow_list", []) if source == path else []
+    resources["class_allow_list"] = [*allowed, *(one for one in CLASSES if one not in allowed)]
     components = {one["id"]: one for one in resources["components"]}
     if "snapshot_persistor" in resources:
         storage = resources["snapshot_persistor"]["args"]["storage"]["args"]

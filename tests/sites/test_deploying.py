@@ -33,8 +33,9 @@ def test_a_site_allows_runs_and_keeps_its_errors(tmp_path):
     path = allow(kit(tmp_path, SITE))
     found = json.loads(path.read_text())
     assert path == tmp_path / "local" / "resources.json"
-    assert found["class_allow_list"][0] == "nvflare.apis."
-    assert "graphcollab.sites.flare." in found["class_allow_list"]
+    runtime = "nvflare.collab.runtime."
+    own = [runtime + "controller.CollabController", runtime + "executor.CollabExecutor", "graphcollab.sites.flare."]
+    assert found["class_allow_list"] == own
     assert found["allow_log_streaming"] is False
     assert found["components"] == [
         {"id": "process_launcher", "path": "graphcollab.sites.flare.again.Launcher", "args": {}}
@@ -56,9 +57,17 @@ def test_nobody_may_bring_code(tmp_path):
 def test_what_an_administrator_has_changed_stays_and_nothing_is_allowed_twice(tmp_path):
     path = allow(kit(tmp_path, SITE))
     changed = json.loads(path.read_text()) | {"own": 1}
+    changed["class_allow_list"].insert(0, "hospital.parts.")
     path.write_text(json.dumps(changed))
     allow(tmp_path)
     assert json.loads(path.read_text()) == changed
+
+
+def test_what_an_administrator_allows_besides_is_kept(tmp_path):
+    (kit(tmp_path, SITE) / "local" / "resources.json").write_text(json.dumps(SITE))
+    found = json.loads(allow(tmp_path).read_text())["class_allow_list"]
+    assert found[0] == "nvflare.apis."
+    assert found[-1] == "graphcollab.sites.flare."
 
 
 def test_a_server_keeps_jobs_in_its_kit_unless_told_where(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -81,6 +82,22 @@ def test_a_job_that_brings_code_is_refused(tmp_path):
         ran = [name for name, one in deployed.everyone.items() if [*one.kit.rglob("ran")]]
     assert ran == []
     assert "COMPLETED" not in status, status
+
+
+@pytest.mark.slow
+def test_a_job_that_names_other_classes_of_flare_is_refused(tmp_path):
+    """FLARE's own list has this one, which writes files."""
+    with deployment(SITES[:1], **PARTS) as deployed:
+        parts = "tests.sites.parts."
+        folder = write_job(tmp_path / "own", parts + "Server", parts + "Site", question="own.txt", seconds=0.0)
+        config = folder / "app" / "config" / "config_fed_client.json"
+        told = json.loads(config.read_text())
+        told["components"].append({"id": "more", "path": "nvflare.app_common.np.np_trainer.NPTrainer"})
+        config.write_text(json.dumps(told))
+        status = deployed.wait(deployed.submit(folder))
+        site = deployed.sites[SITES[0]]
+        assert "COMPLETED" not in status
+        assert re.search("NPTrainer.* is not in allow_list", site.log())
 
 
 @pytest.mark.slow
