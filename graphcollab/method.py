@@ -236,7 +236,7 @@ class Method(Playable):
         if self.stops and self.exchange.serves_rest:
             raise ValueError(
                 f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
-                "the whole run by run(patience=...) instead"
+                "the whole run by run(patience=...) instead, or between sites after fewer rounds"
             )
 
     def _check_agreement(self) -> None:

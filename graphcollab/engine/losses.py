@@ -118,7 +118,7 @@ def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str)
         )
     if message := _outside(outputs, targets, model, split):
         least, most = int(targets.min()), int(targets.max())
-        classes = f"give it an output for every class, {most + 1}"
+        classes = f"give it an output for every class, at least {most + 1}"
         binary = ", or one and loss='bce'" if most == 1 else ""
         cure = f"{classes}{binary}" if least >= 0 else "number the classes from 0"
         if least > 0 and most - least < outputs.shape[1]:
