@@ -246,7 +246,8 @@ BAD = {
     ),
     "label outside a sum": (
         lambda: go(tasks=with_labels("train", 3, loss=CROSS_ENTROPY + Loss(lambda o, t: o.square().mean()))),
-        "split 'train' has labels from 0 to 3, MLP has outputs for 0 to 2: give it an output for every class, at least 4",
+        "split 'train' has labels from 0 to 3, MLP has outputs for 0 to 2: give it an output for every class, "
+        "at least 4",
     ),
     "label of binary tasks": (
         lambda: go(tasks=nodes(loss="bce"), model=lambda: nn.Linear(4, 1)),
