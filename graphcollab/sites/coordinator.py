@@ -119,6 +119,8 @@ class Coordinator:
         if meeting is None or meeting.reply is None:
             if news := self._news(site, epoch):
                 return news
+            if (epoch, step) < self._at[site]:
+                return Frame({"status": "refused", "why": "it comes too late"})
             self._catching_up.discard(site)
             meeting = self._meetings.get((epoch, step), _Meeting())
             if site not in meeting.frames and not isinstance(asked.about.get("what"), str):

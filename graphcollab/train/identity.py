@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
+SKETCHED = 8  # sums by which sites find out whether their initial models are the same
 ROUNDING = 1e-5  # by which initial models may differ that are made of the same seed on other processors
 SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
@@ -128,15 +129,21 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
 def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     """Let all sites begin with the first one's models, where theirs differ only as other processors round.
 
-    Others stay as they are, and `require_same_run` says so.
+    Whether they do is told by a few sums of the parameters with random signs, so that nobody is told a model which it
+    has not made itself. Others stay as they are, and `require_same_run` says so.
     """
     if not plane.private:
         return
     tensors = [
         one for module in modules for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()
     ]
-    own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)])
-    if len({*plane.everyone(len(own))}) > 1:
+    own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)]).nan_to_num()
+    draw = torch.Generator().manual_seed(0)
+    signs = (torch.randint(2, own.shape, dtype=torch.int8, generator=draw) for _ in range(SKETCHED))
+    said = plane.everyone([len(own), float(own.abs().sum()), *(float((own * (2 * one - 1)).sum()) for one in signs)])
+    near = torch.tensor(said, dtype=torch.float64)
+    off = (near - near[0]).abs()
+    if bool(off[:, 0].any()) or not bool((off[:, 1:] <= ROUNDING * near[0, 1]).all()):
         return
     told = plane.reduce(own if int(plane.own[0]) == 0 else torch.zeros_like(own))
     if torch.allclose(told, own, rtol=ROUNDING, atol=ROUNDING):

@@ -70,6 +70,17 @@ def test_what_is_told_twice_counts_once(desk):
     assert desk.ask("c", "meet", what="x", value=3).about["values"] == [1, 2, 3]
 
 
+def test_what_comes_again_some_steps_late_is_not_waited_for(desk):
+    for step in range(5):
+        for site in "abc":
+            desk.say(site, "meet", step=step, what="x")
+    assert desk.say("a", "meet", step=1, what="x") == "refused"
+    for site in "abc":
+        desk.say(site, "finish", step=5)
+    assert desk.coordinator.over
+    assert not desk.coordinator.failed
+
+
 def test_different_steps_stop_the_run_and_say_who_is_where(desk):
     for site in "ab":
         desk.say(site, "meet", what="models")

@@ -69,6 +69,49 @@ def test_other_initial_parameters():
     assert re.match(r"ValueError: sites differ in initial models of architecture 0, .* at va", told)
 
 
+def test_a_model_that_others_have_not_made_is_not_told(monkeypatch):
+    """Cleveland is the first site, whose initial model all would begin with."""
+    sent, ask, push = list[bytes](), Door.ask, Door.push
+    monkeypatch.setattr(Door, "ask", lambda self, content: (sent.append(content), ask(self, content))[1])
+    monkeypatch.setattr(Door, "push", lambda self, to, content: (sent.append(content), push(self, to, content))[1])
+    trained = [torch.randn(64, generator=torch.Generator().manual_seed(k)) for k in range(200)]
+
+    def model(here):
+        def make(tasks):
+            made = small(tasks)
+            if here.name == "cleveland":
+                with torch.no_grad():
+                    for one in made.parameters():
+                        one.copy_(torch.cat(trained)[: one.numel()].view_as(one))
+            return made
+
+        return make
+
+    told = refused(lambda here: plays(here, model=model(here)))
+    assert re.match(r"ValueError: sites differ in initial models of architecture 0", told)
+    for kind in (torch.float32, torch.float64):
+        pieces = [one[k : k + 8].to(kind).numpy().tobytes() for one in trained[:40] for k in range(0, 64, 8)]
+        assert not any(piece in content for content in sent for piece in pieces)
+
+
+def test_models_that_differ_by_rounding_begin_as_those_of_the_first_site():
+    def model(here):
+        def make(tasks):
+            made = small(tasks)
+            with torch.no_grad():
+                for one in made.parameters():
+                    one.mul_(1 + 1e-7 * NAMES.index(here.name))
+            return made
+
+        return make
+
+    usual, found = meet(plays), meet(lambda here: plays(here, model=model(here)))
+    for name, one in found.items():
+        assert isinstance(one, Result), one
+        for mine, other in zip(one.model(name).parameters(), usual[name].model(name).parameters(), strict=True):
+            assert torch.equal(mine, other)
+
+
 def test_other_architectures():
     choose = only("va", dict.fromkeys(NAMES[1:], 0) | {NAMES[0]: 1}, dict.fromkeys(NAMES[:3], 0) | {"va": 1})
     told = refused(lambda here: plays(here, model=[small, small], architecture=choose(here)))
