@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from graphcollab.engine import NonFiniteLossError
+from graphcollab.settings import SettingError
 from graphcollab.tasks import TellableError
 
 __all__ = ["LeftBehind", "RoundLost", "SiteLostError", "in_words", "told_error"]
 
 PACKAGE = Path(__file__).parents[1]
-HARMLESS = ("control", "distributed", "plane.py", "settings.py", "sites", "train", "transport.py")
-"""Parts of this package that see no samples, so what they say can quote none."""
+TOLD: Mapping[str, frozenset[str]] = {
+    "control/allowed.py": frozenset(),
+    "sites/connection.py": frozenset(),
+    "sites/delivery.py": frozenset(),
+    "sites/frame.py": frozenset(),
+    "sites/refused.py": frozenset(),
+    "sites/site.py": frozenset(),
+    "sites/transport.py": frozenset(),
+    "train/identity.py": frozenset({"require_alike", "require_one_state"}),
+    "train/missed.py": frozenset(),
+    "train/run.py": frozenset({"_refuse_between_parties"}),
+}
+"""Files of this package, and functions in them (none: all), whose errors quote nothing but what all sites are told."""
 
 
 class SiteLostError(RuntimeError):
@@ -41,24 +55,40 @@ ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, Va
 
 
 def in_words(error: BaseException) -> str:
-    """Return what other sites may read of an error: its words, where these cannot quote a sample; else nothing.
+    """Return what other sites may read of an error: words that quote nothing but what all are told; else nothing.
 
-    That is so for errors of parts of this package that see no samples. A model, a metric, a callback, or PyTorch may
-    say anything. Of a disk or a line that fails the operating system's words are told, without the name of a file.
+    What somebody gave may be a sample, also where a setting was meant, and is quoted nowhere but at the site. So of a
+    `SettingError` only the setting's name is told. The words of other errors are told if they stand as they are in the
+    code of this package, or come from where it compares what sites have told each other. Of an error that was raised
+    from a `TellableError`, the words of that one are told; of a disk or a line that fails, those of the operating
+    system, without the name of a file. A model, a metric, a callback, or PyTorch may say anything.
 
     Args:
         error: The error.
     """
     if isinstance(error, SiteLostError | NonFiniteLossError | TellableError):
         return str(error)
+    if isinstance(error.__cause__, TellableError):
+        return str(error.__cause__)
     if isinstance(error, OSError):
-        return error.strerror or ""
+        said = os.strerror(error.errno) if isinstance(error.errno, int) else ""
+        return said if error.strerror == said else ""
+    code = _raised_by(error)
+    if code is None or not Path(code.co_filename).is_relative_to(PACKAGE):
+        return ""
+    if isinstance(error, SettingError):
+        return f"{error.name}= is not what it must be; what was given stays there" if error.name.isidentifier() else ""
+    functions = TOLD.get(Path(code.co_filename).relative_to(PACKAGE).as_posix())
+    told = functions is not None and (not functions or code.co_name in functions)
+    return str(error) if told or str(error) in code.co_consts else ""
+
+
+def _raised_by(error: BaseException) -> CodeType | None:
+    """Return the code that has raised an error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    raised = None if trace is None else Path(trace.tb_frame.f_code.co_filename)
-    own = raised is not None and raised.is_relative_to(PACKAGE) and raised.relative_to(PACKAGE).parts[0] in HARMLESS
-    return str(error) if own else ""
+    return None if trace is None else trace.tb_frame.f_code
 
 
 def told_error(site: str, kind: str, why: str) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,18 @@ from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
+from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Count, Natural, Seed, checked
 from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Tasks
+from graphcollab.tasks import Tasks, TellableError
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
 from graphcollab.train.identity import (
+    OtherRunError,
     describe_run,
     describe_start,
     require_alike,
@@ -175,9 +177,7 @@ def run(
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
     plane = Plane(tasks.num_nodes, transport)
     if plane.private:
-        for name, value in {"attend": attend, "patience": patience}.items():
-            if value is not None:
-                raise ValueError(f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
+        _refuse_between_parties(attend=attend, patience=patience)
         attend = transport.attendance
     with ExitStack() as held, plane.agreed():
         if not plane.alone:
@@ -213,7 +213,7 @@ def run(
             about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate, plane)
         require_same_run(about, data, plane)
         if saved:
-            require_same(before, about, str(checkpoint))
+            _require_same(before, about, str(checkpoint))
         kinds, data = data.x.kinds, keep_own(data, fields, plane)
         if not plane.alone and len(modules) > 1:
             plane.kind = kinds
@@ -239,7 +239,7 @@ def run(
             about |= describe_start(data, plane, fields)
             about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
-            about = require_same(before, about, str(checkpoint))
+            about = _require_same(before, about, str(checkpoint))
             data, history = to_device(saved[0], method.fields, device), saved[1]
             data = data if plane.private else keep_own(data, fields, plane)  # between sites nobody has saved more
             if data.round > rounds:
@@ -255,6 +255,25 @@ def run(
         return Session(
             method, modules, env, data, history, rounds, threads, metric, evaluate_every, patience, callbacks, saver
         ).play()
+
+
+def _refuse_between_parties(**settings: object) -> None:
+    """Check that nothing was given that cannot be given between parties."""
+    for name, value in settings.items():
+        if value is not None:
+            raise ValueError(f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
+
+
+def _require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Do as `require_same`; parties elsewhere may read in what runs differ, but no values, nor checksums of samples."""
+    try:
+        return require_same(saved, wanted, folder)
+    except OtherRunError as error:
+        differing = [name for name in wanted if saved.get(name) != wanted[name]]
+        what = f", which differs in {few(differing)}" if differing else ""
+        raise error from TellableError(
+            f"its checkpoints are of another run{what}: give it another folder, or resume=False"
+        )
 
 
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:

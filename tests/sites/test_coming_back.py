@@ -149,10 +149,13 @@ def test_a_site_whose_checkpoints_are_all_damaged_is_named(tmp_path):
     before = {name: sorted((tmp_path / name).rglob("*")) for name in NAMES}
     for path in (tmp_path / "va").glob("round-*/manifest.json"):
         path.write_text("{")
-    for name, one in resumed(method, tmp_path).items():
-        assert isinstance(one, ValueError)
-        assert "can be read" in str(one), name
-        assert str(tmp_path / "va") in str(one), name
+    found = resumed(method, tmp_path)
+    assert isinstance(found["va"], ValueError)
+    assert "can be read" in str(found["va"])
+    assert str(tmp_path / "va") in str(found.pop("va"))
+    for name, one in found.items():
+        assert "va has failed with a ValueError" in str(one), name
+        assert str(tmp_path) not in str(one), name
     assert {name: sorted((tmp_path / name).rglob("*")) for name in NAMES} == before
 
 
