@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 import graphcollab
 from graphcollab import build_model, methods, run
@@ -57,7 +59,7 @@ def test_of_samples_in_place_of_a_setting_nothing_is_told():
     [
         lambda: build_model("Jane Doe", (3,), 2),
         lambda: methods.fedavg(**{"Jane Doe": 1}),
-        lambda: graphcollab.compare({"l2c": methods.l2c}, small, rounds=1, grids={"Jane Doe": {"lr": [1]}}, seeds=(0,)),
+        lambda: run(methods.fedavg(), Scene.small().tasks, nn.Linear(3, 2), rounds=1, device="Jane Doe"),
     ],
 )
 def test_other_words_that_quote_what_was_given_stay_at_the_site(act):
@@ -135,14 +137,6 @@ def test_samples_in_place_of_a_setting_are_not_told(name, own, settings, monkeyp
     assert not any(str(one).encode() in content for one in SECRETS for content in sent)
 
 
-@pytest.mark.parametrize("own", [{"loss": "Jane Doe"}, {"target": "Jane Doe"}, {"Jane Doe": 1}, {"target": "age"}])
-def test_a_name_that_is_none_is_refused_without_quoting_samples(own, monkeypatch):
-    sent = spied(monkeypatch)
-    found = meet(plays, va={**own, "rows": {"age": ["Jane Doe", "Jack Doe"] * 20, "disease": [0, 1] * 20}})
-    assert all(isinstance(one, Exception) for one in found.values()), found
-    assert not any(b"Jack Doe" in content for content in sent)
-
-
 def test_of_checkpoints_of_another_run_others_read_in_what_it_differs(tmp_path, monkeypatch):
     def act(here):
         return plays(here, checkpoint=tmp_path / here.name)
@@ -155,9 +149,7 @@ def test_of_checkpoints_of_another_run_others_read_in_what_it_differs(tmp_path, 
     own = str(found["va"])
     assert type(found["va"]).__name__ == "OtherRunError"
     assert str(tmp_path) in own
-    checksums = [
-        word for word in own.replace(",", "").split() if len(word) == 12 and set(word) <= {*"0123456789abcdef"}
-    ]
+    checksums = re.findall(r"\b[0-9a-f]{12}\b", own)
     assert len(checksums) == 2
     for other in OTHERS:
         assert "va has failed with a OtherRunError: its checkpoints are of another run" in str(found[other])
