@@ -6,12 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from graphcollab.naming import few
 from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
 from graphcollab.sites.lives import Lives
+from graphcollab.sites.meeting import Clash, Meeting
 from graphcollab.sites.question import question
 
 __all__ = ["Coordinator"]
@@ -19,16 +19,6 @@ __all__ = ["Coordinator"]
 LOG = logging.getLogger(__name__)
 REPLAYS = 10  # how often one and the same message may be lost
 AGAIN = 10  # deadlines after which it is said once more who is waited for
-
-
-@dataclass
-class _Meeting:
-    """What has come for one step, since a time."""
-
-    since: float
-    frames: dict[str, Frame] = field(default_factory=dict)
-    reply: Frame | None = None
-    off: dict[str, float] = field(default_factory=dict)  # by how much clocks differ from that here
 
 
 class Coordinator:
@@ -68,11 +58,11 @@ class Coordinator:
         self.lost: dict[str, str] = {}
         self._change = threading.Condition()
         self._seen = dict.fromkeys(self.sites, clock())  # when a site has said anything
-        self._told = dict.fromkeys(self.sites, clock())  # when it has said more than that it is there
+        self._heard = dict.fromkeys(self.sites, clock())  # when it has said more than that it is there
         self._named = (0.0, 0.0)  # since when somebody waits, and when it is to be said for whom
         self._at = dict.fromkeys(self.sites, (0, 0))
         self._stuck: dict[str, tuple[int, float]] = {}
-        self._meetings: dict[tuple[int, int], _Meeting] = {}
+        self._meetings: dict[tuple[int, int], Meeting] = {}
         self._state: Frame | None = None
         self._lost_at: dict[tuple[int, str], int] = {}
         self._wanting: list[str] = []
@@ -108,13 +98,14 @@ class Coordinator:
 
     def _hear(self, site: str, asked: Frame) -> Frame:
         verb, epoch, step, life = (asked.about[name] for name in ("verb", "epoch", "step", "life"))
+        self._lives.require(site, life)
         if verb != "hello" and self._lives.speak(site, life):
             self._at[site] = (0, 0)
             if verb != "leave" and site in self.present and self._stopped is None:
                 self._leave_behind([site], "was started again")
         self._seen[site] = self._clock()
         if verb != "beat":
-            self._told[site] = self._clock()
+            self._heard[site] = self._clock()
         self._at[site] = max(self._at[site], (epoch, step))
         return self._verbs[verb](self, site, epoch, step, asked)
 
@@ -131,22 +122,22 @@ class Coordinator:
     def _name_who_is_waited_for(self, now: float) -> None:
         """Log who has told nothing for longer than others may be silent, though it gives signs of life."""
         waiting = {site for meeting in self._open for site in meeting.frames}
-        waiting |= {site for site in self._stuck if now - self._told[site] <= self.deadline}
+        waiting |= {site for site in self._stuck if now - self._heard[site] <= self.deadline}
         since = [one.since for one in self._open] + [self._stuck[site][1] for site in waiting & {*self._stuck}]
         idle = [site for site in self.present if site not in waiting | self._done]
-        idle = [site for site in idle if now - self._told[site] > self.deadline]
+        idle = [site for site in idle if now - self._heard[site] > self.deadline]
         if not since or not idle or self._stopped is not None:
             return
         if self._named[0] != min(since):
             self._named = (min(since), min(since) + self.deadline)
         if now > self._named[1]:
-            told = " and ".join(f"{now - self._told[site]:.0f} s" for site in idle)
+            told = " and ".join(f"{now - self._heard[site]:.0f} s" for site in idle)
             them = "which is there but has" if len(idle) == 1 else "which are there but have"
             LOG.warning("still waiting for %s, %s told nothing for %s", few(idle), them, told)
             self._named = (min(since), now + AGAIN * self.deadline)
 
     @property
-    def _open(self) -> list[_Meeting]:
+    def _open(self) -> list[Meeting]:
         return [one for one in self._meetings.values() if one.reply is None]
 
     def _meet(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
@@ -158,7 +149,7 @@ class Coordinator:
             if (epoch, step) < self._at[site]:
                 return Frame({"status": "refused", "why": "it comes too late"})
             self._catching_up.discard(site)
-            meeting = self._meetings.get((epoch, step), _Meeting(self._clock()))
+            meeting = self._meetings.get((epoch, step), Meeting(self._clock()))
             if site not in meeting.frames and not isinstance(asked.about.get("what"), str):
                 return Frame({"status": "refused", "why": "it does not say what it tells"})
             self._meetings[epoch, step] = meeting
@@ -172,40 +163,29 @@ class Coordinator:
         told = meeting  # what has been concluded holds, also for who hears of it when the next epoch has begun
         return self._wait(lambda: told.reply or self._news(site, epoch))
 
-    def _require_all(self, meeting: _Meeting) -> None:
+    def _require_all(self, meeting: Meeting) -> None:
         """Stop where somebody waits for a site that has come to the end of its script."""
         ended = [site for site in self.present if site in self._done and site not in meeting.frames]
         if ended and meeting.frames and meeting.reply is None and self._stopped is None:
             why = "has come to the end of its script, where others go on: all must make the same calls"
             self._stop("", "SiteLostError", f"{few(ended)} {why}")
 
-    def _conclude(self, meeting: _Meeting, at: tuple[int, int]) -> None:
-        frames = [meeting.frames[site] for site in self.present]
-        said = {site: meeting.frames[site].about["what"] for site in self.present}
-        if len({str([f.about.get(one) for one in ("what", "sum", "commit")] + ["round" in f.about]) for f in frames}) > 1:
-            told = ", ".join(f"{site}: {what}" for site, what in said.items())
-            return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
-        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off}
-        tensors = [list(frame.tensors) for frame in frames]
-        if frames[0].about.get("sum"):
-            kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
-            other = next((k for k, kind in enumerate(kinds) if kind != kinds[0]), None)
-            if other is not None:
-                name = self.present[other]
-                return self._stop(name, "ValueError", f"{name} sends {kinds[other]} to be added to {kinds[0]}")
-            flat = [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]
-        else:
-            about["values"] = [frame.about.get("value") for frame in frames]
-            about["counts"] = [len(some) for some in tensors]
-            flat = [one for some in tensors for one in some]
-        if frames[0].about.get("commit"):
+    def _conclude(self, meeting: Meeting, at: tuple[int, int]) -> None:
+        try:
+            found, tensors = meeting.together(self.present)
+        except Clash as clash:
+            return self._stop(*clash.args)
+        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off, **found}
+        said = {site: meeting.frames[site].about for site in self.present}
+        first = said[self.present[0]]
+        if first.get("commit"):
             about |= self._agree()
-        if "round" in frames[0].about:
-            played = {site: meeting.frames[site].about["round"] for site in self.present}
+        if "round" in first:
+            played = {site: said[site]["round"] for site in said}
             self.resting = [site for site, many in played.items() if many < max(played.values())]
             about["resting"] = self.resting
             self._state = None  # that of another run
-        meeting.reply = Frame(about, tuple(flat))
+        meeting.reply = Frame(about, tuple(tensors))
         self._meetings[at] = meeting  # which a new epoch has not taken away
         self._lost_at = {place: many for place, many in self._lost_at.items() if place[0] >= at[1]}  # others have come
         ended = [at for at, one in self._meetings.items() if one.reply is not None]

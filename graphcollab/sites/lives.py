@@ -30,15 +30,13 @@ class Lives:
 
     def greet(self, site: str, life: str) -> bool:
         """Hear a greeting, and return whether another process has spoken for the site before."""
-        self._require(site, life)
         now = self._now.get(site)
         if life != now and life not in self._greeted[site]:  # else it asks once more, as it has got no answer
             self._greeted[site].append(life)
         return now not in (None, life)
 
     def speak(self, site: str, life: str) -> bool:
-        """Return whether a life speaks for its site from now on, in place of another; a `FrameError` if it does not."""
-        self._require(site, life)
+        """Return whether a life speaks for its site from now on, in place of another; a `FrameError` if it may not."""
         now, greeted = self._now.get(site), self._greeted[site]
         if life == now:
             return False
@@ -49,6 +47,7 @@ class Lives:
         self._greeted[site], self._now[site] = greeted[at + 1 :], life
         return now is not None
 
-    def _require(self, site: str, life: str) -> None:
+    def require(self, site: str, life: str) -> None:
+        """Raise a `FrameError` for a life that has ended."""
         if life in self._former[site]:
             raise FrameError("messages of a process of this site that was started before the one that is there")

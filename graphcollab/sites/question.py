@@ -9,10 +9,16 @@ from graphcollab.sites.frame import Frame, FrameError
 __all__ = ["question"]
 
 ALWAYS = {"verb": str, "epoch": int, "step": int, "life": str}
-FIELDS = {
-    **ALWAYS,
-    **{"what": str, "sum": bool, "commit": bool, "round": int, "clock": float, "run": int},
-    **{"sites": list, "kind": str, "why": str},
+FIELDS = ALWAYS | {
+    "what": str,
+    "sum": bool,
+    "commit": bool,
+    "round": int,
+    "clock": float,
+    "run": int,
+    "sites": list,
+    "kind": str,
+    "why": str,
 }
 """The types of what questions say; the value that a site tells the others is for them to read."""
 

@@ -21,7 +21,16 @@ from graphcollab.train.journal import decode, encode
 __all__ = ["hand_over", "take_over"]
 
 OWN = ("graphs", "scores", "weighing", "findings", "watched", "heard")  # of a history: seen by each site for itself
-DAMAGE = (struct.error, SafetensorError, ValueError, LookupError, TypeError, AttributeError, StopIteration, RecursionError)
+DAMAGE = (
+    struct.error,
+    SafetensorError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    StopIteration,
+    RecursionError,
+)
 LENGTH = struct.Struct("<Q")  # of the description
 
 
