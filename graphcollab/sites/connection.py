@@ -54,6 +54,7 @@ class Connection:
         self._look = min(beat, 1.0)
         link.open(self.mailbox)
         known = bool(self._until({"verb": "hello"}).about["known"])
+        self.delivery.say({"verb": "beat"}, 10.0)  # from which this process speaks for its site
         try:
             self.past = Past(past, known)
         except OSError as error:  # a full disk, which the others need not wait for
