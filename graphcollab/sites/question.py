@@ -33,7 +33,9 @@ def question(content: object, verbs: Collection[str]) -> Frame:
     asked = Frame.unpack(content)
     for name, kind in FIELDS.items():
         if (name in ALWAYS or name in asked.about) and type(asked.about.get(name)) is not kind:
-            raise FrameError(f"no question says a {type(asked.about.get(name)).__name__} as its {name}")
+            raise FrameError(
+                f"a question has a {type(asked.about.get(name)).__name__} as its {name}, not a {kind.__name__}"
+            )
     if asked.about["verb"] not in verbs:
         raise FrameError(f"nothing is asked by the verb {asked.about['verb'][:50]!r}")
     if not all(type(site) is str for site in asked.about.get("sites", [])):
