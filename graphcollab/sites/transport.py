@@ -255,8 +255,8 @@ class Sites(SharedTransport):
             except ValueError as error:  # such as: another phase has begun
                 raise ValueError(
                     f"{here.name} has played {round_} rounds, as its checkpoints say, and cannot go on where others "
-                    f"are: {error}. Bring its newer checkpoints back, or let all sites start afresh, in other checkpoint= "
-                    "folders"
+                    f"are: {error}. Bring its newer checkpoints back, or let all sites start afresh, in other "
+                    "checkpoint= folders"
                 ) from error
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())
