@@ -266,7 +266,14 @@ class Sites(SharedTransport):
                 "on from where they are with its own model as it was then",
                 RuntimeWarning,
             )
-            restore(here.take())
+            try:
+                restore(here.take())
+            except ValueError as error:  # such as: another phase has begun
+                raise ValueError(
+                    f"{here.name} has played {round_} rounds, as its checkpoints say, and cannot go on where others "
+                    f"are: {error}. Bring its newer checkpoints back, or let all sites start afresh, in other "
+                    "checkpoint= folders"
+                ) from error
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())
 
