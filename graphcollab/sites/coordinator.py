@@ -6,25 +6,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from graphcollab.naming import few
 from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
+from graphcollab.sites.lives import Lives
+from graphcollab.sites.meeting import Clash, Meeting
+from graphcollab.sites.question import question
 
 __all__ = ["Coordinator"]
 
 LOG = logging.getLogger(__name__)
 REPLAYS = 10  # how often one and the same message may be lost
-
-
-@dataclass
-class _Meeting:
-    """What has come for one step."""
-
-    frames: dict[str, Frame] = field(default_factory=dict)
-    reply: Frame | None = None
-    off: dict[str, float] = field(default_factory=dict)  # by how much clocks differ from that here
+AGAIN = 10  # deadlines after which it is said once more who is waited for
 
 
 class Coordinator:
@@ -63,16 +57,18 @@ class Coordinator:
         self.present, self.resting = list(self.sites), list[str]()
         self.lost: dict[str, str] = {}
         self._change = threading.Condition()
-        self._seen = dict.fromkeys(self.sites, clock())
+        self._seen = dict.fromkeys(self.sites, clock())  # when a site has said anything
+        self._heard = dict.fromkeys(self.sites, clock())  # when it has said more than that it is there
+        self._named = (0.0, 0.0)  # since when somebody waits, and when it is to be said for whom
         self._at = dict.fromkeys(self.sites, (0, 0))
         self._stuck: dict[str, tuple[int, float]] = {}
-        self._meetings: dict[tuple[int, int], _Meeting] = {}
+        self._meetings: dict[tuple[int, int], Meeting] = {}
         self._state: Frame | None = None
         self._lost_at: dict[tuple[int, str], int] = {}
         self._wanting: list[str] = []
         self._catching_up: set[str] = set()
         self._done: set[str] = set()
-        self._lives: dict[str, list[str]] = {}
+        self._lives = Lives(self.sites)
         self._stopped: dict[str, Any] | None = None
 
     @property
@@ -88,21 +84,30 @@ class Coordinator:
     def answer(self, site: str, content: bytes) -> bytes:
         """Return what a site is to know; calls that have to wait are answered after a while all the same."""
         try:
-            asked = Frame.unpack(content)
-            verb, epoch, step = (asked.about.get(name) for name in ("verb", "epoch", "step"))
-            reply = self._verbs.get(str(verb))
-            if site not in self.sites or reply is None or type(epoch) is not int or type(step) is not int:
-                raise FrameError(f"no site of this run says {verb!r}")
+            asked = question(content, self._verbs)
+            if site not in self.sites:
+                raise FrameError("messages of nobody of this run")
+            with self._change:
+                return self._hear(site, asked).pack()
         except FrameError as error:
             LOG.warning("a message of %s was refused: %s", site, error)
             with self._change:  # who has not begun would be waited for; who has must have been somebody else
-                if isinstance(error, OtherVersionError) and site in self.sites and site not in self._lives:
+                if isinstance(error, OtherVersionError) and site in self.sites and not self._lives.begun(site):
                     self._stop(site, "SiteLostError", f"{site} cannot take part: it sends {error}")
             return Frame({"status": "refused", "why": str(error)}).pack()
-        with self._change:
-            self._seen[site] = self._clock()
-            self._at[site] = max(self._at[site], (epoch, step))
-            return reply(self, site, epoch, step, asked).pack()
+
+    def _hear(self, site: str, asked: Frame) -> Frame:
+        verb, epoch, step, life = (asked.about[name] for name in ("verb", "epoch", "step", "life"))
+        self._lives.require(site, life)
+        if verb != "hello" and self._lives.speak(site, life):
+            self._at[site] = (0, 0)
+            if verb != "leave" and site in self.present and self._stopped is None:
+                self._leave_behind([site], "was started again")
+        self._seen[site] = self._clock()
+        if verb != "beat":
+            self._heard[site] = self._clock()
+        self._at[site] = max(self._at[site], (epoch, step))
+        return self._verbs[verb](self, site, epoch, step, asked)
 
     def watch(self) -> None:
         """Leave sites behind that have given no sign of life; to be called now and then."""
@@ -112,6 +117,28 @@ class Coordinator:
             silent = [site for site in silent if now - self._seen[site] > self.deadline]
             if silent and self._stopped is None:
                 self._leave_behind(silent, f"has given no sign of life for {self.deadline:g} s")
+            self._name_who_is_waited_for(now)
+
+    def _name_who_is_waited_for(self, now: float) -> None:
+        """Log who has told nothing for longer than others may be silent, though it gives signs of life."""
+        waiting = {site for meeting in self._open for site in meeting.frames}
+        waiting |= {site for site in self._stuck if now - self._heard[site] <= self.deadline}
+        since = [one.since for one in self._open] + [self._stuck[site][1] for site in waiting & {*self._stuck}]
+        idle = [site for site in self.present if site not in waiting | self._done]
+        idle = [site for site in idle if now - self._heard[site] > self.deadline]
+        if not since or not idle or self._stopped is not None:
+            return
+        if self._named[0] != min(since):
+            self._named = (min(since), min(since) + self.deadline)
+        if now > self._named[1]:
+            told = " and ".join(f"{now - self._heard[site]:.0f} s" for site in idle)
+            them = "which is there but has" if len(idle) == 1 else "which are there but have"
+            LOG.warning("still waiting for %s, %s told nothing for %s", few(idle), them, told)
+            self._named = (min(since), now + AGAIN * self.deadline)
+
+    @property
+    def _open(self) -> list[Meeting]:
+        return [one for one in self._meetings.values() if one.reply is None]
 
     def _meet(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site tells something that all are to know, and waits for what the others tell."""
@@ -122,7 +149,7 @@ class Coordinator:
             if (epoch, step) < self._at[site]:
                 return Frame({"status": "refused", "why": "it comes too late"})
             self._catching_up.discard(site)
-            meeting = self._meetings.get((epoch, step), _Meeting())
+            meeting = self._meetings.get((epoch, step), Meeting(self._clock()))
             if site not in meeting.frames and not isinstance(asked.about.get("what"), str):
                 return Frame({"status": "refused", "why": "it does not say what it tells"})
             self._meetings[epoch, step] = meeting
@@ -136,40 +163,29 @@ class Coordinator:
         told = meeting  # what has been concluded holds, also for who hears of it when the next epoch has begun
         return self._wait(lambda: told.reply or self._news(site, epoch))
 
-    def _require_all(self, meeting: _Meeting) -> None:
+    def _require_all(self, meeting: Meeting) -> None:
         """Stop where somebody waits for a site that has come to the end of its script."""
         ended = [site for site in self.present if site in self._done and site not in meeting.frames]
         if ended and meeting.frames and meeting.reply is None and self._stopped is None:
             why = "has come to the end of its script, where others go on: all must make the same calls"
             self._stop("", "SiteLostError", f"{few(ended)} {why}")
 
-    def _conclude(self, meeting: _Meeting, at: tuple[int, int]) -> None:
-        frames = [meeting.frames[site] for site in self.present]
-        said = {site: meeting.frames[site].about["what"] for site in self.present}
-        if len({str([frame.about.get(one) for one in ("what", "sum", "commit")]) for frame in frames}) > 1:
-            told = ", ".join(f"{site}: {what}" for site, what in said.items())
-            return self._stop("", "RuntimeError", f"sites have come to different steps of the run ({told})")
-        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off}
-        tensors = [list(frame.tensors) for frame in frames]
-        if frames[0].about.get("sum"):
-            kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
-            other = next((k for k, kind in enumerate(kinds) if kind != kinds[0]), None)
-            if other is not None:
-                name = self.present[other]
-                return self._stop(name, "ValueError", f"{name} sends {kinds[other]} to be added to {kinds[0]}")
-            flat = [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]
-        else:
-            about["values"] = [frame.about.get("value") for frame in frames]
-            about["counts"] = [len(some) for some in tensors]
-            flat = [one for some in tensors for one in some]
-        if frames[0].about.get("commit"):
+    def _conclude(self, meeting: Meeting, at: tuple[int, int]) -> None:
+        try:
+            found, tensors = meeting.together(self.present)
+        except Clash as clash:
+            return self._stop(*clash.args)
+        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off, **found}
+        said = {site: meeting.frames[site].about for site in self.present}
+        first = said[self.present[0]]
+        if first.get("commit"):
             about |= self._agree()
-        if said_rounds := [frame.about["round"] for frame in frames if type(frame.about.get("round")) is int]:
-            played = dict(zip(self.present, said_rounds, strict=False))
-            self.resting = [site for site, many in played.items() if many < max(said_rounds)]
+        if "round" in first:
+            played = {site: said[site]["round"] for site in said}
+            self.resting = [site for site, many in played.items() if many < max(played.values())]
             about["resting"] = self.resting
             self._state = None  # that of another run
-        meeting.reply = Frame(about, tuple(flat))
+        meeting.reply = Frame(about, tuple(tensors))
         self._meetings[at] = meeting  # which a new epoch has not taken away
         self._lost_at = {place: many for place, many in self._lost_at.items() if place[0] >= at[1]}  # others have come
         ended = [at for at, one in self._meetings.items() if one.reply is not None]
@@ -228,13 +244,7 @@ class Coordinator:
 
     def _hello(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site begins: for the first time, or again after its process has ended, so that it is to come back."""
-        lives, life = self._lives.setdefault(site, []), str(asked.about.get("life"))
-        if life not in lives:  # or it asks once more, as it has got no answer
-            lives.append(life)
-            self._at[site] = (0, 0)
-            if len(lives) > 1 and site in self.present and self._stopped is None:
-                self._leave_behind([site], "was started again")
-        return Frame({"status": "ok", "known": lives.index(life) > 0})
+        return Frame({"status": "ok", "known": self._lives.greet(site, asked.about["life"])})
 
     def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site that computes gives a sign of life."""
@@ -245,11 +255,11 @@ class Coordinator:
         if news := self._news(site, epoch):
             return news
         self._catching_up.discard(site)
-        now, names = self._clock(), asked.about.get("sites")
+        now, names = self._clock(), asked.about.get("sites", [])
         since = self._stuck.setdefault(site, (step, now))
         if since[0] != step:
             since = self._stuck[site] = (step, now)
-        passed = isinstance(names, list) and [one for one in names if self._at.get(one, (0, 0)) > (epoch, step)]
+        passed = [one for one in names if self._at.get(one, (0, 0)) > (epoch, step)]
         if passed and now - since[1] > self._patience:
             LOG.warning("a message from %s to %s was lost: the round is played again", few(passed), site)
             self._lost_at[step, site] = self._lost_at.get((step, site), 0) + 1
@@ -305,7 +315,7 @@ class Coordinator:
         return Frame({"status": "ok"})
 
     def _stop(self, site: str, kind: str, why: str) -> None:
-        LOG.error("the run stops: %s", why)
+        LOG.error("the run stops: %s", why or f"{site} has failed with a {kind}, whose words stay there")
         self._stopped = {"site": site, "kind": kind, "why": why}
         self._change.notify_all()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,12 +52,14 @@ class Delivery:
 
     Attributes:
         place: The epoch and the step that the run has come to, which every message says.
+        life: What tells messages of this process from those of one before it, which may come late.
         sent: Messages and bytes that have left this site so far, by what they were and to whom.
     """
 
     def __init__(self, link: Link, patience: float) -> None:
         self.link, self.patience = link, patience
         self.place = (0, 0)
+        self.life = secrets.token_hex(8)
         self.sent: dict[tuple[str, str], tuple[int, int]] = {}
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(max(len(link.sites) - 1, 1), "graphcollab-send")
@@ -66,7 +69,7 @@ class Delivery:
     def frame(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
         """Return a message from where the run is."""
         epoch, step = self.place  # read at once, as signs of life come from another thread
-        return Frame({**about, "epoch": epoch, "step": step}, tensors).pack()
+        return Frame({**about, "epoch": epoch, "step": step, "life": self.life}, tensors).pack()
 
     def ask(self, content: bytes | Callable[[], bytes], patience: float | None = None) -> Frame:
         """Return the coordinator's answer to a message, or to what is made anew whenever it is asked again."""

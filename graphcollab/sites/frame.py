@@ -16,6 +16,7 @@ from torch import Tensor
 __all__ = ["Frame", "FrameError", "OtherVersionError"]
 
 MAGIC = b"graphcollab 1\n"
+AXES, NESTED = 32, 100  # at most, of a tensor and of a description
 HEAD = struct.Struct("<16sI")  # a checksum of all that follows it, and the length of the description
 TYPES = {
     str(kind).removeprefix("torch."): kind
@@ -79,14 +80,20 @@ class Frame:
             about, kinds = dict(held["about"]), [(TYPES[name], tuple(shape)) for name, shape in held["tensors"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FrameError(f"a frame's description cannot be read ({type(error).__name__})") from error
+        if _is_deep(about, NESTED):
+            raise FrameError(f"a frame's description is nested more than {NESTED} deep")
         tensors, at = [], length
         for kind, shape in kinds:
             if not all(type(size) is int and size >= 0 for size in shape):
                 raise FrameError(f"a frame says that a tensor has the shape {list(shape)}")
+            if len(shape) > AXES or math.prod(max(size, 1) for size in shape) * kind.itemsize >= 2**63:
+                raise FrameError("a frame says that a tensor has a shape that no tensor can have")
             end = at + math.prod(shape) * kind.itemsize
             if end > len(body):
                 raise FrameError(f"a frame has {len(body) - at} bytes left for a tensor {list(shape)} of {kind}")
             raw = torch.frombuffer(bytearray(body[at:end]), dtype=torch.uint8) if end > at else torch.empty(0)
+            if kind is torch.bool and bool((raw > 1).any()):
+                raise FrameError("a frame has other bytes than 0 and 1 for a tensor of torch.bool")
             tensors.append(raw.view(kind).view(shape) if end > at else torch.empty(shape, dtype=kind))
             at = end
         if at != len(body):
@@ -105,6 +112,12 @@ class Frame:
         if not fits:
             raise FrameError(f"a frame was due that holds {_told(wanted)}, and one came that holds {_told(got)}")
         return self
+
+
+def _is_deep(held: Any, most: int) -> bool:
+    """Tell whether lists and dicts are nested more than so many times."""
+    inner = held.values() if isinstance(held, dict) else held
+    return most == 0 or any(_is_deep(one, most - 1) for one in inner if isinstance(one, dict | list))
 
 
 def _told(kinds: Sequence[tuple[torch.dtype, tuple[int | None, ...]]]) -> str:

@@ -31,6 +31,7 @@ MEANINGS = {
     "what is known of others": "what it knows of others: similarities",
     "values": "what is agreed on, and how tables are prepared",
 }
+ADDED = "the coordinator; all: the sum"
 READERS: dict[Reader, str] = {
     "listeners": "sites that may hear it",
     "coordinator": "the coordinator, to be added up",
@@ -44,7 +45,8 @@ class Line:
 
     Args:
         what: What it holds; behind it number types and shapes.
-        to: The site that can read it, or the coordinator, which passes on to all what all are told.
+        to: The site that can read it; ``"everybody"``, the coordinator included; or, of what is added up, ``"the
+            coordinator; all: the sum"``.
         messages: How many in the whole run.
         bytes: Their size in all.
     """
@@ -60,7 +62,8 @@ class Leaving:
     """What would leave a site in a run, as found by a rehearsal of it among copies of the site; its text is a table.
 
     Which sites exchange something may be drawn at random or found out in the run, so of what goes to single sites the
-    most that one got in the rehearsal is shown for each. Signs of life, which hold nothing, are not in it.
+    most that one got in the rehearsal is shown for each. Models are larger where other sites have categories or classes
+    that this one has not. Signs of life, which hold nothing, are not in it.
 
     Args:
         site: The site.
@@ -98,6 +101,10 @@ class Leaving:
                 "",
                 f"{self.bytes:,} bytes in all. What the method tells, besides scores and counters:",
                 *(f"  to {READERS[reader]}: {'; '.join(what) or 'nothing'}" for reader, what in self.told.items()),
+                "Whatever the method: the initial model, once, if all have made the same; and of the table what "
+                "graphcollab.tasks.told_by_site lists.",
+                "docs/threat_model.md says all of it. Models are larger where other sites have categories or classes "
+                "that this one has not.",
             ]
         )
 
@@ -117,7 +124,7 @@ def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, 
     for what in sorted({what for what, _ in sent}):
         found = {to: sent[what, to] for to in [COORDINATOR, *others] if (what, to) in sent}
         if summed := found.pop(COORDINATOR, None):
-            lines.append(Line(_meaning(what), f"the {COORDINATOR}", *summed))
+            lines.append(Line(_meaning(what), ADDED if what.startswith("sums of") else "everybody", *summed))
         if found:
             most = [max(many) for many in zip(*found.values(), strict=True)]
             lines += [Line(_meaning(what), to, *most) for to in others if to in found or _may_hear(site, to)]

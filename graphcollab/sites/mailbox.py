@@ -19,7 +19,7 @@ class Mailbox:
 
     Args:
         sites: Who may send.
-        limit: Bytes that may wait at a time.
+        limit: Bytes of one sender that may wait at a time, so that nobody takes the room of others.
     """
 
     def __init__(self, sites: Collection[str], limit: int = 2**32) -> None:
@@ -28,7 +28,7 @@ class Mailbox:
         self._come = threading.Condition()
         self._frames: dict[tuple[int, int, str], tuple[Frame, int]] = {}
 
-    def put(self, sender: str, content: object) -> str:
+    def put(self, sender: str, content: bytes) -> str:
         """Take a message in, and return what has become of it: ``"ok"``, or why the sender might send it again."""
         try:
             frame = Frame.unpack(content)
@@ -37,15 +37,16 @@ class Mailbox:
         epoch, step = frame.about.get("epoch"), frame.about.get("step")
         if sender not in self.sites or type(epoch) is not int or type(step) is not int:
             return "refused"
-        size = sum(one.numel() * one.element_size() for one in frame.tensors)
         with self._come:
             if (epoch, step) < (self._epoch, self._step):
                 return "late"
             if epoch > self._epoch + AHEAD:
                 return "early"
-            if sum(held for _, held in self._frames.values()) + size > self.limit:
+            if (epoch, step, sender) in self._frames:
+                return "ok"
+            if sum(held for at, (_, held) in self._frames.items() if at[2] == sender) + len(content) > self.limit:
                 return "full"
-            self._frames.setdefault((epoch, step, sender), (frame, size))
+            self._frames[epoch, step, sender] = (frame, len(content))
             self._come.notify_all()
         return "ok"
 

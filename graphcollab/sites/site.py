@@ -56,8 +56,8 @@ def site(
         data: Its own samples: a table, see `Tasks.from_frame`, or a pair (inputs, targets), see `Tasks.from_arrays`.
         listeners: Sites that may hear this one's models. Default: all.
         dry_run: Whether nothing is to leave this site: what is called then returns a `Leaving`, which lists what would.
-            All rounds are rehearsed in this process, among copies of the site. The names of the other sites say how
-            many there are to be; ``True`` stands for the listeners, or for three others.
+            All rounds are rehearsed in this process, among copies of the site, without callbacks. The names of the
+            other sites say how many there are to be; ``True`` stands for the listeners, or for three others.
         settings: Settings of how tasks are made, the same at all sites: ``target=`` and all others of
             `Tasks.from_frame`, or those of `Tasks.from_arrays`.
 
@@ -67,10 +67,12 @@ def site(
         >>> table = {"age": list(range(20)), "ill": [0, 1] * 10}
         >>> here = site("Bern", table, target="ill", dry_run=True)
         >>> told = here.run(fedavg(), lambda tasks: torch.nn.Linear(*tasks.input_shape, 2), rounds=10)
-        >>> {line.to for line in told.lines}
-        {'the coordinator'}
+        >>> sorted({line.to for line in told.lines})
+        ['everybody', 'the coordinator; all: the sum']
     """
     names = dry_run if isinstance(dry_run, bool) else tuple(dry_run)
+    if names == ():
+        raise ValueError("dry_run= names the other sites, and there is none in it: name them, or say dry_run=True")
     return Site(name, data, None if listeners is None else tuple(listeners), names, settings)
 
 
@@ -126,7 +128,12 @@ class Site:
 
             return here._meet(act)
 
-        return leaving(self, play, method, rounds) if self.dry_run else play(self)
+        if not self.dry_run:
+            return play(self)
+        if settings.get("callbacks"):
+            raise ValueError("a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it")
+        tasks_of_site(_Alone(), self.name, self.data, **{"seed": 0, **self.settings})  # what is wrong with it is said
+        return leaving(self, play, method, rounds)
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
@@ -215,6 +222,13 @@ class Site:
             return connection
 
         return Hall(sorted(every), poll=1.0).play(play)
+
+
+class _Alone:
+    """A meeting to which nobody else comes."""
+
+    def everyone(self, value: Any) -> list[Any]:
+        return [value]
 
 
 class Gathering:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from graphcollab.control import Attendance
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
-from graphcollab.sites.frame import FrameError
+from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.transport import SharedTransport
 from graphcollab.typing import Env
 
@@ -108,7 +108,7 @@ class Sites(SharedTransport):
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
-        _, told = self.connection.tell(f"numbers of nodes, {_kinds(values)}", tensors=values)
+        told = self._hear("numbers of nodes", values, self.owner)
         out = tuple(_unknown(one, len(self.owner)) for one in values)
         for site, many in told.items():
             for one, some in zip(out, many, strict=True):
@@ -117,7 +117,7 @@ class Sites(SharedTransport):
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all sites that are there, one site's after the other's, [N, ...]."""
-        _, told = self.connection.tell(f"lists of {_kinds(values)}", tensors=values)
+        told = self._hear("lists", values)
         every = zip(*told.values(), strict=True)
         return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
 
@@ -138,8 +138,7 @@ class Sites(SharedTransport):
         kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
         out[kept] = values[kept]
         if to is None:
-            _, told = self.connection.tell(f"numbers of nodes, {_kinds([values])}", tensors=[values[own]])
-            for site, (some,) in told.items():
+            for site, (some,) in self._hear("numbers of nodes", [values[own]], by).items():
                 out[by == self._sites.index(site)] = some
             return out
         hears = self.owner[to]
@@ -150,6 +149,23 @@ class Sites(SharedTransport):
         for name, (some,) in self.connection.swap(f"numbers for a node, {_kinds([values])}", give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
+
+    def _hear(self, what: str, values: Sequence[Tensor], by: Tensor | None = None) -> dict[str, list[Tensor]]:
+        """Tell everybody values [n, ...], and return what every site has told: of the same kinds, checked here.
+
+        Args:
+            what: What they are.
+            values: Those of this site.
+            by: Whose each of all sites' values is, where that is known, [N].
+        """
+        _, told = self.connection.tell(f"{what}, {_kinds(values)}", tensors=values)
+        for site, some in told.items():
+            count = None if by is None else int((by == self._sites.index(site)).sum())
+            try:
+                Frame({}, some).require(*((one.dtype, (count, *one.shape[1:])) for one in values))
+            except FrameError as error:
+                raise FrameError(f"a message of {site} is not as it should be: {error}") from error
+        return told
 
     def require_listeners(self, names: Iterable[str]) -> None:
         """Check that sites may hear this one, whatever others have said of who may."""
@@ -250,7 +266,14 @@ class Sites(SharedTransport):
                 "on from where they are with its own model as it was then",
                 RuntimeWarning,
             )
-            restore(here.take())
+            try:
+                restore(here.take())
+            except ValueError as error:  # such as: another phase has begun
+                raise ValueError(
+                    f"{here.name} has played {round_} rounds, as its checkpoints say, and cannot go on where others "
+                    f"are: {error}. Bring its newer checkpoints back, or let all sites start afresh, in other "
+                    "checkpoint= folders"
+                ) from error
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())
 

@@ -192,8 +192,6 @@ class Party(Together):
     def joined(self, own: Tasks) -> Tasks:
         if own.cluster is not None:
             raise ValueError("cluster= cannot be given where sites keep their samples: leave it out")
-        if own.cluster is not None:
-            raise ValueError("cluster= cannot be given where sites keep their samples: leave it out")
         place, splits = self._names.index(str(self)), {}
         for name, split in own.splits.items():
             ptr = cumsum(self._sizes[name])

@@ -21,6 +21,16 @@ from graphcollab.train.journal import decode, encode
 __all__ = ["hand_over", "take_over"]
 
 OWN = ("graphs", "scores", "weighing", "findings", "watched", "heard")  # of a history: seen by each site for itself
+DAMAGE = (
+    struct.error,
+    SafetensorError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    StopIteration,
+    RecursionError,
+)
 LENGTH = struct.Struct("<Q")  # of the description
 
 
@@ -52,10 +62,11 @@ def take_over(
         tensors = {name: tensor.clone() for name, tensor in load(block).items()}
         code = json.loads(text)
         told, history = decode(code["data"], tensors), History(**decode(code["history"], tensors))
-        edge_index = told["edge_index"]
-    except (struct.error, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"what another site has handed over cannot be read ({error})") from error
-    if told["phase_start"] != data.phase_start:
+        edge_index, phase_start = told["edge_index"], told["phase_start"]
+    except DAMAGE as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"what another site has handed over cannot be read ({why})") from error
+    if phase_start != data.phase_start:
         raise ValueError(
             "the run has come to another phase of its method since, in which nodes keep something else: this site "
             "cannot come back"

@@ -193,9 +193,10 @@ class Session:
                     callback.on_evaluate(self.seen, history)
             if self.patience is not None:
                 self.data = remember_best(data, history)
-        except Exception:
+        except BaseException as error:  # also where a site was lost, and it is done again
             history.forget(data.round)
-            self._fail()
+            if isinstance(error, Exception):
+                self._fail()
             raise
 
     def _fail(self) -> None:

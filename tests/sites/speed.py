@@ -22,7 +22,6 @@ from tests.sites.deployment import Deployment, deployment, wait_for
 from tests.sites.hospitals import SITES, scripts, write_files
 
 METHODS = ("fedavg", "ditto", "l2c", "meta_l2c", "cobo", "dac")
-FAST = 100000.0  # Mbit/s: as fast as the machine
 
 BODY = """
 import json, time
@@ -60,7 +59,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--methods", nargs="+", default=list(METHODS), help="default: %(default)s")
-    add("--mbit", type=float, nargs="+", default=[10.0, 100.0, FAST], help="rates of a line (default: %(default)s)")
+    add("--mbit", type=float, nargs="+", default=[10.0, 100.0], help="rates of a line (default: %(default)s)")
     add("--delay", type=float, default=10.0, help="ms that one way takes (default: %(default)s)")
     add("--rounds", type=int, default=12, help="of which the first is not timed (default: %(default)s)")
     add("--hidden", type=int, default=300, help="units of the two hidden layers (default: %(default)s)")
@@ -127,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> list[dict[str, Any]]:
     print(f"{len(SITES)} sites, {parameters:,} parameters, {args.delay:g} ms one way, {args.rounds - 1} rounds")
     head = ["Mbit/s", "method", "seconds per round", "least", "most", "MB sent by a site", "exchanges"]
     text = [
-        ["local" if one["mbit"] >= FAST else f"{one['mbit']:g}", one["method"]]
+        [f"{one['mbit']:g}", one["method"]]
         + [f"{one[name]:.2f}" for name in ("median", "least", "most")]
         + [f"{one['sent'] / 1e6:.2f}", f"{one['exchanges']:.1f}"]
         for one in rows

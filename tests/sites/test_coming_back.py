@@ -143,6 +143,16 @@ def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path)
     require_models(run(method, together(), small, rounds=8, attend=Away(rounds=(4, 5, 6))), found)
 
 
+def test_a_site_that_cannot_learn_what_it_has_missed_is_named(tmp_path):
+    """Others have begun another phase since."""
+    method = methods.pens(explore_rounds=5)
+    stopped(method, tmp_path)
+    for one in resumed(method, tmp_path).values():
+        assert isinstance(one, ValueError)
+        assert str(one).startswith("va has played 4 rounds, as its checkpoints say, and cannot go on where others are")
+        assert "let all sites start afresh" in str(one)
+
+
 def test_a_site_whose_checkpoints_are_all_damaged_is_named(tmp_path):
     method = methods.fedavg()
     stopped(method, tmp_path)

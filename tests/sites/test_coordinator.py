@@ -1,38 +1,13 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 import torch
 
 from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.frame import Frame
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Desk:
-    """A coordinator whose clock stands, and which lets nobody wait."""
-
-    def __init__(self, sites: str = "abc", **settings: object) -> None:
-        self.clock = Clock()
-        self.coordinator = Coordinator(list(sites), deadline=10.0, poll=0.0, lost=2.0, clock=self.clock, **settings)
-
-    def ask(self, site: str, verb: str, epoch: int = 0, step: int = 0, tensors=(), **about: object) -> Frame:
-        frame = Frame({"verb": verb, "epoch": epoch, "step": step, **about}, tensors)
-        return Frame.unpack(self.coordinator.answer(site, frame.pack()))
-
-    def say(self, site: str, *args: object, **about: object) -> str:
-        return self.ask(site, *args, **about).about["status"]
-
-    def pass_(self, seconds: float, *alive: str) -> None:
-        self.clock.now += seconds
-        for site in alive:
-            self.say(site, "beat")
-        self.coordinator.watch()
+from tests.sites.desk import Desk, commit
 
 
 @pytest.fixture
@@ -114,15 +89,17 @@ def answer_another_version(desk: Desk, site: str) -> Frame:
     return Frame.unpack(desk.coordinator.answer(site, frame.replace(b"graphcollab 1", b"graphcollab 2", 1)))
 
 
-def test_a_site_of_another_version_stops_a_run_that_has_not_begun_and_is_named(desk):
+def test_a_site_of_another_version_stops_a_run_that_has_not_begun_and_is_named():
+    desk = Desk("")
+    desk.coordinator = Coordinator("abc", poll=0.0)
     assert answer_another_version(desk, "b").about["status"] == "refused"
-    reply = desk.ask("a", "meet", what="x", value=1)
+    desk.begin("a", "first life")
+    reply = desk.ask("a", "meet", what="x", value=1, life="first life")
     assert reply.about["status"] == "stop"
     assert "b cannot take part: it sends messages of another version" in reply.about["why"]
 
 
 def test_messages_of_another_version_in_the_name_of_a_site_that_is_there_harm_nobody(desk):
-    desk.ask("b", "hello", life="1")
     answer_another_version(desk, "b")
     answer_another_version(desk, "nobody")
     assert desk.say("a", "meet", what="x", value=1) == "wait"
@@ -167,12 +144,6 @@ def test_too_few_sites_stop_the_run():
     told = desk.ask("a", "beat").about
     assert (told["status"], told["kind"]) == ("stop", "SiteLostError")
     assert "only 'a' is left" in told["why"] or "only a is left" in told["why"]
-
-
-def commit(desk: Desk, sites: str, epoch: int, step: int = 5) -> Frame:
-    for site in sites:
-        reply = desk.ask(site, "meet", epoch, step, what="end", commit=True)
-    return reply
 
 
 def test_a_site_comes_back_when_the_round_has_ended(desk):
@@ -250,7 +221,7 @@ def test_nonsense_is_refused(desk, content):
 
 @pytest.mark.parametrize("about", [{"verb": "_stop"}, {"verb": "watch"}, {"epoch": "0"}, {"step": None}])
 def test_what_is_no_verb_is_refused(desk, about):
-    frame = Frame({"verb": "meet", "epoch": 0, "step": 0, **about})
+    frame = Frame({"verb": "meet", "epoch": 0, "step": 0, "life": "first life", "what": "x", **about})
     assert Frame.unpack(desk.coordinator.answer("a", frame.pack())).about["status"] == "refused"
 
 
@@ -265,14 +236,52 @@ def test_answers_are_not_kept_for_ever(desk):
     assert len(desk.coordinator._meetings) <= 3
 
 
-def test_a_site_that_begins_again_is_left_behind_first(desk):
-    for site in "abc":
-        assert not desk.ask(site, "hello", life="first").about["known"]
-        assert not desk.ask(site, "hello", life="first").about["known"]  # the answer was lost
-    for site in "abc":
-        desk.say(site, "meet", what="x")
-    assert desk.ask("b", "hello", life="second").about["known"]
-    told = desk.ask("a", "beat", 0, 1).about
-    assert (told["present"], told["lost"]) == (["a", "c"], {"b": "was started again"})
-    assert desk.say("b", "meet", 0, 0, what="y") == "ok"  # what was agreed before holds
-    assert desk.say("b", "meet", 0, 1, what="y") == "away"
+def test_rounds_that_only_some_say_stop_the_run(desk):
+    desk.say("a", "meet", what="x", round=3)
+    desk.say("b", "meet", what="x")
+    assert desk.say("c", "meet", what="x", round=3) == "stop"
+
+
+def waited_for(caplog) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.getMessage().startswith("still waiting")]
+
+
+def test_who_is_there_and_tells_nothing_is_named_after_a_deadline_and_every_ten(desk, caplog):
+    """The deadline is 10 s: at 11 s, and then at 111 s (after 101 s have passed 11 + 100) it is said."""
+    desk.say("a", "meet", what="x")
+    desk.say("c", "meet", what="x")
+    said = {}
+    for second in range(1, 230):
+        caplog.clear()
+        desk.pass_(1, "a", "b", "c")
+        if told := waited_for(caplog):
+            said[second] = told
+    text = "still waiting for b, which is there but has told nothing for {} s"
+    assert said == {second: [text.format(second)] for second in (11, 112, 213)}
+    assert desk.coordinator.present == ["a", "b", "c"]
+
+
+def test_who_is_waited_for_in_an_exchange_is_named_and_not_who_waits(desk, caplog):
+    for second in range(25):
+        if second % 5 == 0:
+            desk.say("a", "missing", sites=["c"])
+            desk.say("b", "missing", sites=["a", "c"])
+        desk.pass_(1, "a", "b", "c")
+    assert waited_for(caplog) == ["still waiting for c, which is there but has told nothing for 11 s"]
+
+
+def test_nobody_is_named_where_all_compute_or_a_meeting_has_just_begun(desk, caplog):
+    for _ in range(30):
+        desk.pass_(1, "a", "b", "c")
+    desk.say("a", "meet", what="x")
+    for _ in range(9):
+        desk.pass_(1, "a", "b", "c")
+    assert waited_for(caplog) == []
+
+
+def test_an_error_whose_words_are_not_told_is_logged_by_its_site_and_kind(desk, caplog):
+    caplog.set_level(logging.ERROR)
+    desk.say("b", "fail", kind="KeyError", why="")
+    assert [one.getMessage() for one in caplog.records] == [
+        "the run stops: b has failed with a KeyError, whose words stay there"
+    ]

@@ -72,6 +72,15 @@ def forged(text: bytes, rest: bytes = b"") -> bytes:
         ({"about": []}, b""),
         ({"about": {}, "tensors": [["float32", [-1]]]}, b""),
         ({"about": {}, "tensors": [["float32", [2**62, 2**62]]]}, b""),
+        ({"about": {}, "tensors": [["float32", [0, 2**70]]]}, b""),
+        ({"about": {}, "tensors": [["float32", [0, 2**62, 2**62]]]}, b""),
+        ({"about": {}, "tensors": [["float32", [2**61, 0]]]}, b""),
+        ({"about": {}, "tensors": [["float32", [1] * 1000]]}, b"1234"),
+        ({"about": {}, "tensors": [["float32", [10**4000, 10**4000]]]}, b""),
+        ({"about": {}, "tensors": [["float32", {"a": 1}]]}, b"1234"),
+        ({"about": {}, "tensors": [["float32", None]]}, b"1234"),
+        ({"about": {}, "tensors": [[["float32"], [1]]]}, b"1234"),
+        ({"about": {}, "tensors": [["bool", [2]]]}, b"\x01\x07"),
         ({"about": {}, "tensors": [["float32", [1.0]]]}, b"1234"),
         ({"about": {}, "tensors": [["float32", [True]]]}, b"1234"),
         ({"about": {}, "tensors": [["object", [1]]]}, b"1234"),
@@ -89,6 +98,13 @@ def test_a_forged_description_is_refused(held, rest):
 def test_a_description_that_is_nested_without_end_is_refused():
     with pytest.raises(FrameError):
         Frame.unpack(forged(b"[" * 100_000))
+    for many, fits in ((99, True), (100, False), (500, False)):
+        text = b'{"about": {"value": ' + b"[" * many + b"]" * many + b'}, "tensors": []}'
+        if fits:
+            assert Frame.unpack(Frame.unpack(forged(text)).pack()).about["value"]
+            continue
+        with pytest.raises(FrameError, match="nested"):
+            Frame.unpack(forged(text))
 
 
 def test_nothing_but_bytes_is_a_frame():

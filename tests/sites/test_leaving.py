@@ -10,6 +10,8 @@ import torch
 from graphcollab import methods, site
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door
+from graphcollab.sites.leaving import ADDED
+from graphcollab.train import HistoryLog
 from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 
 OTHERS = ["cleveland", "hungarian", "switzerland"]
@@ -54,7 +56,7 @@ def rehearsed(method, dry_run=OTHERS, **settings):
 def by_reader(leaving) -> dict[str, int]:
     found = defaultdict(int)
     for line in leaving.lines:
-        found[line.to] += line.bytes
+        found["the coordinator" if line.to in ("everybody", ADDED) else line.to] += line.bytes
     return dict(found)
 
 
@@ -131,7 +133,7 @@ def test_so_many_sites_are_rehearsed(dry_run, count):
 def test_listeners_are_the_others_where_no_others_are_named():
     here = site("va", ROWS["va"], dry_run=True, listeners=["cleveland", "hungarian"], **SETTINGS)
     leaving = here.run(methods.l2c(), small, rounds=1)
-    assert {line.to for line in leaving.lines} == {"the coordinator", "cleveland", "hungarian"}
+    assert {line.to for line in leaving.lines} == {"everybody", ADDED, "cleveland", "hungarian"}
 
 
 def test_sites_that_may_not_listen_get_no_models():
@@ -145,9 +147,42 @@ def test_a_rehearsal_warns_of_nothing_that_copies_find(recwarn):
     assert [str(one.message) for one in recwarn] == []
 
 
+def test_what_is_added_up_is_told_from_what_everybody_reads():
+    readers = {line.what.split(" (")[0]: line.to for line in rehearsed(methods.fedavg()).lines}
+    assert readers["what is added up: models, gradients, scores, counters"] == ADDED
+    assert readers["what is agreed on, and how tables are prepared"] == "everybody"
+
+
+def test_a_rehearsal_writes_nothing(tmp_path):
+    kept = tmp_path / "history.json"
+    kept.write_text("of the real run")
+    with pytest.raises(ValueError, match="a rehearsal plays no callbacks, as they may write files"):
+        rehearsed(methods.l2c(), callbacks=[HistoryLog(kept)])
+    assert kept.read_text() == "of the real run"
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "why"),
+    [
+        (ROWS["va"], {"target": "diseases"}, "diseases"),
+        ("/nowhere/patients.csv", {}, "/nowhere/patients.csv"),
+        ({**ROWS["va"], "age": ["old"] * len(ROWS["va"]["age"])}, {"metric": "nonsense"}, "nonsense"),
+    ],
+)
+def test_what_is_wrong_with_the_own_data_is_said_of_them_and_not_of_a_copy(rows, settings, why):
+    here = site("va", rows, dry_run=OTHERS, **{**SETTINGS, **settings})
+    with pytest.raises((ValueError, OSError, KeyError)) as told:
+        here.run(methods.local(), small, rounds=1)
+    words = f"{told.value} {told.value.__cause__ or ''}"
+    assert why in words
+    assert not any(name in words for name in OTHERS)
+
+
 def test_other_sites_are_named_by_text():
     with pytest.raises((TypeError, ValueError), match="dry_run"):
         site("va", ROWS["va"], dry_run=[1, 2], **SETTINGS)
+    with pytest.raises(ValueError, match="dry_run= names the other sites, and there is none in it"):
+        site("va", ROWS["va"], dry_run=[], **SETTINGS)
 
 
 def test_nothing_is_sent_to_anybody_outside():

@@ -15,7 +15,7 @@ def message(epoch: int = 0, step: int = 0, value: float = 1.0, **about: object) 
 
 @pytest.fixture
 def box() -> Mailbox:
-    return Mailbox({"Bern", "Genf"}, limit=100)
+    return Mailbox({"Bern", "Genf"}, limit=1000)
 
 
 def test_a_message_is_there_when_it_is_due(box):
@@ -66,12 +66,27 @@ def test_a_stranger_is_refused(box):
 
 
 def test_no_more_waits_than_there_is_room_for(box):
-    big = Frame({"epoch": 0, "step": 1}, (torch.zeros(20),)).pack()
-    assert box.put("Bern", big) == "ok"
-    assert box.put("Genf", big) == "full"
+    one, two = (Frame({"epoch": 0, "step": step}, (torch.zeros(150),)).pack() for step in (1, 2))
+    assert 600 < len(one) <= 1000 < len(one) + len(two)
+    assert box.put("Bern", one) == "ok"
+    assert box.put("Bern", two) == "full"
+    assert box.put("Bern", one) == "ok"  # it is there already
     box.turn_to(0, 1)
     box.take("Bern")
-    assert box.put("Genf", big) == "ok"
+    assert box.put("Bern", two) == "ok"
+
+
+def test_nobody_takes_the_room_of_others(box):
+    far = [Frame({"epoch": 0, "step": 10**9 + many}).pack() for many in range(1000)]
+    held = [box.put("Bern", one) for one in far].count("ok")
+    assert held == 1000 // len(far[0])  # also what has no tensors takes room
+    assert box.put("Genf", message()) == "ok"
+    assert box.wait(["Genf"], 0.0) == []
+
+
+def test_a_shape_that_no_tensor_has_is_damage(box):
+    assert box.put("Bern", Frame({"epoch": 0, "step": 0}, (torch.zeros(0, 5),)).pack()) == "ok"
+    assert box.put("Bern", b"graphcollab 1\n") == "damaged"
 
 
 def test_who_waits_is_woken(box):

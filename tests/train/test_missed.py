@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 import torch
+from safetensors.torch import save
 
 from graphcollab import methods
 from graphcollab.control.state import LOOP
 from graphcollab.testing import Scene
 from graphcollab.train.history import Finding, History
-from graphcollab.train.missed import hand_over, take_over
+from graphcollab.train.missed import LENGTH, hand_over, take_over
 
 NAMES = tuple("abcdef")
 
@@ -39,3 +43,36 @@ def test_what_a_site_has_seen_for_itself_stays_with_it():
     assert back.graphs[1][1].tolist() == [0.25]
     assert back.findings[0].text == "it gives itself 0.25"
     assert back.weighing["own_weight"][0] == 0.25
+
+
+def forged(code):
+    text = code if isinstance(code, bytes) else json.dumps(code).encode()
+    return LENGTH.pack(len(text)) + text + save({})
+
+
+DATA = {"mapping": []}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        forged({}),
+        forged([]),
+        forged({"data": {}, "history": {}}),
+        forged({"data": [], "history": []}),
+        forged({"data": None, "history": None}),
+        forged({"data": DATA, "history": DATA}),
+        forged({"data": {"plain": 1}, "history": DATA}),
+        forged({"data": {"tensor": "x"}, "history": DATA}),
+        forged({"data": {"value": "x", "fields": DATA}, "history": DATA}),
+        forged({"data": {"mapping": [1]}, "history": DATA}),
+        forged({"data": {"mapping": 1}, "history": DATA}),
+        forged(b"[" * 100_000),
+    ],
+)
+def test_damage_is_one_error(content):
+    method = methods.l2c()
+    data, _ = Scene.small(embeds=method.embeds).begin(method)
+    with pytest.raises(ValueError, match="what another site has handed over cannot be read"):
+        take_over(content, data, (*LOOP, *method.fields))

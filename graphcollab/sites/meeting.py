@@ -1,0 +1,60 @@
+"""`Meeting`: what all sites tell the coordinator in one step, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from graphcollab.sites.frame import Frame
+
+__all__ = ["Clash", "Meeting"]
+
+
+class Clash(Exception):
+    """What sites tell does not go together.
+
+    Args:
+        site: Whose fault it is; empty where that cannot be said.
+        kind: The class of the error that sites raise.
+        why: Its words.
+    """
+
+    def __init__(self, site: str, kind: str, why: str) -> None:
+        super().__init__(site, kind, why)
+
+
+@dataclass
+class Meeting:
+    """What has come for one step.
+
+    Args:
+        since: When the first site came to it.
+        frames: What sites tell.
+        reply: What all of them hear, once all have come.
+        off: By how much their clocks differ from the coordinator's.
+    """
+
+    since: float
+    frames: dict[str, Frame] = field(default_factory=dict)
+    reply: Frame | None = None
+    off: dict[str, float] = field(default_factory=dict)
+
+    def together(self, sites: Sequence[str]) -> tuple[dict[str, Any], list[Tensor]]:
+        """Return what these sites have told, or the sums of it where they ask for sums; a `Clash` if it differs."""
+        frames = [self.frames[site] for site in sites]
+        words = [[one.about.get(name) for name in ("what", "sum", "commit")] for one in frames]
+        if len({str([*said, "round" in one.about]) for said, one in zip(words, frames, strict=True)}) > 1:
+            told = ", ".join(f"{site}: {what}" for site, (what, *_) in zip(sites, words, strict=True))
+            raise Clash("", "RuntimeError", f"sites have come to different steps of the run ({told})")
+        tensors = [list(frame.tensors) for frame in frames]
+        if not frames[0].about.get("sum"):
+            about = {"values": [frame.about.get("value") for frame in frames], "counts": [*map(len, tensors)]}
+            return about, [one for some in tensors for one in some]
+        kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
+        for site, kind in zip(sites, kinds, strict=True):
+            if kind != kinds[0]:
+                raise Clash(site, "ValueError", f"{site} sends {kind} to be added to {kinds[0]}")
+        return {}, [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]
