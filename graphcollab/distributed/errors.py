@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from graphcollab.files import own_name, write_new
+
 __all__ = ["ProcessLostError", "lives", "read", "write_error_file", "written"]
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # what torchrun shows of a process that has ended
@@ -47,7 +49,8 @@ def lives(pid: int) -> bool:
 
 
 def write_error_file(text: str) -> None:
-    """Say what torchrun is to show of this process where it ends by a signal."""
+    """Say what torchrun is to show of this process where it ends by a signal; torchrun may read it at this moment."""
     if path := os.environ.get(ERROR_FILE):
         extra = {"py_callstack": text, "timestamp": str(int(time.time()))}
-        Path(path).write_text(json.dumps({"message": {"message": text, "extraInfo": extra}}), encoding="utf-8")
+        write_new(part := own_name(Path(path)), json.dumps({"message": {"message": text, "extraInfo": extra}}).encode())
+        os.replace(part, path)
