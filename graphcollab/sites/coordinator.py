@@ -327,7 +327,8 @@ class Coordinator:
         self.lost |= dict.fromkeys(sites, why)
         working = [site for site in self.present if site not in self.resting]
         if len(self.present) < self.at_least or not working:
-            left = f"only {few(self.present)} is left" if self.present else "no site is left"
+            are = "is" if len(self.present) == 1 else "are"
+            left = f"only {few(self.present)} {are} left" if self.present else "no site is left"
             return self._stop("", "SiteLostError", f"{left}, and a run needs {self.at_least}: {self._reasons()}")
         self._begin()
 

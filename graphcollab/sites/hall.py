@@ -28,11 +28,13 @@ class Hall:
         self.sites, self.coordinator = tuple(sites), Coordinator(sites, **settings)
         self.mailboxes: dict[str, Mailbox] = {}
 
-    def play(self, act: Callable[[Connection], T], **settings: Any) -> dict[str, T]:
+    def play(self, act: Callable[[Connection], T], here: str | None = None, **settings: Any) -> dict[str, T]:
         """Let every site act in a thread of its own, and return what each returns; the first error is raised.
 
         Args:
             act: What a site does with its connection.
+            here: The site that acts in the caller's thread, if any, so that warnings name the caller; its error comes
+                first.
             settings: Those of `Connection`.
         """
 
@@ -56,8 +58,10 @@ class Hall:
         watching.start()
         try:
             with ThreadPoolExecutor(len(self.sites)) as threads:
-                acts = {name: threads.submit(work, name) for name in self.sites}
-            return {name: one.result() for name, one in acts.items()}
+                acts = {name: threads.submit(work, name) for name in self.sites if name != here}
+                found = {} if here is None else {here: work(here)}
+            found |= {name: one.result() for name, one in acts.items()}
+            return {name: found[name] for name in self.sites}
         finally:
             ended.set()
             watching.join()

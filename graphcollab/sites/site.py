@@ -24,6 +24,7 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
+from graphcollab.sites.mistakes import in_short
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse
 from graphcollab.sites.transport import Sites
 from graphcollab.tasks import Tasks, tasks_of_site
@@ -132,8 +133,7 @@ class Site:
             return play(self)
         if settings.get("callbacks"):
             raise ValueError("a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it")
-        tasks_of_site(_Alone(), self.name, self.data, **{"seed": 0, **self.settings})  # what is wrong with it is said
-        return leaving(self, play, method, rounds)
+        return in_short(lambda: self._rehearse_run(play, method, rounds))
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
@@ -150,6 +150,14 @@ class Site:
     def tasks(self, seed: int = 0) -> Tasks:
         """Return the tasks of all sites, of which this one has its own samples, split by a seed."""
         return self._meet(lambda connection: self._tasks(connection, seed))
+
+    def _rehearse_run(self, play: Callable[[Site], object], method: Method | Phases, rounds: int) -> Leaving:
+        try:  # what is wrong with the own samples, before others get copies of them
+            with own_filter("ignore"):  # the rehearsal warns
+                tasks_of_site(_Alone(), self.name, self.data, **{"seed": 0, **self.settings})
+        except ValueError as told:
+            raise told.__cause__ or told from None
+        return leaving(self, play, method, rounds)
 
     def _many(self, settings: Iterable[str], act: Callable[[], T]) -> T:
         """Play many runs with the other sites."""
@@ -175,7 +183,10 @@ class Site:
             )
         with agreed(Gathering(connection)):
             if connection.name != self.name:
-                raise ValueError(f"the certificate of {connection.name} is given, and its script says {self.name!r}")
+                raise ValueError(
+                    f"the certificate of {connection.name} is given, and its script says {self.name!r}: write "
+                    f"site({connection.name!r}, ...) in it, or start it with the startup kit of {self.name}"
+                )
             if not connection.greeted:
                 _compare_clocks(connection)
             return act(connection)
@@ -221,7 +232,7 @@ class Site:
                 act(every[connection.name])
             return connection
 
-        return Hall(sorted(every), poll=1.0).play(play)
+        return Hall(sorted(every), poll=1.0).play(play, here=self.name)
 
 
 class _Alone:

@@ -143,6 +143,8 @@ class Party(Together):
             try:
                 self._meet("failure", {}, why)
             except ValueError as told:
+                if not why:
+                    told.add_note(f"What is wrong here: {type(error).__name__}: {error}")
                 raise told from error
 
     def agree(self, facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -146,6 +146,12 @@ def test_too_few_sites_stop_the_run():
     assert "only 'a' is left" in told["why"] or "only a is left" in told["why"]
 
 
+def test_too_few_sites_of_which_several_are_left_are_named():
+    desk = Desk("abc", at_least=3)
+    desk.pass_(11, "a", "b")
+    assert desk.ask("a", "beat").about["why"].startswith("only a, b are left, and a run needs 3: c has given no sign")
+
+
 def test_a_site_comes_back_when_the_round_has_ended(desk):
     desk.pass_(11, "a", "b")
     assert desk.say("c", "back", 0) == "wait"

@@ -134,6 +134,20 @@ def test_other_columns():
     assert "column 'age' is at 'cleveland'" in refused(plays, va={"rows": fewer})
 
 
+def test_whoever_runs_the_server_reads_why(caplog):
+    hall = Hall(NAMES, poll=0.5)
+    meet(plays, hall, va={"val_fraction": 0.3})
+    assert hall.coordinator.failed.endswith("Give the same at all of them")
+    assert "the run stops: sites have different settings: val_fraction= is " in caplog.text
+
+
+def test_what_is_wrong_with_samples_is_said_at_their_site_only():
+    found = meet(plays, va={"target": "diseases"} | {"rows": {"age": ["Jane Doe"] * 40, "disease": [0, 1] * 20}})
+    own = found.pop("va")
+    assert own.__notes__ == [f"What is wrong here: {type(own.__cause__).__name__}: {own.__cause__}"]
+    assert not any(hasattr(one, "__notes__") and "diseases" in str(one.__notes__) for one in found.values())
+
+
 def test_other_classes():
     words = {**ROWS["va"], "disease": ["ill" if ill else "well" for ill in ROWS["va"]["disease"]]}
     told = refused(plays, va={"rows": words})
@@ -154,7 +168,7 @@ def test_a_name_unlike_the_certificate():
 
 def test_two_sites_with_one_name():
     told = refused(plays, va={"name": "cleveland"})
-    assert "the certificate of va is given, and its script says 'cleveland'" in told
+    assert "the certificate of va is given, and its script says 'cleveland': write site('va', ...) in it" in told
 
 
 def test_unknown_listeners():

@@ -10,8 +10,8 @@ standard error output of the site's own FLARE client, and nowhere else.
 from __future__ import annotations
 
 import logging
-import os
 import runpy
+import sys
 import threading
 import time
 import traceback
@@ -24,15 +24,16 @@ from nvflare.collab.api.exceptions import RunAborted
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.errors import SiteLostError
+from graphcollab.sites.flare.script import SCRIPT, ScriptError, the_script
 from graphcollab.sites.flare.sealed import only_sealed
 from graphcollab.sites.mailbox import Mailbox
+from graphcollab.sites.mistakes import as_text
 from graphcollab.sites.site import connected
 from graphcollab.tasks._sites import in_order
 
 __all__ = ["Client", "Server"]
 
 LOG = logging.getLogger(__name__)
-SCRIPT = "GRAPHCOLLAB_SITE"
 PAST = "graphcollab-told"  # what was told before the first round, in the job's folder at the site
 SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
 NOT_YET = b""  # what a coordinator says that is not there yet: no frame, so it is asked again
@@ -100,12 +101,9 @@ class Client:
     def begin(self) -> None:
         """Start the script, which goes on beside FLARE's own work."""
         _quieten()
-        path = os.environ.get(SCRIPT, "")
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"{SCRIPT} must name this site's own script, and is {path!r}")
         self.sealed = only_sealed(collab.fl_ctx)
         folder = collab.context.app.workspace.get_run_dir(collab.fl_ctx.get_job_id())
-        arguments = path, _Link(self, collab.context.app), Path(folder) / PAST
+        arguments = _Link(self, collab.context.app), Path(folder) / PAST
         self._acting = threading.Thread(target=self._act, args=arguments, name="graphcollab-site", daemon=True)
         self._acting.start()
 
@@ -122,20 +120,25 @@ class Client:
                 self._connection.delivery.close()
             self._acting.join(10.0)
 
-    def _act(self, path: str, link: _Link, past: Path) -> None:
+    def _act(self, link: _Link, past: Path) -> None:
         try:
             self._connection = connection = Connection(link, beat=self.deadline / 10, past=past)
         except SiteLostError as error:
-            return LOG.error("%s was not begun: %s", path, error)
+            return LOG.error("the script was not begun: %s", error)
         except OSError:
             traceback.print_exc()
-            return LOG.error("%s was not begun: nothing can be written to %s", path, past.parent)
+            return LOG.error("the script was not begun: nothing can be written to %s", past.parent)
+        try:
+            path = the_script()
+        except ScriptError as error:
+            LOG.error("%s", error)
+            return connection.leave(f"has no script to run, as its client's log says ({SCRIPT})")
         try:
             with connected(connection):
                 runpy.run_path(path, run_name="__main__")
         except BaseException as error:
-            traceback.print_exc()
-            LOG.error("%s has failed with a %s; standard error says more", path, type(error).__name__)
+            LOG.error("%s has failed with a %s; standard error says why", path, type(error).__name__)
+            print(as_text(error, path), file=sys.stderr, flush=True)
             connection.leave(error)
         else:
             connection.finish()

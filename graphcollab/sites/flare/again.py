@@ -22,6 +22,8 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.collab.runtime.defs import SETUP_TASK_NAME, SyncKey
 from nvflare.collab.runtime.executor import CollabExecutor
 
+from graphcollab.sites.flare.script import ScriptError, the_script
+
 __all__ = ["Executor", "Launcher"]
 
 RUNNING = "running"  # the file in a job's folder that says: it had not ended when the client did
@@ -40,9 +42,16 @@ class Launcher(ClientProcessJobLauncher):
         return _Again(lambda: launch(job_meta, fl_ctx), lambda: running.unlink(missing_ok=True))
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """As the client begins, start the jobs that had not ended; FLARE ends those that are over by now."""
+        """As the client begins, say so if it has no script, and start the jobs that had not ended.
+
+        FLARE ends those that are over by now.
+        """
         super().handle_event(event_type, fl_ctx)
         if event_type == EventType.SYSTEM_START:
+            try:
+                the_script()
+            except ScriptError as error:
+                self.logger.error(str(error))
             workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
             for running in sorted(Path(workspace.get_root_dir()).glob(f"*/{RUNNING}")):
                 job = running.parent.name
