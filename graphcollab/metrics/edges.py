@@ -40,18 +40,22 @@ SHARED = {
 measure = checked_with(SHARED)
 
 
-def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> None:
+def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> None:
     """Check that there is one number per edge, none of them NaN, and that edges join nodes 0 to K - 1.
 
-    Else the message begins with ``where``, such as ``"round 3: "``.
+    Else the message begins with ``where``, such as ``"round 3: "``. Where weights may be known ``partly``, the others
+    are NaN.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
         raise ValueError(
             f"{where}expected edge_index [2, E] and edge_weight [E], "
             f"got {list(edge_index.shape)} and {list(edge_weight.shape)}"
         )
-    if bool(edge_weight.isnan().any()):
-        raise ValueError(f"{where}edge_weight of edge {int(edge_weight.isnan().nonzero()[0])} is NaN")
+    if bool(edge_weight.isnan().any()) and not partly:
+        raise ValueError(
+            f"{where}edge_weight of edge {int(edge_weight.isnan().nonzero()[0])} is NaN (between sites only a receiver "
+            "knows its weights; weight_heatmaps shows those that are known)"
+        )
     outside = ((edge_index < 0) | (edge_index >= count)).any(dim=0)
     if bool(outside.any()):
         edge = int(outside.nonzero()[0])
@@ -59,15 +63,18 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
         raise ValueError(f"{where}edge {edge} ({sender} -> {receiver}) is out of range for {count} nodes")
 
 
-def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "") -> Tensor:
-    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge."""
-    check_edges(edge_index, edge_weight, count, where)
+def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> Tensor:
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge.
+
+    Where they may be known ``partly``, it is NaN, too, where the weight is.
+    """
+    check_edges(edge_index, edge_weight, count, where, partly)
     if bool(edge_weight.isinf().any()):
         raise ValueError(f"{where}the weight of edge {int(edge_weight.isinf().nonzero()[0])} is not finite")
     sender, receiver = edge_index.long()
     weights = edge_weight.new_full((count, count), torch.nan, dtype=torch.float64)
     weights[receiver, sender] = edge_weight.detach().double()
-    once = int((~weights.isnan()).sum())
+    once = len(torch.unique(receiver * count + sender))
     if once < sender.numel():
         raise ValueError(f"{where}{sender.numel() - once} of {sender.numel()} edges occur more than once")
     return weights

@@ -50,7 +50,8 @@ def comparison_figures(
     Returns:
         ``accuracy``, over rounds, or over local steps per node where methods have played other numbers of rounds;
         ``weights_<name>`` for each of the names, nodes sorted by cluster or classes where known;
-        and ``weight_by_overlap`` at the last two recorded rounds where classes are known.
+        and ``weight_by_overlap`` at the last two recorded rounds where classes and all weights are known: between
+        sites each knows those of its own node.
     """
     figures, late, classes = {}, {}, None
     for name in weights_of:
@@ -67,7 +68,7 @@ def comparison_figures(
         names = result.tasks.names
         figures[f"weights_{name}"] = weight_heatmaps(graphs, len(names), cluster=group, title=heading, names=names)
         late.update({f"{name}, round {round_}": graphs[round_] for round_ in sorted(graphs)[-2:]})
-    if classes is not None:
+    if classes is not None and not any(bool(weights.isnan().any()) for _, weights in late.values()):
         heading = "Do nodes listen to those with the same classes?"
         figures["weight_by_overlap"] = weight_by_overlap_figure(late, classes, heading)
     kept = {name: [trial for trial in trials if not trial.failure] for name, trials in comparison.chosen.items()}

@@ -10,14 +10,14 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.colors import ListedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from graphcollab.metrics import class_overlap, contact_counts, never_sampled
 from graphcollab.metrics.edges import Graphs, pair_weights
-from graphcollab.report._figure import COLOURS, TEXT, figure_names, leftmost, new_panels, quiet
+from graphcollab.report._figure import COLOURS, GRID, TEXT, figure_names, leftmost, new_panels, quiet
 from graphcollab.report._text import require_some, shown
 from graphcollab.settings import Count
 from graphcollab.train import History, Joined, LearnedGraph, Result
@@ -56,6 +56,7 @@ def weight_heatmaps(
     edge stays white. All panels share one colour scale, in which colour follows the square root of the weight, so that
     uniform weights of many nodes and the few large ones that are learned can both be seen. Where weights are negative,
     the scale is linear and symmetric about 0 instead. Of up to ten nodes the weights are written into the cells.
+    Between sites each knows the weights of its own node only; those of other receivers are grey.
 
     With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
     as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
@@ -75,11 +76,16 @@ def weight_heatmaps(
     if isinstance(graphs, LearnedGraph | Joined):
         graph = graphs if isinstance(graphs, LearnedGraph) else graphs.graph()
         matrices, num_nodes, names = {"learned graph": graph.matrix()}, graph.num_nodes, names or graph.name
+        unknown = {"learned graph": _unknown(graph.edge_index, graph.edge_weight, num_nodes)}
     else:
         rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
         if not rounds:
             raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
-        matrices = {f"round {r}": pair_weights(*rounds[r], num_nodes, f"round {r}: ").cpu() for r in sorted(rounds)}
+        matrices, unknown = {}, {}
+        for r in sorted(rounds):
+            edges, weights = rounds[r]
+            matrices[f"round {r}"] = pair_weights(edges, weights, num_nodes, f"round {r}: ", partly=True).cpu()
+            unknown[f"round {r}"] = _unknown(edges, weights, num_nodes)
     every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
     most, first = float(every.abs().max()) or 1.0, None
     if bool((every < 0).any()):
@@ -90,7 +96,15 @@ def weight_heatmaps(
         first = 100 * class_overlap(classes.cpu())
         if len(first) != num_nodes:
             raise ValueError(f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}")
-    return _draw(matrices, scale, "mixing weight", order, cluster, title, names, first)[0]
+    return _draw(matrices, scale, "mixing weight", order, cluster, title, names, first, unknown)[0]
+
+
+def _unknown(edges: Tensor, weights: Tensor, count: int) -> Tensor:
+    """Return between which pairs there is an edge whose weight only its receiver knows, receivers in rows, [K, K]."""
+    unknown = torch.zeros(count, count, dtype=torch.bool)
+    sender, receiver = edges[:, weights.isnan()].cpu()
+    unknown[receiver, sender] = True
+    return unknown
 
 
 @shown
@@ -168,8 +182,12 @@ def _draw(
     title: str | None,
     names: Sequence[str] | None,
     common: Tensor | None = None,
+    unknown: Mapping[str, Tensor] | None = None,
 ) -> tuple[Figure, list[Axes], Tensor]:
-    """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own."""
+    """Draw matrices [K, K] on one colour scale, and shares of common classes before them on one of its own.
+
+    What is ``unknown`` of a matrix, [K, K] of bool, is grey.
+    """
     drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
     if common is not None:
         drawn.insert(0, (COMMON, common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
@@ -186,6 +204,8 @@ def _draw(
         panel.imshow(picture, norm=colours.norm, cmap=colours.cmap, interpolation="nearest")  # type: ignore[arg-type]
         panel.set(title=name, xlabel=f"sender{what}", ylabel=f"receiver{what}" if leftmost(panel) else "")
         _write(panel, picture, colours, ".0f" if label == COUNTS or name == COMMON else ".2f")
+        if unknown is not None and name in unknown and bool(unknown[name].any()):
+            _mark(panel, unknown[name][shown][:, shown])
         _ticks(panel, labels, group)
         panel.tick_params(labelleft=leftmost(panel))
         quiet(panel)
@@ -210,6 +230,15 @@ def _write(panel: Axes, picture: Any, colours: ScalarMappable, form: str) -> Non
             panel.text(j, i, text, ha="center", va="center", fontsize=9 if len(picture) <= 5 else 6.5, color=ink)
     if not any(map(isfinite, picture.flat)):
         panel.text(0.5, 0.5, "no edges", transform=panel.transAxes, ha="center", va="center", fontsize=9, color=TEXT)
+
+
+def _mark(panel: Axes, unknown: Tensor) -> None:
+    """Draw cells grey of which only the receiver knows the weight, and say so."""
+    grey = torch.full(unknown.shape, torch.nan).masked_fill(unknown, 0.0)
+    panel.imshow(grey.numpy(), cmap=ListedColormap([GRID]), interpolation="nearest")
+    for i, j in unknown.nonzero().tolist() if len(unknown) <= WRITTEN else ():
+        panel.text(j, i, "?", ha="center", va="center", fontsize=9, color=TEXT)
+    panel.set_xlabel(f"{panel.get_xlabel()}\n{'?' if len(unknown) <= WRITTEN else 'grey'}: known to the receiver alone")
 
 
 def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None]:

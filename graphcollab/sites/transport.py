@@ -14,7 +14,8 @@ from graphcollab.checks import warn
 from graphcollab.control import Attendance
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
-from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
+from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words
+from graphcollab.sites.fetch import FetchRows, kinds_of, unknown
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.transport import SharedTransport
 from graphcollab.typing import Env
@@ -101,7 +102,7 @@ class Sites(SharedTransport):
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all sites that are there, which the coordinator makes."""
-        what = f"sums of {_kinds(value[None] for value in values)}"
+        what = f"sums of {kinds_of(value[None] for value in values)}"
         _, told = self.connection.tell(what, tensors=values, add=True)
         sums = told[self.connection.name]
         return tuple(total.to(value.device) for total, value in zip(sums, values, strict=True))
@@ -109,7 +110,7 @@ class Sites(SharedTransport):
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
         told = self._hear("numbers of nodes", values, self.owner)
-        out = tuple(_unknown(one, len(self.owner)) for one in values)
+        out = tuple(unknown(one, len(self.owner)) for one in values)
         for site, many in told.items():
             for one, some in zip(out, many, strict=True):
                 one[self.owner == self.connection.sites.index(site)] = some.to(one.device)
@@ -133,7 +134,7 @@ class Sites(SharedTransport):
 
         What is of owners that are not there stays as it is known here: it has not changed.
         """
-        by, out = self.owner[owner], _unknown(values, len(values))
+        by, out = self.owner[owner], unknown(values, len(values))
         own = by == self.process
         kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
         out[kept] = values[kept]
@@ -146,7 +147,7 @@ class Sites(SharedTransport):
         give = {name: [values[due[p][0]]] for p, name in self._others if bool(due[p][0].any())}
         wait = {name: due[p][1] for p, name in self._others if bool(due[p][1].any())}
         shapes = {name: [(values.dtype, (int(mask.sum()), *values.shape[1:]))] for name, mask in wait.items()}
-        for name, (some,) in self.connection.swap(f"numbers for a node, {_kinds([values])}", give, shapes).items():
+        for name, (some,) in self.connection.swap(f"numbers for a node, {kinds_of([values])}", give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
 
@@ -158,7 +159,7 @@ class Sites(SharedTransport):
             values: Those of this site.
             by: Whose each of all sites' values is, where that is known, [N].
         """
-        _, told = self.connection.tell(f"{what}, {_kinds(values)}", tensors=values)
+        _, told = self.connection.tell(f"{what}, {kinds_of(values)}", tensors=values)
         for site, some in told.items():
             count = None if by is None else int((by == self._sites.index(site)).sum())
             try:
@@ -184,7 +185,7 @@ class Sites(SharedTransport):
             if bool((self.owner[wanted[self.process]] == p).any()):
                 take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
         self.require_listeners(give)
-        found = self.connection.swap(f"what is known of others, {_kinds(values)}", give, take)
+        found = self.connection.swap(f"what is known of others, {kinds_of(values)}", give, take)
         for name, (of, *_) in found.items():
             if not bool((self.owner[of] == self._sites.index(name)).all()):
                 raise FrameError(f"{name} tells what nodes of others are said to know")
@@ -192,7 +193,13 @@ class Sites(SharedTransport):
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
         """Return rows of other sites' nodes that owned receivers hear, [r, P], each sent once to a site."""
-        fetched: Tensor = _Fetch.apply(rows, nodes, edge_index, self)
+        heard = self.wanted(edge_index)
+        wanted = heard[self.process]
+        places = {name: (self.owner[wanted] == p).nonzero().flatten() for p, name in self._others}
+        asked = {name: torch.searchsorted(nodes, heard[p][self.here(heard[p])]) for p, name in self._others}
+        give, take = ({name: at for name, at in some.items() if len(at)} for some in (asked, places))
+        self.require_listeners(give)
+        fetched: Tensor = FetchRows.apply(rows, give, take, len(wanted), self.connection)
         return fetched
 
     def commit(self) -> None:
@@ -285,7 +292,8 @@ class Sites(SharedTransport):
             except RoundLost:
                 continue  # somebody else was lost in the meantime
             except ValueError as error:
-                raise SiteLostError(f"{self.connection.name} was left behind: {error}") from error
+                why = in_words(error) or "what others have told does not fit what it has"
+                raise SiteLostError(f"{self.connection.name} was left behind: {why}") from error
 
     @property
     def _eldest(self) -> str:
@@ -305,45 +313,3 @@ class Sites(SharedTransport):
             self._come_back(snapshot, restore)
         except RoundLost as lost:
             here.enter(lost.told)
-
-
-class _Fetch(torch.autograd.Function):
-    """Rows of remote nodes; their gradients go back to the owners."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, nodes: Tensor, edge_index: Tensor, sites: Sites) -> Tensor:
-        heard = sites.wanted(edge_index)
-        wanted = heard[sites.process]
-        places = {name: (sites.owner[wanted] == p).nonzero().flatten() for p, name in sites._others}
-        asked = {name: torch.searchsorted(nodes, heard[p][sites.here(heard[p])]) for p, name in sites._others}
-        give = {name: [rows[place.to(rows.device)]] for name, place in asked.items() if len(place)}
-        take = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in places.items() if len(at)}
-        out = _unknown(rows, len(wanted))
-        sites.require_listeners(give)
-        for name, (some,) in sites.connection.swap(f"models, {_kinds([rows])}", give, take).items():
-            out[places[name].to(rows.device)] = some.to(rows.device)
-        ctx.sites, ctx.asked, ctx.places, ctx.count = sites, asked, places, len(nodes)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        sites, gradient = ctx.sites, gradients[0]
-        own = gradient.new_zeros(ctx.count, *gradient.shape[1:])
-        give = {name: [gradient[at.to(own.device)]] for name, at in ctx.places.items() if len(at)}
-        take = {name: [(own.dtype, (len(at), *own.shape[1:]))] for name, at in ctx.asked.items() if len(at)}
-        back = sites.connection.swap(f"gradients, {_kinds([own])}", give, take)
-        for _, name in sites._others:  # in the order of sites, so sums are always the same
-            for some in back.get(name, ()):
-                own.index_add_(0, ctx.asked[name].to(own.device), some.to(own.device))
-        return own, None, None, None
-
-
-def _kinds(values: Iterable[Tensor]) -> str:
-    """Say what kinds of numbers an entry has, of values [n, ...]."""
-    return " and ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape[1:])}" for one in values)
-
-
-def _unknown(values: Tensor, count: int) -> Tensor:
-    """Return values [count, ...] that say that nothing is known."""
-    nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
-    return values.new_full((count, *values.shape[1:]), nothing)

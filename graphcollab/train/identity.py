@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,13 +41,9 @@ __all__ = [
     "require_one_state",
     "require_same",
     "require_same_run",
-    "same_beginning",
 ]
 
 OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
-SKETCHED = 8  # sums by which sites find out whether their initial models are the same
-COARSE = 1e-2  # the step to which these are rounded, in lengths of the model, which is their standard deviation
-ROUNDING = 1e-5  # by which initial models may differ that are made of the same seed on other processors
 VERSION = "version of "
 INITIAL = "initial models"
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
@@ -126,40 +121,6 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
                     f"{told} {checksum(found if plane.private else plane.publish(found))}"
                 )
     return about
-
-
-def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
-    """Let all sites begin with the first one's models, where theirs differ only as other processors round.
-
-    Whether they do, sites find out by checksums of coarse sums, so nobody is told anything of a model which it has not
-    made itself. Others stay as they are, and `require_same_run` says so.
-    """
-    if not plane.private:
-        return
-    tensors = [
-        one for module in modules for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()
-    ]
-    own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)]).nan_to_num()
-    if not set.intersection(*map(set, plane.everyone(_coarsely(own)))):
-        return
-    told = plane.reduce(own if int(plane.own[0]) == 0 else torch.zeros_like(own))
-    if torch.allclose(told, own, rtol=ROUNDING, atol=ROUNDING):
-        with torch.no_grad():
-            for one, values in zip(tensors, told.split([one.numel() for one in tensors]), strict=True):
-                one.copy_(values.view_as(one))
-
-
-def _coarsely(values: Tensor) -> list[str]:
-    """Return two checksums of a model [P] that has been rounded; one at least is that of another model close to it.
-
-    What is rounded are sums with random signs, as one of very many parameters is always close to where it is rounded to
-    another number. The second checksum is that of sums which are shifted by half a step.
-    """
-    draw, length = torch.Generator().manual_seed(0), float(values.norm())
-    signs = (torch.randint(2, values.shape, dtype=torch.int8, generator=draw) for _ in range(SKETCHED))
-    sums = torch.tensor([length, *(float((values * (2 * one - 1)).sum()) for one in signs)], dtype=torch.float64)
-    step = 2.0 ** math.floor(math.log2(COARSE * length)) if length else 1.0
-    return [fingerprint([shift, step, len(values), *(sums / step + shift).floor().tolist()]) for shift in (0.0, 0.5)]
 
 
 def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None:

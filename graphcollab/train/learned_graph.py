@@ -55,8 +55,7 @@ class LearnedGraph(Data):
         NaN where a node did not hear another one, and on the diagonal where it has no self-loop; between sites also
         where another site alone knows it.
         """
-        known = ~self.edge_weight.isnan()
-        return pair_weights(self.edge_index[:, known], self.edge_weight[known], self.num_nodes).cpu().double()
+        return pair_weights(self.edge_index, self.edge_weight, self.num_nodes, partly=True).cpu()
 
     def to_networkx(self) -> networkx.DiGraph:
         """Return a NetworkX graph whose nodes are the names; its edges have ``weight``, from sender to receiver."""

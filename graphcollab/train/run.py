@@ -26,6 +26,7 @@ from graphcollab.settings import Count, Natural, Seed, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks, TellableError
 from graphcollab.threads import same_threads, threads_here
+from graphcollab.train.beginning import same_beginning
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
@@ -36,7 +37,6 @@ from graphcollab.train.identity import (
     require_alike,
     require_same,
     require_same_run,
-    same_beginning,
 )
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result

@@ -20,7 +20,6 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Isolate, identity, load_checkpoint
-from graphcollab.train.identity import _coarsely
 from graphcollab.transforms import Ring
 
 METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
@@ -343,20 +342,3 @@ def test_another_factor_of_isolation_is_refused(tmp_path):
         with pytest.raises(ValueError, match=rf"differs in factor of Isolate \(5\.0 there, {shown} here\)"):
             start(tmp_path, 5, on_nonfinite=other)
     assert start(tmp_path, 5, on_nonfinite=Isolate(5.0)).data.round == 5
-
-
-@pytest.mark.parametrize("count", [8, 1000, 300_000])
-def test_models_are_recognised_up_to_rounding_without_being_told(count):
-    """Of models that differ by rounding one checksum at least is the same, of others none."""
-    for seed in range(20):
-        draw = torch.Generator().manual_seed(seed)
-        model = torch.randn(count, generator=draw).double()
-        rounded = model * (1 + 2e-7 * torch.randn(count, generator=draw))
-        other = torch.randn(count, generator=draw).double()
-        near = model + 0.3 * other
-        marks = set(_coarsely(model))
-        assert len(marks) == 2
-        assert marks & set(_coarsely(rounded))
-        assert not marks & set(_coarsely(other))
-        assert not marks & set(_coarsely(near))
-    assert _coarsely(torch.zeros(count).double()) == _coarsely(torch.zeros(count).double())

@@ -1,0 +1,119 @@
+"""What looks on at runs between sites: callbacks, figures, comparisons; and what these find if a site is lost."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphcollab import Tasks, compare, methods, run
+from graphcollab.report import comparison_figures, contact_heatmap, weight_heatmaps
+from graphcollab.sites.site import _CONNECTION
+from graphcollab.train import Callback, RecordGraph, session
+from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small
+from tests.sites.test_site import require_same
+
+
+class Ends(Callback):
+    """Has seen enough after two rounds."""
+
+    def ends(self, data: Any, history: Any) -> bool:
+        return bool(data.round >= 2)
+
+
+def test_a_callback_may_end_a_run_at_all_sites():
+    found = meet(lambda here: here.run(methods.l2c(), small, rounds=5, callbacks=[Ends()]))
+    assert [one.history.rounds for one in found.values()] == [[1, 2]] * len(NAMES)
+
+
+def test_classes_that_weigh_unlike():
+    settings = {**SETTINGS, "loss": nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))}
+    alone = run(methods.l2c(), Tasks.from_frame(COLUMNS, node="hospital", **settings), small, rounds=2)
+    require_same(alone, meet(lambda here: here.run(methods.l2c(), small, rounds=2), **dict.fromkeys(NAMES, settings)))
+
+
+def test_comparisons_along_edges():
+    made, edges = {"l2c": methods.l2c, "dpsgd": methods.dpsgd}, [("va", "cleveland"), ("hungarian", "va")]
+    settings = {"seeds": (0, 1), "rounds": 2, "graphs": {"l2c": edges}}
+    alone = compare(
+        made, lambda seed: Tasks.from_frame(COLUMNS, node="hospital", seed=seed, **SETTINGS), small, **settings
+    )
+    for own in meet(lambda here: here.compare(made, small, **settings)).values():
+        assert str(own) == str(alone)
+
+
+def cells(figure: Any, panel: int) -> list[list[str]]:
+    """Return what is written into the cells of a heat map."""
+    axes = figure.axes[panel]
+    found = [[""] * len(NAMES) for _ in NAMES]
+    for text in axes.texts:
+        column, row = text.get_position()
+        found[row][column] = text.get_text()
+    return found
+
+
+def test_a_site_draws_the_weights_that_it_knows():
+    def act(here):
+        result = here.run(methods.l2c(), small, rounds=2, callbacks=[RecordGraph([1, 2])])
+        compared = here.compare({"l2c": methods.l2c}, small, seeds=(0,), rounds=2, callbacks=[RecordGraph([1, 2])])
+        return result, comparison_figures(compared, ["l2c"])
+
+    for k, (result, figures) in enumerate(meet(act).values()):
+        matrix = result.graph().matrix()
+        for what, figure in {"result": weight_heatmaps(result), "graph": weight_heatmaps(result.graph())}.items():
+            written = cells(figure, -2)
+            assert written[k] == [f"{weight:.2f}" for weight in matrix[k].tolist()], what
+            assert all(row == ["?"] * len(NAMES) for i, row in enumerate(written) if i != k), what
+            assert figure.axes[-2].get_xlabel().endswith("?: known to the receiver alone")
+        assert figures.keys() == {"accuracy", "weights_l2c"}
+        with pytest.raises(
+            ValueError, match=r"round 2: edge_weight of edge \d+ is NaN \(between sites only a receiver"
+        ):
+            contact_heatmap(result)
+
+
+class PowerCut(BaseException):
+    """A site stops at once."""
+
+
+@dataclass
+class Notes(Callback):
+    """Notes what was evaluated."""
+
+    seen: list[int] = field(default_factory=list)
+
+    def on_evaluate(self, data: Any, history: Any) -> None:
+        self.seen.append(int(data.round))
+
+
+@pytest.mark.filterwarnings("ignore:.*(goes on without|undefined|no value|one class)")
+def test_callbacks_hear_of_an_evaluation_in_which_a_site_was_lost(monkeypatch):
+    """The last word of an evaluation is who has no value of the metric; whoever is lost there spoils all of it."""
+    told_by_table = session.told_by_table
+
+    def cut(tasks):
+        if _CONNECTION.get().name == "va":
+            raise PowerCut
+        return told_by_table(tasks)
+
+    monkeypatch.setattr(session, "told_by_table", cut)
+    ill = ROWS["hungarian"]["disease"] == 1
+    rows = {column: values[ill] for column, values in ROWS["hungarian"].items()}
+
+    def act(here):
+        notes = Notes()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return here.run(methods.l2c(), small, rounds=3, callbacks=[notes]).history, notes
+
+    given = {name: {**SETTINGS, "metric": "auc"} for name in NAMES}
+    given["hungarian"]["rows"] = rows
+    found = meet(act, **given)
+    assert isinstance(found.pop("va"), PowerCut)
+    for history, notes in found.values():
+        assert history.rounds == [1, 2, 3]
+        assert notes.seen == [1, 2, 3]
