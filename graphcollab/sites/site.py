@@ -205,8 +205,10 @@ class Site:
 
     def _refuse_rehearsal(self, what: str) -> None:
         if self.dry_run:
+            fedavg = " with fedavg() and" if what == "benefit" else ""
             raise ValueError(
-                f"{what} is many runs; rehearse one by run(..., rounds=...), which tells what leaves this site in each"
+                f"{what} plays many runs and cannot be rehearsed as a whole: rehearse run(...){fedavg} with each of "
+                "its methods, which lists what leaves this site in one (docs/deploying.md says how many there are)"
             )
 
     def _refuse_listeners(self, what: str) -> None:

@@ -98,13 +98,19 @@ def _require_same_settings(told: Readers) -> None:
 def _require_columns(told: Readers) -> None:
     """Check that sites have the same columns to predict from."""
     columns = {one["site"]: one["facts"]["columns"] for one in told}
-    for name in dict.fromkeys(name for known in columns.values() for name in known):
-        have, lack = ([site for site, known in columns.items() if (name in known) is there] for there in (True, False))
-        if lack:
-            raise ValueError(
-                f"column {name!r} is at {few([*map(repr, have)])} and not at {few([*map(repr, lack)])}: add it there, "
-                f"with missing values where nothing is known, or {without(name)} where it is"
-            )
+    partly = {
+        name: [site for site, known in columns.items() if name in known]
+        for name in dict.fromkeys(name for known in columns.values() for name in known)
+    }
+    partly = {name: have for name, have in partly.items() if len(have) < len(columns)}
+    for name, have in partly.items():
+        lack = [site for site in columns if site not in have]
+        instead = [repr(other) for other, where in partly.items() if sorted(where) == sorted(lack)]
+        renamed = f", where there is {few(instead)} instead: if they are the same, rename one; else" if instead else ":"
+        raise ValueError(
+            f"column {name!r} is at {few([*map(repr, have)])} and not at {few([*map(repr, lack)])}{renamed} add it "
+            f"there, with missing values where nothing is known, or {without(name)} where it is"
+        )
 
 
 def _differing(told: Readers, values: Sequence[Any]) -> str:

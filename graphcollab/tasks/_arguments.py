@@ -52,7 +52,7 @@ def require_said(table: Table, node: str, target: str) -> None:
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
             raise ValueError(
                 f"there is no column {name!r}: say by {argument}= which column {what}{''.join(alike[:1])}. The columns "
-                f"are {few([*map(repr, table.names)])}"
+                f"are {few([*map(repr, table.given)])}"
             )
 
 
@@ -71,7 +71,7 @@ def choose(
     chosen = [name for name in free if name not in leave_out] if columns is None else list(columns)
     if not chosen:
         raise ValueError(
-            f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table.given))}, of which one "
             "names the sites, and one holds the targets"
         )
     return chosen
@@ -88,7 +88,7 @@ def _require_columns(table: Table, free: Iterable[str], given: Mapping[str, Sequ
     for argument, names in given.items():
         for name in names:
             if name not in table.names:
-                raise ValueError(no_column(name, table.names, argument))
+                raise ValueError(no_column(name, table.given, argument))
             if name not in free:
                 raise ValueError(
                     f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "

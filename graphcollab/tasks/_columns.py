@@ -47,6 +47,7 @@ class Table:
         sizes: Rows of every site, {name: number}, where the table was given site by site.
         declared: Columns whose type in a frame says that they are categories, whatever they hold.
         index: Names of a frame's index.
+        made: The column that was made of the names of sites, where the table was given site by site.
     """
 
     names: tuple[str, ...]
@@ -55,6 +56,12 @@ class Table:
     sizes: Mapping[str, int] | None = None
     declared: frozenset[str] = frozenset()
     index: tuple[str, ...] = ()
+    made: str | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the columns that somebody has written."""
+        return tuple(name for name in self.names if name != self.made)
 
     def column(self, name: str, given: str = "") -> np.ndarray:
         """Return the values of a column; a ValueError says where there is none, and by what it was ``given``."""
@@ -63,7 +70,7 @@ class Table:
         if name in self.index:
             raise ValueError(f"{name!r} is the index of the frame and no column: give frame.reset_index()")
         if name not in self.names:
-            raise ValueError(no_column(name, self.names, given))
+            raise ValueError(no_column(name, self.given, given))
         try:
             return self.read(name)
         except ValueError as error:  # what is needed cannot be left out
@@ -177,7 +184,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             raise ValueError(f"the frame of site {site!r} has rows of other sites in its column {node!r}")
     sizes = {site: table.rows for site, table in tables.items()}
     declared = frozenset().union(*(table.declared for table in tables.values()))
-    return Table((*names, *([node] if node else [])), sum(sizes.values()), read, sizes, declared)
+    return Table((*names, *([node] if node else [])), sum(sizes.values()), read, sizes, declared, made=node)
 
 
 def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:

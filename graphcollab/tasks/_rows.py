@@ -172,7 +172,7 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
-        raise TellableError(f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
+        raise TellableError(f"the table has no rows, only the columns {', '.join(map(repr, table.given))}")
     sites = find_sites(column, f" in column {node!r}")
     warn_of_spellings(f"column {node!r}, which names the sites,", sites.names)
     if table.sizes is None:

@@ -107,7 +107,7 @@ class Preparation:
         if lacking:
             needed = ", ".join(repr(one.name) for one in self.columns)
             raise ValueError(
-                f"{no_column(lacking[0], table.names)}; {needed} are needed, and only values may be missing"
+                f"{no_column(lacking[0], table.given)}; {needed} are needed, and only values may be missing"
             )
         rows = self._sites_of(table, site)
         read = [(column, self._values(column, table)) for column in self.columns]

@@ -124,3 +124,18 @@ def test_a_script_that_cannot_be_read_is_shown_by_its_line(tmp_path):
     text = as_text(error, path)
     assert text.startswith(f'  File "{path}", line 1\n')
     assert text.splitlines()[-1] == "SyntaxError: '(' was never closed"
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("compare", "rehearse run(...) with each of its methods"),
+        ("benefit", "rehearse run(...) with fedavg() and with each of its methods"),
+    ],
+)
+def test_many_runs_are_not_rehearsed_as_a_whole(what, words):
+    here = site("Bern", TABLE, target="ill", dry_run=True)
+    acts = {"compare": lambda: here.compare({"local": methods.local}, linear), "benefit": lambda: here.benefit(linear)}
+    told = str(raised(acts[what]))
+    assert told.startswith(f"{what} plays many runs and cannot be rehearsed as a whole: ")
+    assert words in told

@@ -393,6 +393,25 @@ def test_tables_that_do_not_fit_are_refused(last, words):
     assert meetings == (2 if "every site" in words else 1)
 
 
+def test_a_column_that_has_another_name_at_a_site_is_recognised():
+    other = {"x": PLAIN["x"], "gender": PLAIN["sex"], "y": PLAIN["y"]}
+    assert refused(other)[0] == (
+        "column 'sex' is at 'a', 'b' and not at 'c', where there is 'gender' instead: if they are the same, rename "
+        "one; else add it there, with missing values where nothing is known, or leave it out by leave_out=['sex'] "
+        "where it is"
+    )
+    fewer = {"x": PLAIN["x"], "y": PLAIN["y"]}
+    assert "not at 'c': add it there, with missing values where nothing is known" in refused(fewer)[0]
+
+
+def test_the_columns_of_a_site_are_counted_as_it_has_written_them():
+    table = {**{f"x{k}": PLAIN["x"] for k in range(8)}, "y": PLAIN["y"]}
+    with pytest.raises(ValueError, match="its samples cannot be used") as told:
+        told_by_site("a", table, target="ill")
+    assert str(told.value.__cause__).endswith("'x6', 'x7', … (9 in all)")
+    assert "'site'" not in str(told.value.__cause__)
+
+
 def test_declared_types_are_a_kind_of_their_own():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(PLAIN).astype({"sex": "category"})
