@@ -24,6 +24,7 @@ from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
+from graphcollab.train.apart import shown_apart
 from graphcollab.train.checksum import checksum, digests
 from graphcollab.train.fingerprint import PLAIN, Reader, fingerprint
 from graphcollab.train.journal import encode
@@ -43,7 +44,6 @@ __all__ = [
 ]
 
 OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
-SHOWN = 120  # characters of a value in a message
 VERSION = "version of "
 INITIAL = "initial models"
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
@@ -145,8 +145,9 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     if name is None:
         return
     what: dict[str, list[str]] = {}
-    for value, called in plane.everyone([str(here.get(name)), plane.called]):
-        what.setdefault(_short(value), []).append(called)
+    told, called = zip(*plane.everyone([str(here.get(name)), plane.called]), strict=True)
+    for value, one in zip(shown_apart(told), called, strict=True):
+        what.setdefault(value, []).append(one)
     cure = ": all must play the same run"
     if name.startswith(INITIAL):
         cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
@@ -218,7 +219,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
             f"this is {wanted.get(first)}, which may compute something else: finish the run with the versions it began "
             "with, use another folder, or resume=False to start afresh"
         )
-    there, here = _short(saved.get(first)), _short(wanted.get(first))
+    there, here = shown_apart([str(saved.get(first)), str(wanted.get(first))])
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
     if all(key.startswith(INITIAL) for key in differing):
         more += (
@@ -285,8 +286,3 @@ def _checksums(tensors: Mapping[str, Tensor]) -> list[str]:
 def _without_addresses(value: object) -> str:
     """Return a value's text without places in memory, which differ from process to process."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= SHOWN else text[:SHOWN] + "…"

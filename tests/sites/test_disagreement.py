@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 import graphcollab.tasks._others
-from graphcollab import methods, site
+from graphcollab import build_model, methods, site
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection, SiteLostError
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.train import Callback, Result
-from tests.sites.in_threads import NAMES, ROWS, meet, small
+from tests.sites.in_threads import NAMES, ROWS, meet, small, together
 
 
 def refused(act, **own) -> str:
@@ -52,6 +52,26 @@ def test_other_settings(what, setting, usual, other):
     told = refused(lambda here: plays(here, **{setting: choose(here)}))
     assert re.search(
         rf"ValueError: sites differ in {what}, .* at cleveland, hungarian.* switzerland and .* at va", told
+    )
+
+
+def test_the_setting_that_differs_is_named():
+    choose = only("va", methods.l2c(), methods.l2c(lr=0.5))
+    assert refused(lambda here: plays(here, method=choose(here))) == (
+        "ValueError: sites differ in method, local.optimizer.lr=0.01 at cleveland, hungarian, switzerland and "
+        "local.optimizer.lr=0.5 at va: all must play the same run"
+    )
+
+
+def test_the_layer_that_differs_is_named():
+    def model(here):
+        return lambda tasks: build_model("mlp", tasks.input_shape, 2, hidden=8 if here.name == "va" else 16)
+
+    told = refused(lambda here: plays(here, model=model(here)))
+    [inputs] = together().input_shape
+    assert told == (
+        f"ValueError: sites differ in shapes of the models, 'backbone.1.weight': [16, {inputs}] at cleveland, "
+        f"hungarian, switzerland and 'backbone.1.weight': [8, {inputs}] at va: all must play the same run"
     )
 
 
