@@ -24,13 +24,20 @@ class FaultyDoor(Door):
         self.random, self.rate = random.Random(f"{seed} {name}"), rate
         self.silent = threading.Event()
         self.kept: list[tuple[str, bytes]] = []
+        self.asked: list[bytes] = []
 
     def ask(self, content: bytes) -> bytes:
-        """Ask, perhaps in vain, twice, or with an answer that is lost or cut."""
+        """Ask, perhaps in vain, twice, late, or with an answer that is lost or cut; old questions come again."""
         self._pass()
-        fault = self.random.choice(["before", "after", "twice", "cut", "cut answer"]) if self._goes_wrong() else ""
+        faults = ["before", "after", "twice", "late", "cut", "cut answer"]
+        fault = self.random.choice(faults) if self._goes_wrong() else ""
+        if self.asked and self._goes_wrong():
+            super().ask(self.random.choice(self.asked))
+        self.asked = [*self.asked[-20:], content]
         if fault == "before":
             raise ConnectionError("lost on its way")
+        if fault == "late":
+            time.sleep(0.05)
         if fault == "twice":
             super().ask(content)
         reply = super().ask(content[:-1] if fault == "cut" else content)
