@@ -1,7 +1,8 @@
-"""Warnings that name their caller, and a filter for those of a thread."""
+"""Warnings that name their caller, a filter for those of a thread, and silence for a logger."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import warnings
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["own_filter", "warn"]
+__all__ = ["own_filter", "unlogged", "warn"]
 
 _FILTERS = threading.Lock()
 _PACKAGE = str(Path(__file__).parent)
@@ -50,3 +51,17 @@ def own_filter(action: Literal["ignore", "error"], message: str = "") -> Iterato
         own.thread = None  # for whoever kept a copy of the filters
         with _FILTERS:
             warnings.filters = [entry for entry in warnings.filters if entry[2] is not own]
+
+
+@contextmanager
+def unlogged(log: logging.Logger) -> Iterator[None]:
+    """Let a logger of this process say nothing."""
+
+    def nothing(record: logging.LogRecord) -> bool:
+        return False
+
+    log.addFilter(nothing)
+    try:
+        yield
+    finally:
+        log.removeFilter(nothing)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from torch import Tensor
 
-from graphcollab.checks import own_filter
+from graphcollab.checks import own_filter, unlogged
 from graphcollab.distributed import among
 from graphcollab.gains import Benefit, benefit
 from graphcollab.method import Method
@@ -21,6 +21,7 @@ from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, checked
 from graphcollab.sites.connection import Connection
+from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
@@ -234,7 +235,8 @@ class Site:
                 act(every[connection.name])
             return connection
 
-        return Hall(sorted(every), poll=1.0).play(play, here=self.name)
+        with unlogged(COORDINATOR_LOG):  # nobody runs a server here
+            return Hall(sorted(every), poll=1.0).play(play, here=self.name)
 
 
 class _Alone:

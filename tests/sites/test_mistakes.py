@@ -64,6 +64,12 @@ def test_of_the_own_samples_it_is_said_what_is_wrong():
     assert str(error).startswith("there is no column 'il' (target='il'); did you mean 'ill'?")
 
 
+def test_a_rehearsal_that_fails_logs_nothing_of_copies(caplog):
+    rehearsal = lambda: rehearses(model=lambda tasks: nn.Linear(1, 1))  # noqa: E731
+    assert "outputs for 0 to 0" in str(raised(rehearsal))
+    assert "the run stops" not in caplog.text
+
+
 def test_what_fails_in_the_users_own_code_is_shown_in_full():
     error = raised(lambda: rehearses(model=fails))
     assert traceback.extract_tb(error.__traceback__)[-1].name == "fails"
