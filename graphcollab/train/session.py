@@ -225,10 +225,10 @@ class Session:
             found = Undefined()
             found.add(self.history)
             if found.nodes:
-                told = self.env.plane.everyone(told_by_table(self.env.engine.tasks))
-                if self.env.plane.private:  # a party reads its own warnings only
-                    told = [told_by_table(self.env.engine.tasks)]
-                self._told = found.warn(self.metric, len(self.history.names), [*itertools.chain(*told)])
+                told = told_by_table(self.env.engine.tasks)
+                if not self.env.plane.private:  # a party reads its own warnings only
+                    told = [*itertools.chain(*self.env.plane.everyone(told))]
+                self._told = found.warn(self.metric, len(self.history.names), told)
 
 
 @contextmanager
