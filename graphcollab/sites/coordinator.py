@@ -167,8 +167,9 @@ class Coordinator:
         """Stop where somebody waits for a site that has come to the end of its script."""
         ended = [site for site in self.present if site in self._done and site not in meeting.frames]
         if ended and meeting.frames and meeting.reply is None and self._stopped is None:
-            why = "has come to the end of its script, where others go on: all must make the same calls"
-            self._stop("", "SiteLostError", f"{few(ended)} {why}")
+            whose = "has come to the end of its script" if len(ended) == 1 else "have come to the end of their scripts"
+            why = f"{few(ended)} {whose}, where others go on: all must make the same calls"
+            self._stop("", "SiteLostError", why)
 
     def _conclude(self, meeting: Meeting, at: tuple[int, int]) -> None:
         try:
@@ -329,7 +330,9 @@ class Coordinator:
         if len(self.present) < self.at_least or not working:
             are = "is" if len(self.present) == 1 else "are"
             left = f"only {few(self.present)} {are} left" if self.present else "no site is left"
-            return self._stop("", "SiteLostError", f"{left}, and a run needs {self.at_least}: {self._reasons()}")
+            return self._stop(
+                "", "SiteLostError", f"{left}, and a run needs {self.at_least} (at_least=): {self._reasons()}"
+            )
         self._begin()
 
     def _reasons(self) -> str:

@@ -149,7 +149,11 @@ def test_too_few_sites_stop_the_run():
 def test_too_few_sites_of_which_several_are_left_are_named():
     desk = Desk("abc", at_least=3)
     desk.pass_(11, "a", "b")
-    assert desk.ask("a", "beat").about["why"].startswith("only a, b are left, and a run needs 3: c has given no sign")
+    assert (
+        desk.ask("a", "beat")
+        .about["why"]
+        .startswith("only a, b are left, and a run needs 3 (at_least=): c has given no sign")
+    )
 
 
 def test_a_site_comes_back_when_the_round_has_ended(desk):
