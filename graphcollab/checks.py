@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 __all__ = ["own_filter", "unlogged", "warn"]
 
 _FILTERS = threading.Lock()
-_PACKAGE = str(Path(__file__).parent)
+_INSIDE = (str(Path(__file__).parent), contextlib.__file__)  # the package, and what decorates its functions
 
 
 def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn in the name of the first caller outside of this package, however deep inside it something was found."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)
 
@@ -34,7 +34,7 @@ class _OfThread(type):
         return cls.thread == threading.get_ident()
 
 
-@contextmanager
+@contextlib.contextmanager
 def own_filter(action: Literal["ignore", "error"], message: str = "") -> Iterator[None]:
     """Filter the warnings of this thread that begin with a message; by default all of them.
 
@@ -53,7 +53,7 @@ def own_filter(action: Literal["ignore", "error"], message: str = "") -> Iterato
             warnings.filters = [entry for entry in warnings.filters if entry[2] is not own]
 
 
-@contextmanager
+@contextlib.contextmanager
 def unlogged(log: logging.Logger) -> Iterator[None]:
     """Let a logger of this process say nothing."""
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 
-from graphcollab.checks import own_filter
+from graphcollab import checks
+from graphcollab.checks import own_filter, warn
 
 
 def in_a_thread(work):
@@ -80,3 +83,17 @@ def test_warnings_name_the_first_caller_outside_of_the_package():
     with pytest.warns(UserWarning, match="odd") as said:
         warn("something is odd", UserWarning)
     assert said[0].filename == __file__
+
+
+def test_a_warning_names_the_line_that_has_called_also_through_a_decorator():
+    def package(name: str, text: str) -> dict:
+        """Return what code of a file in this package defines."""
+        made = {"contextmanager": contextlib.contextmanager, "warn": warn}
+        exec(compile(text, str(Path(checks.__file__).with_name(name)), "exec"), made)
+        return made
+
+    own = package("own.py", "@contextmanager\ndef held():\n    yield\n@held()\ndef act():\n    warn('few values')\n")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        own["act"]()
+    assert [one.filename for one in told] == [__file__]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 
-from graphcollab.train.run import BETWEEN_PARTIES
+from graphcollab.methods import fedavg
+from graphcollab.settings import unknown_argument
+from graphcollab.train.run import BETWEEN_PARTIES, run
 
-__all__ = ["MANY_RUNS", "ONE_RUN", "refuse"]
+__all__ = ["MANY_RUNS", "ONE_RUN", "refuse", "require_of_run"]
 
 OWN = {"owner": "each site has its own samples, and no others", **BETWEEN_PARTIES}
 
@@ -26,3 +29,13 @@ def refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
     for name in settings:
         if name in refused:
             raise ValueError(f"{name} cannot be given between sites: {refused[name]}")
+
+
+def require_of_run(settings: Iterable[str]) -> None:
+    """Check that settings are those of a run; else a TypeError says which was meant, or which there are."""
+    takes = [name for name in inspect.signature(run).parameters if name not in ONE_RUN]
+    for name in settings:
+        if name in inspect.signature(fedavg).parameters:
+            raise TypeError(f"run() has no argument {name!r}: it is said of the method, such as fedavg({name}=...)")
+        if name not in {*takes, *ONE_RUN}:
+            raise TypeError(unknown_argument("run", name, takes))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, TypeVar
 
@@ -19,22 +21,26 @@ from graphcollab.gains import Benefit, benefit
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
-from graphcollab.settings import Count, checked
+from graphcollab.settings import Count, check_setting, checked
+from graphcollab.sites.arguments import require_known, require_name, require_others, require_own
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.mistakes import in_short
-from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse
+from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
 from graphcollab.sites.transport import Sites
 from graphcollab.tasks import Tasks, tasks_of_site
 from graphcollab.train import Comparison, Result, compare, run
+from graphcollab.train.lock import FolderInUseError, hold_folder
 from graphcollab.transport import agreed
 
 __all__ = ["Site", "connected", "site"]
 
+LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+Name = Annotated[str, "the name on this site's certificate, as text"]
 Names = Annotated[Sequence[str], "a list of names of sites"]
 
 CLOCK = 60.0  # seconds by which a site's clock may be off
@@ -45,7 +51,13 @@ _CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=No
 
 @checked
 def site(
-    name: str, data: Any, *, listeners: Names | None = None, dry_run: bool | Names = False, **settings: Any
+    name: Name,
+    data: Any,
+    *,
+    target: str | None = None,
+    listeners: Names | None = None,
+    dry_run: bool | Names = False,
+    **settings: Any,
 ) -> Site:
     """Take part in a run between sites, each of which keeps its data: say who this is, what it has, and who may listen.
 
@@ -56,12 +68,13 @@ def site(
     Args:
         name: Name of this site, as on its certificate.
         data: Its own samples: a table, see `Tasks.from_frame`, or a pair (inputs, targets), see `Tasks.from_arrays`.
+        target: Column of targets, the same at all sites. Default: ``"y"``, if it is a table.
         listeners: Sites that may hear this one's models. Default: all.
         dry_run: Whether nothing is to leave this site: what is called then returns a `Leaving`, which lists what would.
             All rounds are rehearsed in this process, among copies of the site, without callbacks. The names of the
             other sites say how many there are to be; ``True`` stands for the listeners, or for three others.
-        settings: Settings of how tasks are made, the same at all sites: ``target=`` and all others of
-            `Tasks.from_frame`, or those of `Tasks.from_arrays`.
+        settings: Other settings of how tasks are made, the same at all sites: those of `Tasks.from_frame`, or of
+            `Tasks.from_arrays`.
 
     Example:
         >>> import torch
@@ -72,10 +85,17 @@ def site(
         >>> sorted({line.to for line in told.lines})
         ['everybody', 'the coordinator; all: the sum']
     """
+    if dry_run and (connection := _CONNECTION.get()) is not None:
+        with agreed(Gathering(connection)):
+            raise ValueError(f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script")
+    require_known(settings)
+    require_name(name)
+    require_own(name, data)
     names = dry_run if isinstance(dry_run, bool) else tuple(dry_run)
-    if names == ():
-        raise ValueError("dry_run= names the other sites, and there is none in it: name them, or say dry_run=True")
-    return Site(name, data, None if listeners is None else tuple(listeners), names, settings)
+    if not isinstance(names, bool):
+        require_others(name, names)
+    said = settings if target is None else {"target": target, **settings}
+    return Site(name, data, None if listeners is None else tuple(listeners), names, said)
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,7 @@ class Site:
         def play(here: Site) -> Result:
             def act(connection: Connection) -> Result:
                 refuse(settings, ONE_RUN)
+                require_of_run(settings)
                 tasks = here._tasks(connection, 0)
                 graph = here._graph(connection, tasks)
                 if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:
@@ -134,7 +155,7 @@ class Site:
             return play(self)
         if settings.get("callbacks"):
             raise ValueError("a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it")
-        return in_short(lambda: self._rehearse_run(play, method, rounds))
+        return in_short(lambda: self._rehearse_run(play, method, rounds, settings.get("checkpoint")))
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
@@ -152,7 +173,13 @@ class Site:
         """Return the tasks of all sites, of which this one has its own samples, split by a seed."""
         return self._meet(lambda connection: self._tasks(connection, seed))
 
-    def _rehearse_run(self, play: Callable[[Site], object], method: Method | Phases, rounds: int) -> Leaving:
+    def _rehearse_run(
+        self, play: Callable[[Site], object], method: Method | Phases, rounds: int, folder: str | Path | None
+    ) -> Leaving:
+        if folder is not None:
+            check_setting("checkpoint", str | Path | None, folder)
+            with suppress(FolderInUseError), hold_folder(folder):
+                pass  # it can be written to
         try:  # what is wrong with the own samples, before others get copies of them
             with own_filter("ignore"):  # the rehearsal warns
                 tasks_of_site(_Alone(), self.name, self.data, **{"seed": 0, **self.settings})
@@ -190,6 +217,7 @@ class Site:
                 )
             if not connection.greeted:
                 _compare_clocks(connection)
+                LOG.info("this run is of %s", ", ".join(connection.sites))
             return act(connection)
 
     def _graph(self, connection: Connection, tasks: Tasks) -> list[tuple[str, str]] | None:
@@ -235,7 +263,7 @@ class Site:
                 act(every[connection.name])
             return connection
 
-        with unlogged(COORDINATOR_LOG):  # nobody runs a server here
+        with unlogged(COORDINATOR_LOG), unlogged(LOG):  # nobody runs a server here
             return Hall(sorted(every), poll=1.0).play(play, here=self.name)
 
 

@@ -156,4 +156,5 @@ def _require_classes(target: Column, loss: Any, metric: Any) -> None:
             f"{few(target.categories)}: use loss='cross_entropy', with a model of an output for each"
         )
     if isinstance(metric, str):
-        refuse_misfit(metric, loss, torch.arange(len(target.categories)))
+        has = f"column {target.name!r} has {len(target.categories)}, {few(target.categories)}"
+        refuse_misfit(metric, loss, torch.arange(len(target.categories)), has)

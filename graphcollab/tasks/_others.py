@@ -206,10 +206,10 @@ class Party(Together):
         """Warn of sums of so few values that they say nearly what these are."""
         bare = [repr(name) for name in own.sums if 0 < own.known[name][0] < _FEW]
         if bare:
+            have = f"columns {few(bare)} have" if len(bare) > 1 else f"column {bare[0]} has"
             warn(
-                f"columns {few(bare)} have fewer than {_FEW} values in training rows of site {str(self)!r}, so the "
-                "sums that other sites are told say nearly what these are: leave such columns out, or give "
-                "pooled='per_site'",
+                f"{have} fewer than {_FEW} values in training rows of site {str(self)!r}, so the sums that other sites "
+                "are told say nearly what these are: leave such columns out, or give pooled='per_site'",
                 UserWarning,
             )
 

@@ -16,13 +16,14 @@ OF_CLASSES = ("accuracy", "auc", "brier", "ece", "log_loss")
 OF_VALUES = ("mae", "mse", "r2", "rmse")
 
 
-def refuse_misfit(metric: str, loss: Any, targets: Tensor) -> None:
+def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
     """Refuse a named metric that would judge other things than models learn; the ValueError says which ones fit.
 
     Args:
         metric: Its name.
         loss: The tasks' loss; a function of the user's own may go with any metric, as far as targets allow it.
         targets: Targets of all samples, [N, ...].
+        has: Which column has how many classes, in words. Default: that is not known.
     """
     if metric in OF_VALUES and loss in ("cross_entropy", "bce"):
         raise ValueError(
@@ -48,9 +49,8 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor) -> None:
                 f"metric='auc' or one of amounts, {_or(OF_VALUES)}"
             )
     if metric == "auc" and targets.numel() and int(targets.max()) > 1:
-        raise ValueError(
-            f"metric='auc' is of two classes, and targets go to {int(targets.max())}: use {_or(OF_CLASSES, but='auc')}"
-        )
+        has = has or f"targets go to {int(targets.max())}"
+        raise ValueError(f"metric='auc' is of two classes, and {has}: use {_or(OF_CLASSES, but='auc')}")
 
 
 def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -> list[str]:

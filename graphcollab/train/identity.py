@@ -33,6 +33,7 @@ __all__ = [
     "OtherRunError",
     "describe_run",
     "describe_start",
+    "differences",
     "found_in",
     "identify_models",
     "identify_tasks",
@@ -206,8 +207,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
 
     Else an `OtherRunError` says in what they differ.
     """
-    gone = [key for key in saved if key.startswith(("layer ", "code of ", "tensor "))]
-    differing = [key for key in dict.fromkeys([*wanted, *gone]) if saved.get(key) != wanted.get(key)]
+    differing = differences(saved, wanted)
     if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
         differing.remove(FACTOR)  # one may begin to isolate nodes, or cease
     if not differing:
@@ -230,6 +230,17 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         f"the checkpoints in {folder} are of another run, which differs in {first} ({there} there, "
         f"{here} here){more}: use another folder, or resume=False to start afresh"
     )
+
+
+def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return in what two runs differ, as `describe_run` calls it; of what has other settings, no code inside it.
+
+    Such code has what it was made with, so it differs where a setting does.
+    """
+    gone = [key for key in saved if key.startswith(("layer ", "code of ", "tensor "))]
+    found = [key for key in dict.fromkeys([*wanted, *gone]) if saved.get(key) != wanted.get(key)]
+    inside = tuple(f"code of the {key}" for key in found)
+    return [key for key in found if not key.startswith(inside)]
 
 
 def layers(model: nn.Module) -> dict[str, str]:

@@ -34,6 +34,7 @@ from graphcollab.train.identity import (
     OtherRunError,
     describe_run,
     describe_start,
+    differences,
     require_alike,
     require_same,
     require_same_run,
@@ -269,7 +270,7 @@ def _require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
     try:
         return require_same(saved, wanted, folder)
     except OtherRunError as error:
-        differing = [name for name in wanted if saved.get(name) != wanted[name]]
+        differing = [name for name in differences(saved, wanted) if name in wanted]
         what = f", which differs in {few(differing)}" if differing else ""
         raise error from TellableError(
             f"its checkpoints are of another run{what}: give it another folder, or resume=False"

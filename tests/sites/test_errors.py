@@ -15,6 +15,7 @@ from graphcollab import build_model, methods, run
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.sites.errors import TOLD, SiteLostError, in_words, told_error
 from graphcollab.sites.hall import Door
+from graphcollab.sites.refused import require_of_run
 from graphcollab.tasks import TellableError
 from graphcollab.testing import Scene
 from tests.sites.in_threads import NAMES, meet, small
@@ -59,6 +60,8 @@ def test_of_samples_in_place_of_a_setting_nothing_is_told():
     [
         lambda: build_model("Jane Doe", (3,), 2),
         lambda: methods.fedavg(**{"Jane Doe": 1}),
+        lambda: require_of_run({"Jane Doe": 1}),
+        lambda: graphcollab.site("Bern", {"Jane Doe": "patients.csv"}),
         lambda: run(methods.fedavg(), Scene.small().tasks, nn.Linear(3, 2), rounds=1, device="Jane Doe"),
     ],
 )

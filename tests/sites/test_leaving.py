@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import defaultdict
 
 import pytest
@@ -12,6 +14,7 @@ from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door
 from graphcollab.sites.leaving import ADDED
 from graphcollab.train import HistoryLog
+from graphcollab.train.lock import hold_folder
 from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 
 OTHERS = ["cleveland", "hungarian", "switzerland"]
@@ -196,6 +199,45 @@ def test_other_sites_are_named_by_text():
         site("va", ROWS["va"], dry_run=[1, 2], **SETTINGS)
     with pytest.raises(ValueError, match="dry_run= names the other sites, and there is none in it"):
         site("va", ROWS["va"], dry_run=[], **SETTINGS)
+
+
+def test_others_are_named_once_and_without_the_site_itself():
+    with pytest.raises(ValueError, match="dry_run= names the other sites, and 'va' is this one: leave it out"):
+        site("va", ROWS["va"], dry_run=["cleveland", "va"], **SETTINGS)
+    with pytest.raises(ValueError, match="dry_run= names 'cleveland' twice"):
+        site("va", ROWS["va"], dry_run=["cleveland", "hungarian", "cleveland"], **SETTINGS)
+
+
+def test_a_rehearsal_is_no_result():
+    leaving = rehearsed(methods.local())
+    for name in ("models", "save", "history"):
+        with pytest.raises(AttributeError, match=rf"'{name}': this was a rehearsal \(dry_run=\), .* print what"):
+            getattr(leaving, name)
+    assert not hasattr(leaving, "scores")
+    assert copy.deepcopy(leaving) == copy.copy(leaving) == pickle.loads(pickle.dumps(leaving)) == leaving
+
+
+def test_a_checkpoint_that_could_not_be_written_is_found_out(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ValueError, match=r"checkpoint=.* must be a folder, and .*file is not one"):
+        rehearsed(methods.local(), checkpoint=tmp_path / "file" / "kept")
+    with pytest.raises(ValueError, match="checkpoint must be"):
+        rehearsed(methods.local(), checkpoint=3)
+
+
+def test_a_folder_that_a_run_uses_can_be_written_to(tmp_path):
+    with hold_folder(tmp_path):
+        assert rehearsed(methods.local(), checkpoint=tmp_path).lines
+
+
+def test_a_rehearsal_in_a_job_is_refused_at_all_sites():
+    def act(here):
+        return here.run(methods.local(), small, rounds=1)
+
+    found = meet(act, va={"dry_run": OTHERS})
+    words = {str(one) for one in found.values()}
+    assert words == {"va rehearses (dry_run=) in a job: take dry_run= out of its script"}
+    assert {type(one) for one in found.values()} == {ValueError}
 
 
 def test_nothing_is_sent_to_anybody_outside():

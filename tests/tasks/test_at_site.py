@@ -351,7 +351,7 @@ def test_what_is_told_is_as_counted_by_hand():
 
 def test_sums_of_one_or_two_values_are_warned_of():
     table = {"age": [None] * 6 + [40.0, 50.0], "y": [0, 1] * 4}
-    with pytest.warns(UserWarning, match="columns 'age' have fewer than 3 values in training rows of site 'a'"):
+    with pytest.warns(UserWarning, match="column 'age' has fewer than 3 values in training rows of site 'a'"):
         told_by_site("a", table, val_fraction=0, test_fraction=0)
     told_by_site("a", table, val_fraction=0, test_fraction=0, pooled="per_site")
 
@@ -512,7 +512,7 @@ def test_a_class_that_a_site_lacks_is_one_all_the_same():
 
 def test_more_classes_than_a_metric_is_of_are_refused_by_all():
     text, *_ = refused({**PLAIN, "y": [0, 2, 0, 2, 2, 0]}, metric="auc")
-    assert text.startswith("metric='auc' is of two classes, and targets go to 2")
+    assert text.startswith("metric='auc' is of two classes, and column 'y' has 3, 0, 1, 2: use 'accuracy', ")
 
 
 @pytest.mark.parametrize(

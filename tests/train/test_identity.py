@@ -342,3 +342,13 @@ def test_another_factor_of_isolation_is_refused(tmp_path):
         with pytest.raises(ValueError, match=rf"differs in factor of Isolate \(5\.0 there, {shown} here\)"):
             start(tmp_path, 5, on_nonfinite=other)
     assert start(tmp_path, 5, on_nonfinite=Isolate(5.0)).data.round == 5
+
+
+def test_code_is_not_named_where_what_holds_it_has_other_settings():
+    saved = {"method": "fedavg(lr=0.1)", "seed": 0, "code of the method.prepare": "a", "code of the loss": "a"}
+    assert identity.differences(saved, {**saved, "method": "fedavg(lr=0.2)", "code of the method.prepare": "b"}) == [
+        "method"
+    ]
+    assert identity.differences(saved, {**saved, "code of the method.prepare": "b"}) == ["code of the method.prepare"]
+    changed = {**saved, "method": "fedavg(lr=0.2)", "code of the loss": "b"}
+    assert identity.differences(saved, changed) == ["method", "code of the loss"]
