@@ -114,6 +114,13 @@ class Plane:
         found = self.transport.reduce(*values)
         return found[0] if len(found) == 1 else found
 
+    def fill_in(self, what: str, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return values that each process has filled in at places of its own (`part`), filled in by all, for all.
+
+        ``what`` says in words what everybody is told so.
+        """
+        return self.transport.fill_in(what, *values)
+
     @overload
     def gather(self, values: Tensor, /) -> Tensor: ...
     @overload

@@ -123,6 +123,13 @@ class Transport:
         """Return the sums of values over all processes: of as many as there are, in one meeting."""
         return values
 
+    def fill_in(self, what: str, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return values in which each process has filled in places of its own, others 0, with those of all filled in.
+
+        ``what`` says in words what everybody is told so.
+        """
+        return self.reduce(*values)
+
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; of several in one meeting."""
         return values

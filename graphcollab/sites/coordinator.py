@@ -13,12 +13,12 @@ from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
 from graphcollab.sites.lives import Lives
 from graphcollab.sites.meeting import Clash, Meeting
 from graphcollab.sites.question import question
+from graphcollab.sites.waiting import Waiting
 
 __all__ = ["Coordinator"]
 
 LOG = logging.getLogger(__name__)
 REPLAYS = 10  # how often one and the same message may be lost
-AGAIN = 10  # deadlines after which it is said once more who is waited for
 
 
 class Coordinator:
@@ -59,7 +59,7 @@ class Coordinator:
         self._change = threading.Condition()
         self._seen = dict.fromkeys(self.sites, clock())  # when a site has said anything
         self._heard = dict.fromkeys(self.sites, clock())  # when it has said more than that it is there
-        self._named = (0.0, 0.0)  # since when somebody waits, and when it is to be said for whom
+        self._waiting = Waiting(deadline)
         self._at = dict.fromkeys(self.sites, (0, 0))
         self._stuck: dict[str, tuple[int, float]] = {}
         self._meetings: dict[tuple[int, int], Meeting] = {}
@@ -120,21 +120,12 @@ class Coordinator:
             self._name_who_is_waited_for(now)
 
     def _name_who_is_waited_for(self, now: float) -> None:
-        """Log who has told nothing for longer than others may be silent, though it gives signs of life."""
         waiting = {site for meeting in self._open for site in meeting.frames}
         waiting |= {site for site in self._stuck if now - self._heard[site] <= self.deadline}
         since = [one.since for one in self._open] + [self._stuck[site][1] for site in waiting & {*self._stuck}]
         idle = [site for site in self.present if site not in waiting | self._done]
-        idle = [site for site in idle if now - self._heard[site] > self.deadline]
-        if not since or not idle or self._stopped is not None:
-            return
-        if self._named[0] != min(since):
-            self._named = (min(since), min(since) + self.deadline)
-        if now > self._named[1]:
-            told = " and ".join(f"{now - self._heard[site]:.0f} s" for site in idle)
-            them = "which is there but has" if len(idle) == 1 else "which are there but have"
-            LOG.warning("still waiting for %s, %s told nothing for %s", few(idle), them, told)
-            self._named = (min(since), now + AGAIN * self.deadline)
+        if self._stopped is None:
+            self._waiting.watch(now, since, {site: self._heard[site] for site in idle})
 
     @property
     def _open(self) -> list[Meeting]:
@@ -167,8 +158,9 @@ class Coordinator:
         """Stop where somebody waits for a site that has come to the end of its script."""
         ended = [site for site in self.present if site in self._done and site not in meeting.frames]
         if ended and meeting.frames and meeting.reply is None and self._stopped is None:
-            why = "has come to the end of its script, where others go on: all must make the same calls"
-            self._stop("", "SiteLostError", f"{few(ended)} {why}")
+            whose = "has come to the end of its script" if len(ended) == 1 else "have come to the end of their scripts"
+            why = f"{few(ended)} {whose}, where others go on: all must make the same calls"
+            self._stop("", "SiteLostError", why)
 
     def _conclude(self, meeting: Meeting, at: tuple[int, int]) -> None:
         try:
@@ -256,6 +248,8 @@ class Coordinator:
             return news
         self._catching_up.discard(site)
         now, names = self._clock(), asked.about.get("sites", [])
+        if (meeting := self._meetings.get((epoch, step))) and (why := meeting.apart(site, names)):
+            self._stop("", "RuntimeError", why)
         since = self._stuck.setdefault(site, (step, now))
         if since[0] != step:
             since = self._stuck[site] = (step, now)
@@ -329,7 +323,8 @@ class Coordinator:
         if len(self.present) < self.at_least or not working:
             are = "is" if len(self.present) == 1 else "are"
             left = f"only {few(self.present)} {are} left" if self.present else "no site is left"
-            return self._stop("", "SiteLostError", f"{left}, and a run needs {self.at_least}: {self._reasons()}")
+            needs = f"a run needs {self.at_least} (at_least=)"
+            return self._stop("", "SiteLostError", f"{left}, and {needs}: {self._reasons()}")
         self._begin()
 
     def _reasons(self) -> str:

@@ -64,7 +64,7 @@ class Delivery:
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(max(len(link.sites) - 1, 1), "graphcollab-send")
         self._sending: list[Future[None]] = []
-        self._closed = threading.Event()
+        self._closed, self._why = threading.Event(), ""
 
     def frame(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
         """Return a message from where the run is."""
@@ -74,6 +74,7 @@ class Delivery:
     def ask(self, content: bytes | Callable[[], bytes], patience: float | None = None) -> Frame:
         """Return the coordinator's answer to a message, or to what is made anew whenever it is asked again."""
         end, pause = time.monotonic() + (self.patience if patience is None else patience), 0.1
+        self._require_open()
         while True:
             try:
                 reply = Frame.unpack(self.link.ask(content() if callable(content) else content))
@@ -83,7 +84,8 @@ class Delivery:
             except OtherVersionError as error:
                 raise SiteLostError(f"{self.link.name} cannot take part: the coordinator sends {error}") from error
             except (ConnectionError, FrameError) as error:
-                if time.monotonic() + pause > end or self._closed.is_set():
+                self._require_open()
+                if time.monotonic() + pause > end:
                     raise SiteLostError(f"{self.link.name} cannot reach the coordinator any more ({error})") from error
                 time.sleep(pause)
                 pause = min(2 * pause, PAUSE)
@@ -97,7 +99,11 @@ class Delivery:
         """Send a message to a site, in a thread of its own, until it has come or its epoch is over."""
         self.count(what, to, len(content))
         self._sending = [one for one in self._sending if not one.done()]
-        self._sending.append(self._threads.submit(self._push, to, content, self.place[0]))
+        try:
+            self._sending.append(self._threads.submit(self._push, to, content, self.place[0]))
+        except RuntimeError:
+            self._require_open()
+            raise
 
     def count(self, what: str, to: str, size: int) -> None:
         """Count a message."""
@@ -113,10 +119,15 @@ class Delivery:
         """Wait until all that is to be sent is sent, a minute at most."""
         wait(self._sending, min(self.patience, 60.0))
 
-    def close(self) -> None:
-        """Send nothing any more."""
+    def close(self, why: str = "this site has left the run") -> None:
+        """Send nothing any more; a SiteLostError says why, where something is to be sent all the same."""
+        self._why = self._why or why
         self._closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _require_open(self) -> None:
+        if self._closed.is_set():
+            raise SiteLostError(self._why)
 
     def _push(self, to: str, content: bytes, epoch: int) -> None:
         pause = 0.1

@@ -23,7 +23,9 @@ TOLD: Mapping[str, frozenset[str]] = {
     "sites/refused.py": frozenset({"refuse"}),
     "sites/site.py": frozenset(),
     "sites/transport.py": frozenset(),
-    "tasks/_agreed.py": frozenset({"require_agreed", "require_done", "_require_columns", "_require_same_settings"}),
+    "tasks/_agreed.py": frozenset(
+        {"column_kinds", "require_agreed", "require_done", "_require_columns", "_require_same_settings"}
+    ),
     "train/identity.py": frozenset({"require_alike", "require_one_state"}),
     "train/missed.py": frozenset(),
     "train/run.py": frozenset({"_refuse_between_parties"}),

@@ -27,7 +27,7 @@ MEANINGS = {
     "numbers for a node": "gradients or their products, for one site",
     "numbers of nodes": "what all are told as numbers: losses, scores, weights",
     "rounds that": "rounds played so far",
-    "sums of": "what is added up: models, gradients, scores, counters",
+    "sums of": "what is added up: models, gradients, counters",
     "what is known of others": "what it knows of others: similarities",
     "values": "what is agreed on, and how tables are prepared",
 }
@@ -108,8 +108,9 @@ class Leaving:
                 "",
                 f"{self.bytes:,} bytes in all. What the method tells, besides scores and counters:",
                 *(f"  to {READERS[reader]}: {'; '.join(what) or 'nothing'}" for reader, what in self.told.items()),
-                "Whatever the method: the initial model, once, if all have made the same; and of the table what "
-                "graphcollab.tasks.told_by_site lists.",
+                "Whatever the method: of the table its columns, numbers of rows, sums and squared deviations (unless "
+                'pooled="per_site"), and names of categories and classes; graphcollab.tasks.told_by_site lists them.',
+                "Everybody: all sites and the coordinator.",
                 "docs/threat_model.md says all of it. Models are larger where other sites have categories or classes "
                 "that this one has not.",
             ]
@@ -147,11 +148,10 @@ def _may_hear(site: Site, to: str) -> bool:
 def _meaning(what: str) -> str:
     """Return in plain words what a message holds, and of which numbers."""
     start = next((one for one in MEANINGS if what.startswith(one)), None)
-    if start is None:
-        return what
     kinds = re.findall(r"(\w+) (\[[\d, ]*\])", what)
     if len(kinds) < 3:
         told = " and ".join(f"{kind} {shape}" for kind, shape in kinds)
     else:
         told = f"{len(kinds)} tensors of {', '.join(dict.fromkeys(kind for kind, _ in kinds))}"
-    return f"{MEANINGS[start]} ({told})" if told else MEANINGS[start]
+    meaning = MEANINGS[start] if start else re.split(r",? \w+ \[", what)[0]
+    return f"{meaning} ({told})" if told else meaning

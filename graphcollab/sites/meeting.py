@@ -42,6 +42,12 @@ class Meeting:
     reply: Frame | None = None
     off: dict[str, float] = field(default_factory=dict)
 
+    def apart(self, site: str, senders: Sequence[str]) -> str:
+        """Say how a site is at another step of its run that waits for these here; nothing if it is not."""
+        there = {one: self.frames[one].about.get("what") for one in senders if one in self.frames and not self.reply}
+        told = ", ".join([f"{site}: waits for models", *(f"{one}: {what}" for one, what in there.items())])
+        return f"sites have come to different steps of the run ({told})" if there else ""
+
     def together(self, sites: Sequence[str]) -> tuple[dict[str, Any], list[Tensor]]:
         """Return what these sites have told, or the sums of it where they ask for sums; a `Clash` if it differs."""
         frames = [self.frames[site] for site in sites]

@@ -297,7 +297,8 @@ class Gathering:
     def join(self, names: Sequence[str], owner: Tensor) -> Sites:
         """Return how rows and numbers of nodes travel."""
         if lost := [one for one in self.connection.sites if one not in self.connection.present]:
-            raise SiteLostError(f"a run begins with all sites, and {few(lost)} is not there")
+            are = "is" if len(lost) == 1 else "are"
+            raise SiteLostError(f"a run begins with all sites, and {few(lost)} {are} not there")
         self.connection.runs += 1
         return Sites(self.connection, owner)
 

@@ -102,8 +102,14 @@ class Sites(SharedTransport):
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all sites that are there, which the coordinator makes."""
-        what = f"sums of {kinds_of(value[None] for value in values)}"
-        _, told = self.connection.tell(what, tensors=values, add=True)
+        return self._add("sums of", values)
+
+    def fill_in(self, what: str, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return values that all sites that are there have filled in, which the coordinator puts together."""
+        return self._add(f"{what},", values)
+
+    def _add(self, what: str, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        _, told = self.connection.tell(f"{what} {kinds_of(value[None] for value in values)}", tensors=values, add=True)
         sums = told[self.connection.name]
         return tuple(total.to(value.device) for total, value in zip(sums, values, strict=True))
 

@@ -225,10 +225,10 @@ class Session:
             found = Undefined()
             found.add(self.history)
             if found.nodes:
-                told = self.env.plane.everyone(told_by_table(self.env.engine.tasks))
-                if self.env.plane.private:  # a party reads its own warnings only
-                    told = [told_by_table(self.env.engine.tasks)]
-                self._told = found.warn(self.metric, len(self.history.names), [*itertools.chain(*told)])
+                told = told_by_table(self.env.engine.tasks)
+                if not self.env.plane.private:  # a party reads its own warnings only
+                    told = [*itertools.chain(*self.env.plane.everyone(told))]
+                self._told = found.warn(self.metric, len(self.history.names), told)
 
 
 @contextmanager
@@ -311,7 +311,8 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         loss, own = torch.zeros(len(unseen), dtype=torch.float64), env.plane.at_home(unseen.nonzero().flatten())
         loss[own] = score_rows(env.engine, Rows.own(models, own), "train", metric)[0]
         parts["loss"] = loss
-    values = dict(zip(parts, env.plane.reduce(*parts.values()), strict=True))  # all that is told, in one meeting
+    told = env.plane.fill_in("losses and scores of the site, and how much it has sent", *parts.values())
+    values = dict(zip(parts, told, strict=True))
     for split, whose in (("val", judged), ("test", judged), ("train", unseen)):
         if (name := f"{split}_loss" if split != "train" else "loss") in values:
             _require_finite(values[name], whose, data, env, split)

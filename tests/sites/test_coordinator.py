@@ -149,7 +149,8 @@ def test_too_few_sites_stop_the_run():
 def test_too_few_sites_of_which_several_are_left_are_named():
     desk = Desk("abc", at_least=3)
     desk.pass_(11, "a", "b")
-    assert desk.ask("a", "beat").about["why"].startswith("only a, b are left, and a run needs 3: c has given no sign")
+    why = desk.ask("a", "beat").about["why"]
+    assert why.startswith("only a, b are left, and a run needs 3 (at_least=): c has given no sign")
 
 
 def test_a_site_comes_back_when_the_round_has_ended(desk):
@@ -291,3 +292,13 @@ def test_an_error_whose_words_are_not_told_is_logged_by_its_site_and_kind(desk, 
     assert [one.getMessage() for one in caplog.records] == [
         "the run stops: b has failed with a KeyError, whose words stay there"
     ]
+
+
+def test_a_site_that_meets_where_others_wait_for_its_model_stops_the_run():
+    """Else all would wait for each other for ever."""
+    desk = Desk("abc")
+    assert desk.say("b", "meet", 0, 0, what="values") == "wait"
+    assert desk.say("a", "missing", 0, 0, sites=["c"]) == "ok"
+    told = desk.ask("a", "missing", 0, 0, sites=["b", "c"]).about
+    assert told["status"] == "stop"
+    assert told["why"] == "sites have come to different steps of the run (a: waits for models, b: values)"

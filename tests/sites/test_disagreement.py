@@ -168,6 +168,17 @@ def test_what_is_wrong_with_samples_is_said_at_their_site_only():
     assert not any(hasattr(one, "__notes__") and "diseases" in str(one.__notes__) for one in found.values())
 
 
+def test_other_kinds_of_values():
+    """All sites find it out, and the coordinator's log says it too."""
+    words = {**ROWS["va"], "age": ["old"] * len(ROWS["va"]["age"])}
+    hall = Hall(NAMES, poll=0.5)
+    found = meet(plays, hall, va={"rows": words})
+    for one in found.values():
+        assert "column 'age' holds values of different kinds, numbers at 'cleveland'" in str(one)
+        assert "and text at 'va'" in str(one)
+    assert "column 'age' holds values of different kinds" in hall.coordinator.failed
+
+
 def test_other_classes():
     words = {**ROWS["va"], "disease": ["ill" if ill else "well" for ill in ROWS["va"]["disease"]]}
     told = refused(plays, va={"rows": words})

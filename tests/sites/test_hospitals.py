@@ -175,7 +175,7 @@ def test_a_hospital_that_is_lost_comes_back(tmp_path):
         deployed.server.kill(only_job=True)
         assert deployed.wait(again, 120).startswith("FINISHED:"), deployed.server.log()[-3000:]
         wait_for(lambda: not hungary.working(), 60, "the sites end")
-        assert "FLARE has ended the job: submit it again" in hungary.output.read_text()
+        assert "FLARE has ended the job, and the server's log says why" in hungary.output.read_text()
         last = played_so_far(deployed)
         once_more = deployed.submit(folder)
         wait_for(lambda: played_so_far(deployed) > last + 2, 120, "the run goes on where it was")

@@ -89,6 +89,19 @@ def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
     assert all(told[to] >= real[to] for to in OTHERS)
 
 
+def test_scores_and_the_initial_model_are_told_to_everybody():
+    """They are added up, but each site has a place of its own in them."""
+    for method in (methods.fedavg(), methods.meta_l2c()):
+        leaving = rehearsed(method)
+        numbers = sum(one.numel() for one in small_model().parameters())
+        told = {line.what.partition(" (")[0]: line for line in leaving.lines if line.to == "everybody"}
+        assert told["losses and scores of the site, and how much it has sent"].messages == ROUNDS
+        assert told["the initial model, of the first site"].what.endswith(f"(float64 [{numbers}])")
+        added = [line.what for line in leaving.lines if line.to == ADDED]
+        assert all(line.startswith("what is added up: models, gradients, counters (") for line in added)
+        assert len(added) == 1
+
+
 def test_a_run_sends_the_models_that_its_rehearsal_has_told(doors):
     told = {to: size for to, size in by_reader(rehearsed(methods.l2c())).items() if to in OTHERS}
 
@@ -136,7 +149,7 @@ def test_so_many_sites_are_rehearsed(dry_run, count):
 def test_listeners_are_the_others_where_no_others_are_named():
     here = site("va", ROWS["va"], dry_run=True, listeners=["cleveland", "hungarian"], **SETTINGS)
     leaving = here.run(methods.l2c(), small, rounds=1)
-    assert {line.to for line in leaving.lines} == {"everybody", ADDED, "cleveland", "hungarian"}
+    assert {line.to for line in leaving.lines} == {"everybody", "cleveland", "hungarian"}
 
 
 def test_sites_that_may_not_listen_get_no_models():
@@ -152,7 +165,7 @@ def test_a_rehearsal_warns_of_nothing_that_copies_find(recwarn):
 
 def test_what_is_added_up_is_told_from_what_everybody_reads():
     readers = {line.what.split(" (")[0]: line.to for line in rehearsed(methods.fedavg()).lines}
-    assert readers["what is added up: models, gradients, scores, counters"] == ADDED
+    assert readers["what is added up: models, gradients, counters"] == ADDED
     assert readers["what is agreed on, and how tables are prepared"] == "everybody"
 
 

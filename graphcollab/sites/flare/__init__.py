@@ -36,6 +36,7 @@ __all__ = ["Client", "Server"]
 LOG = logging.getLogger(__name__)
 PAST = "graphcollab-told"  # what was told before the first round, in the job's folder at the site
 SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
+ENDED = "FLARE has ended the job, and the server's log says why: submitted again, runs go on from their checkpoints"
 NOT_YET = b""  # what a coordinator says that is not there yet: no frame, so it is asked again
 TALKATIVE = (
     "nvflare.collab.runtime.cell_dispatcher.CellDispatcher",
@@ -117,7 +118,7 @@ class Client:
         """Let the script end, which has done so unless the job was aborted."""
         if self._acting is not None:
             if self._connection is not None:
-                self._connection.delivery.close()
+                self._connection.delivery.close(ENDED)
             self._acting.join(10.0)
 
     def _act(self, link: _Link, past: Path) -> None:
@@ -172,7 +173,7 @@ def _call(function: Any, content: bytes) -> Any:
     try:
         return function(content)
     except RunAborted:
-        raise SiteLostError("FLARE has ended the job: submit it again, and runs go on from their checkpoints") from None
+        raise SiteLostError(ENDED) from None
     except (CollabCallError, RuntimeError) as error:  # RuntimeError: the job is ending
         raise ConnectionError(str(error)) from error
 
