@@ -102,7 +102,7 @@ def test_a_run_as_the_page_tells(tmp_path):
         assert sorted(listed) == [*SITES]
 
         [made] = [words for words in page.commands("python -c") if "job(" in words[-1]]
-        type_(deployed, [*made[:-1], made[-1].replace("at_least=4", "at_least=2")])
+        type_(deployed, [*made[:-1], made[-1].replace("at_least=3", "at_least=2")])
         [first] = numbers(type_(deployed, told["job submit"]))
         kept = hungary.private / "checkpoints"
         wait_for(lambda: [*kept.glob("round-*")], 120, "checkpoints")

@@ -255,3 +255,13 @@ def test_several_targets():
         return site(here.name, (inputs[own], targets[own]), **settings).run(methods.l2c(), model, rounds=2)
 
     require_same(alone, meet(act))
+
+
+def test_who_lets_nobody_listen_trains_alone_where_servers_may_average_without_it():
+    """As docs/deploying.md says of ``incomplete="average"``."""
+    method, edges = methods.fedavg(incomplete="average"), [(one, to) for one in NAMES[:3] for to in NAMES if one != to]
+    assert NAMES[3] == "va"
+    found = meet(lambda here: here.run(method, small, rounds=ROUNDS), va={"listeners": []})
+    require_same(run(method, together(), small, edges, rounds=ROUNDS), found)
+    nobody = run(method, together(), small, [], rounds=ROUNDS)
+    torch.testing.assert_close(found["va"].stacks.row(3)[1], nobody.stacks.row(3)[1], **ROUNDING)
