@@ -8,7 +8,8 @@ from its beginning (`graphcollab.control.Attendance`), and it comes back between
 
 from graphcollab.sites.deploying import allow, job
 from graphcollab.sites.errors import SiteLostError
+from graphcollab.sites.gathering import connected
 from graphcollab.sites.leaving import Leaving, Line
-from graphcollab.sites.site import Site, connected, site
+from graphcollab.sites.site import Site, site
 
 __all__ = ["Leaving", "Line", "Site", "SiteLostError", "allow", "connected", "job", "site"]

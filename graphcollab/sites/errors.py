@@ -20,6 +20,7 @@ TOLD: Mapping[str, frozenset[str]] = {
     "sites/connection.py": frozenset(),
     "sites/delivery.py": frozenset(),
     "sites/frame.py": frozenset(),
+    "sites/gathering.py": frozenset(),
     "sites/refused.py": frozenset({"refuse"}),
     "sites/site.py": frozenset(),
     "sites/transport.py": frozenset(),

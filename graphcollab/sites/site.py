@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any, TypeVar
 
-from torch import Tensor
-
 from graphcollab.checks import own_filter, unlogged
-from graphcollab.distributed import among
 from graphcollab.gains import Benefit, benefit
 from graphcollab.method import Method
 from graphcollab.naming import few
@@ -25,28 +19,24 @@ from graphcollab.settings import Count, check_setting, checked
 from graphcollab.sites.arguments import require_known, require_name, require_others, require_own
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
-from graphcollab.sites.errors import SiteLostError
+from graphcollab.sites.gathering import CONNECTION, Gathering, compare_clocks, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.mistakes import in_short
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
-from graphcollab.sites.transport import Sites
 from graphcollab.tasks import Tasks, tasks_of_site
 from graphcollab.train import Comparison, Result, compare, run
 from graphcollab.train.lock import FolderInUseError, hold_folder
 from graphcollab.transport import agreed
 
-__all__ = ["Site", "connected", "site"]
+__all__ = ["Site", "site"]
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 Name = Annotated[str, "the name on this site's certificate, as text"]
 Names = Annotated[Sequence[str], "a list of names of sites"]
 
-CLOCK = 60.0  # seconds by which a site's clock may be off
 GHOSTS = 3  # other sites of a rehearsal, where their names are not known
-
-_CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=None)
 
 
 @checked
@@ -85,7 +75,7 @@ def site(
         >>> sorted({line.to for line in told.lines})
         ['everybody', 'the coordinator; all: the sum']
     """
-    if dry_run and (connection := _CONNECTION.get()) is not None:
+    if dry_run and (connection := CONNECTION.get()) is not None:
         with agreed(Gathering(connection)):
             raise ValueError(f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script")
     require_known(settings)
@@ -203,7 +193,7 @@ class Site:
 
     def _meet(self, act: Callable[[Connection], T]) -> T:
         """Do something with the other sites; what fails here fails at all of them."""
-        connection = _CONNECTION.get()
+        connection = CONNECTION.get()
         if connection is None:
             raise RuntimeError(
                 f"{self.name} is not connected to other sites: let NVIDIA FLARE start this script (docs/deploying.md), "
@@ -216,7 +206,7 @@ class Site:
                     f"site({connection.name!r}, ...) in it, or start it with the startup kit of {self.name}"
                 )
             if not connection.greeted:
-                _compare_clocks(connection)
+                compare_clocks(connection)
                 LOG.info("this run is of %s", ", ".join(connection.sites))
             return act(connection)
 
@@ -274,46 +264,6 @@ class _Alone:
         return [value]
 
 
-class Gathering:
-    """The sites of a connection, as those among whom runs are played.
-
-    Args:
-        connection: How this site takes part.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def status(self, error: Exception | None = None) -> None:
-        """Let an error of this site be raised everywhere."""
-        if error is not None:
-            self.connection.fail(error)
-
-    def everyone(self, value: Any) -> list[Any]:
-        """Return what all sites have to tell."""
-        values, _ = self.connection.tell("values", value)
-        return [*values.values()]
-
-    def join(self, names: Sequence[str], owner: Tensor) -> Sites:
-        """Return how rows and numbers of nodes travel."""
-        if lost := [one for one in self.connection.sites if one not in self.connection.present]:
-            are = "is" if len(lost) == 1 else "are"
-            raise SiteLostError(f"a run begins with all sites, and {few(lost)} {are} not there")
-        self.connection.runs += 1
-        return Sites(self.connection, owner)
-
-
-@contextmanager
-def connected(connection: Connection) -> Iterator[None]:
-    """Let runs in this context be played with the sites of a connection."""
-    token = _CONNECTION.set(connection)
-    try:
-        with among(Gathering(connection)):
-            yield
-    finally:
-        _CONNECTION.reset(token)
-
-
 def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[str]]:
     """Return groups of sites between which there are no edges."""
     groups = {name: [name] for name in names}
@@ -322,16 +272,3 @@ def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[
             groups[one] += groups[other]
             groups |= dict.fromkeys(groups[other], groups[one])
     return [*{id(group): group for group in groups.values()}.values()]
-
-
-def _compare_clocks(connection: Connection) -> None:
-    """Check that no site's clock is off: certificates would seem to be of another time, and logs could not be read."""
-    connection.greeted = True
-    off = connection.clocks(time.time)
-    usual = median([*off.values(), 0.0])  # of two sites the coordinator says which one is off
-    for name, seconds in off.items():
-        if abs(seconds - usual) > CLOCK:
-            how = "ahead of" if seconds > usual else "behind"
-            raise ValueError(
-                f"the clock of {name} is {abs(seconds - usual):.0f} s {how} the others': set it, by NTP for example"
-            )

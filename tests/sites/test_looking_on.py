@@ -11,7 +11,7 @@ from torch import nn
 
 from graphcollab import Tasks, compare, methods, run
 from graphcollab.report import comparison_figures, contact_heatmap, weight_heatmaps
-from graphcollab.sites.site import _CONNECTION
+from graphcollab.sites.gathering import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
 from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small
 from tests.sites.test_site import require_same
@@ -95,7 +95,7 @@ def test_callbacks_hear_of_an_evaluation_in_which_a_site_was_lost(monkeypatch):
     tell_all = session.tell_all
 
     def cut(data, *more):
-        if _CONNECTION.get().name == "va" and data.round == 1:
+        if CONNECTION.get().name == "va" and data.round == 1:
             raise PowerCut
         return tell_all(data, *more)
 

@@ -26,9 +26,9 @@ from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.flare.script import SCRIPT, ScriptError, the_script
 from graphcollab.sites.flare.sealed import only_sealed
+from graphcollab.sites.gathering import connected
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.mistakes import as_text
-from graphcollab.sites.site import connected
 from graphcollab.tasks._sites import in_order
 
 __all__ = ["Client", "Server"]

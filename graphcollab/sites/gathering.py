@@ -1,0 +1,78 @@
+"""`Gathering`: the sites among whom a script's runs are played, and how it comes to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from statistics import median
+from typing import Any
+
+from torch import Tensor
+
+from graphcollab.distributed import among
+from graphcollab.naming import few
+from graphcollab.sites.connection import Connection
+from graphcollab.sites.errors import SiteLostError
+from graphcollab.sites.transport import Sites
+
+__all__ = ["CONNECTION", "Gathering", "compare_clocks", "connected"]
+
+CLOCK = 60.0  # seconds by which a site's clock may be off
+
+CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=None)
+"""How this site takes part in the job that has started its script; None where it was started by hand."""
+
+
+class Gathering:
+    """The sites of a connection, as those among whom runs are played.
+
+    Args:
+        connection: How this site takes part.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def status(self, error: Exception | None = None) -> None:
+        """Let an error of this site be raised everywhere."""
+        if error is not None:
+            self.connection.fail(error)
+
+    def everyone(self, value: Any) -> list[Any]:
+        """Return what all sites have to tell."""
+        values, _ = self.connection.tell("values", value)
+        return [*values.values()]
+
+    def join(self, names: Sequence[str], owner: Tensor) -> Sites:
+        """Return how rows and numbers of nodes travel."""
+        if lost := [one for one in self.connection.sites if one not in self.connection.present]:
+            are = "is" if len(lost) == 1 else "are"
+            raise SiteLostError(f"a run begins with all sites, and {few(lost)} {are} not there")
+        self.connection.runs += 1
+        return Sites(self.connection, owner)
+
+
+@contextmanager
+def connected(connection: Connection) -> Iterator[None]:
+    """Let runs in this context be played with the sites of a connection."""
+    token = CONNECTION.set(connection)
+    try:
+        with among(Gathering(connection)):
+            yield
+    finally:
+        CONNECTION.reset(token)
+
+
+def compare_clocks(connection: Connection) -> None:
+    """Check that no site's clock is off: certificates would seem to be of another time, and logs could not be read."""
+    connection.greeted = True
+    off = connection.clocks(time.time)
+    usual = median([*off.values(), 0.0])  # of two sites the coordinator says which one is off
+    for name, seconds in off.items():
+        if abs(seconds - usual) > CLOCK:
+            how = "ahead of" if seconds > usual else "behind"
+            raise ValueError(
+                f"the clock of {name} is {abs(seconds - usual):.0f} s {how} the others': set it, by NTP for example"
+            )
